@@ -1,0 +1,56 @@
+# txmq: `make help` lists what can be made. Needs Python >= 3.11 and Java >= 17; everything else is fetched into .venv.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-fast test-rest test-real check bench clean
+
+PYTHON ?= python3
+WORKERS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.txmq-ready
+FAST := $(wildcard tests/plain tests/rules)
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## Make .venv with txmq, its tools and Delta's jars (instant when done)
+
+$(READY): pyproject.toml
+	@command -v $(PYTHON) >/dev/null 2>&1 || { \
+	  echo "txmq needs Python 3.11 or newer and finds no $(PYTHON): install it, or say make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "txmq needs Python 3.11 or newer and $(PYTHON) is older: install one, or say make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -m txmq_lib.java
+	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { \
+	  echo "$(PYTHON) cannot make a virtual environment: install its venv module (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	@echo "Setting up $(VENV): packages, then Delta's jars (once; a few minutes)" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m txmq_lib.jars >&2
+	@touch $@
+
+demo: setup ## Land, reconcile and audit the store of a real broker; show what is in it
+	@$(BIN)/txmq demo
+
+test: check test-fast test-rest ## Checks and all tests (but those that need a real broker)
+
+test-fast: setup ## Tests without Spark, then those of the rules: under two minutes
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(FAST)
+
+test-rest: setup
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(addprefix --ignore=,$(FAST)) tests
+
+test-real: setup ## Tests against a real RocketMQ broker
+	$(BIN)/pytest -m real tests
+
+check: setup ## ruff, mypy, import-linter
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup ## Benchmarks
+	@if [ -d tests/bench ]; then $(BIN)/python -m tests.bench; else echo "There is no benchmark yet."; fi
+
+clean: ## Remove all that was made here, .venv too; a warehouse stays
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf demo-warehouse spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Entries for spark-submit: each is one `txmq` command."""

@@ -1,0 +1,71 @@
+"""What all tests share: one lazy Spark session per process, a warehouse to write to, and a fixed now."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+NOW_MS = 1_795_262_400_000
+
+PLAIN = Path(__file__).parent / "plain"
+SPARK_SETTINGS = (
+    "spark.spark.master=local[2]",
+    "spark.spark.sql.shuffle.partitions=1",  # test rows are few
+    "spark.spark.sql.adaptive.enabled=false",  # nothing to adapt with one partition
+    "spark.spark.driver.memory=1g",
+    # Short jobs end before the second compiler pays: a cold session with five small jobs needs 48 s of CPU, not 81 s.
+    "spark.spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" not in getattr(item, "fixturenames", ()):
+            continue
+        item.add_marker(pytest.mark.spark)
+        if item.path.is_relative_to(PLAIN):
+            raise pytest.UsageError(f"{item.nodeid}: a plain test must not ask for Spark; move it out of tests/plain")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    """The one session of this process, built as txmq builds it, with scratch of its own beside other xdist workers."""
+    # Imported here, so that a run of plain tests does not even load pyspark.
+    from txmq_lib.session import build_session
+    from txmq_lib.settings import Settings
+
+    scratch = tmp_path_factory.mktemp("spark")
+    own = (f"spark.spark.local.dir={scratch}", f"spark.spark.sql.warehouse.dir={scratch}/spark-warehouse")
+    session = build_session("txmq-tests", Settings.load(assignments=[*SPARK_SETTINGS, *own]))
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def warehouse_dir(tmp_path: Path) -> Path:
+    """An empty place for Delta tables."""
+    return tmp_path / "warehouse"
+
+
+@pytest.fixture
+def now() -> datetime:
+    """The moment at which tests happen."""
+    return NOW
+
+
+@pytest.fixture(autouse=True)
+def _plain_tests_start_no_jvm(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = _running_jvm()
+    yield
+    if request.path.is_relative_to(PLAIN):
+        assert _running_jvm() is before, "a plain test started a JVM"
+
+
+def _running_jvm() -> object:
+    context = sys.modules.get("pyspark.core.context")
+    return context.SparkContext._gateway if context else None

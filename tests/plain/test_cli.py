@@ -1,0 +1,191 @@
+"""The command line without a warehouse: arguments, the clock, exit statuses, and what it must not import."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import typer
+from rich.console import Console
+
+from txmq_lib.cli import main
+from txmq_lib.cli.app import globals_first
+from txmq_lib.cli.clock import moment, wall_clock
+from txmq_lib.cli.given import location
+from txmq_lib.cli.passes import judge
+from txmq_lib.cli.render import fitting, write_csv, write_table
+from txmq_lib.errors import UsageError
+from txmq_lib.tables.passes import PassReport
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = {"pyspark", "py4j", "delta", "pyarrow", "pandas", "duckdb", "deltalake"}
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = main(arguments)
+    told = capsys.readouterr()
+    return status, told.out, told.err
+
+
+def imported_by(*arguments: str) -> set[str]:
+    code = "import sys; from txmq_lib.cli import main; main(sys.argv[1:]); print('\\n' + ' '.join(sys.modules))"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True, env=environment
+    )
+    return {name.partition(".")[0] for name in ran.stdout.splitlines()[-1].split()}
+
+
+def test_global_options_may_stand_behind_the_command_but_not_behind_two_dashes():
+    assert globals_first(["reconcile", "--now", "5", "--warehouse", "w", "--set", "a=b", "-v", "--conf=x"]) == [
+        "--warehouse", "w", "--set", "a=b", "-v", "--conf=x", "reconcile", "--now", "5"
+    ]  # fmt: skip
+    assert globals_first(["land", "half", "p", "--broker", "b"]) == ["land", "half", "p", "--broker", "b"]
+    assert globals_first(["land", "half", "--", "--conf", "-v"]) == ["land", "half", "--", "--conf", "-v"]
+    assert globals_first(["pending", "--warehouse"]) == ["--warehouse", "pending"]
+
+
+def test_now_is_iso_8601_or_epoch_milliseconds_in_utc_and_whole_milliseconds():
+    wanted = datetime(2026, 11, 21, 10, 30, 51, 730_000, tzinfo=UTC)
+    for text in (
+        "2026-11-21T10:30:51.730Z",
+        "2026-11-21T10:30:51.730",
+        "2026-11-21 10:30:51.730999",
+        "2026-11-21T18:30:51.730+08:00",
+        "1795257051730",
+    ):
+        assert moment(text) == wanted, text
+        assert moment(text).utcoffset() == UTC.utcoffset(None), text
+    assert moment("-1") == datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+    assert moment("2026-11-21") == datetime(2026, 11, 21, tzinfo=UTC)
+    assert wall_clock().microsecond % 1000 == 0
+    for text in ("", "yesterday", "2026-13-01", "9" * 30, "--5", "1.5"):
+        with pytest.raises(UsageError, match="give ISO 8601 such as"):
+            moment(text)
+
+
+def test_a_relative_warehouse_is_one_of_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert location("w") == location("./w") == f"{tmp_path}/w"
+    for warehouse in ("/w", "file:/w", "s3a://bucket/w"):
+        assert location(warehouse) == warehouse
+
+
+def test_usage_and_settings_errors_end_with_status_2(capsys):
+    assert run(capsys, "bogus")[0] == 2
+    assert run(capsys, "land", "half", "x.jsonl")[0] == 2
+    assert run(capsys, "pending", "--limit", "0")[0] == 2
+    assert run(capsys, "pending", "--format", "xml")[0] == 2
+    status, _, err = run(capsys, "trace", "C0", "--format", "csv")
+    assert (status, err) == (
+        2, "error USAGE: trace has no csv: its events differ in their columns; take --format json\n"
+    )  # fmt: skip
+    status, out, err = run(capsys, "--set", "role=boss", "--set", "chek_max=3", "pending")
+    assert (status, out) == (2, "")
+    assert err.startswith("error SETTINGS_INVALID: ")
+    assert "role" in err
+    assert "chek_max" in err
+    assert "Traceback" not in err
+
+
+def test_a_damaged_table_ends_with_status_3_in_one_line_and_its_trace_only_when_asked_for(capsys, tmp_path):
+    log = tmp_path / "pending_half" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / "00000000000000000000.json").write_text("no json\n")
+    status, out, err = run(capsys, "--warehouse", str(tmp_path), "pending")
+    assert (status, out) == (3, "")
+    assert err.startswith(f"error INPUT_UNREADABLE: table {tmp_path}/pending_half cannot be read: ")
+    assert err.count("\n") == 1
+    _, _, err = run(capsys, "-v", "--warehouse", str(tmp_path), "pending")
+    assert err.startswith("Traceback")
+    assert "error INPUT_UNREADABLE: " in err
+
+
+def test_quarantined_records_past_the_threshold_end_with_status_1(capsys):
+    report = PassReport("land", 3, {"half": 9, "quarantine_half": 2, "quarantine_op": 1}, {})
+    judge(report, None)
+    judge(report, 3)
+    with pytest.raises(typer.Exit) as left:
+        judge(report, 2)
+    assert left.value.exit_code == 1
+    assert capsys.readouterr().err == "3 records quarantined, thresholds.quarantined is 2\n"
+
+
+def test_config_show_names_the_layer_of_every_value_and_hides_what_may_be_secret(capsys):
+    status, out, err = run(
+        capsys, "config", "show", "--format", "json", "--set", "role=audit", "--warehouse", "/w",
+        "--set", "spark.spark.hadoop.fs.s3a.secret.key=abc",
+    )  # fmt: skip
+    shown = {row["key"]: (row["value"], row["from"]) for row in map(json.loads, out.splitlines())}
+    assert (status, err) == (0, "")
+    assert shown["role"] == ("audit", "--set")
+    assert shown["warehouse"] == ("/w", "--warehouse")
+    assert shown["transaction_check_max"] == (15, "base.yaml")
+    assert "abc" not in out
+    assert shown["spark.spark.hadoop.fs.s3a.secret.key"] == ("(hidden)", "--set")
+
+
+def test_help_is_quick_and_imports_nothing_heavy():
+    begun = time.monotonic()
+    assert imported_by("--help") & HEAVY == set()
+    assert imported_by("pending", "--help") & HEAVY == set()
+    assert imported_by("land", "store", "--help") & HEAVY == set()
+    # A generous bound against an import gone astray; the benchmark holds the real budget.
+    assert time.monotonic() - begun < 3 * 2
+
+
+def test_views_and_traces_import_neither_spark_nor_pandas(tmp_path):
+    for command in (("pending",), ("offsets",), ("trace", "C0")):
+        assert imported_by("--warehouse", str(tmp_path), *command) & HEAVY == {"duckdb", "deltalake"}
+
+
+def test_a_reader_that_leaves_early_is_no_failure():
+    code = "import sys; from txmq_lib.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "config", "show", "--format", "json"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    ) as running:
+        running.stdout.close()
+        assert running.stderr.read() == b""
+    assert running.returncode == 0
+
+
+def terminal(width: int) -> Console:
+    return Console(file=io.StringIO(), force_terminal=True, no_color=True, width=width, highlight=False)
+
+
+def test_a_terminal_gets_the_columns_that_fit_and_is_told_of_the_others(capsys):
+    console = terminal(40)
+    row = ("C000020246654E0E2F2A6940C2510000", 3, "2026-11-21T10:30:51.730Z")
+    write_table(("transaction_id", "n", "check_timestamp"), [row], console)
+    shown = console.file.getvalue().splitlines()
+    assert [line.split() for line in shown[1:]] == [["C000020246654E0E2F2A6940C2510000", "3"]]
+    assert capsys.readouterr().err == "not shown for want of width: check_timestamp\n"
+
+
+def test_an_id_wider_than_the_terminal_is_folded_and_not_cut():
+    console = terminal(20)
+    write_table(("transaction_id", "n"), [("C000020246654E0E2F2A6940C2510000", 3)], console)
+    assert "".join(line.strip() for line in console.file.getvalue().splitlines()[1:]).replace(" ", "") == (
+        "C000020246654E0E2F2A6940C2510000"
+    )
+
+
+def test_free_text_gives_way_before_a_column_is_left_out():
+    assert fitting({"reason": 10, "detail": 90, "source": 60, "job": 4}, 10 + 2 + 24 + 2 + 24) == [
+        "reason", "detail", "source"
+    ]  # fmt: skip
+    assert fitting({"transaction_id": 90, "n": 1}, 20) == ["transaction_id"]
+
+
+def test_csv_quotes_what_needs_it():
+    out = io.StringIO()
+    assert write_csv(("a", "b", "c", "d"), [('x,"y"\n', None, True, {"k": ["é", 1.5]})], out) == 1
+    assert out.getvalue() == 'a,b,c,d\n"x,""y""\n",,true,"{""k"": [""é"", 1.5]}"\n'

@@ -1,0 +1,267 @@
+"""The README's quickstarts are run as written; what README and ARCHITECTURE list is held against the code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import typer
+
+from txmq_lib import errors, names
+from txmq_lib.cli.app import app
+from txmq_lib.rules.contract import MESSAGE_FIELDS
+from txmq_lib.settings import Settings
+from txmq_lib.views.catalogue import VIEWS
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+LONGEST_COMMAND_SECONDS = 600
+GLOBAL_OPTIONS = {"--conf", "--set", "--warehouse", "--verbose", "-v", "--help"}
+CODE_LITERAL = re.compile(r'"([A-Z]+(?:_[A-Z0-9]+)+)"')
+CODE = re.compile(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)`")
+CITED = re.compile(r"(?:tests|rules|pipeline|sources|txmq_lib|jobs|conf|schemas)/[\w/.]*\w\.(?:py|yaml)")
+CITED_NAMES = re.compile(r"((?:txmq_lib/)?(?:rules|pipeline|sources|tables|views)/\w+\.py)((?:,? `\w+`)+)")
+
+
+class Block(NamedTuple):
+    """A fenced block: the heading it stands under, its language, its text."""
+
+    heading: str
+    language: str
+    text: str
+
+
+def blocks(text: str) -> list[Block]:
+    """Every fenced block of a Markdown text, in order."""
+    found, heading, language, inside = [], "", "", None
+    for line in text.splitlines():
+        if inside is not None and line == "```":
+            found.append(Block(heading, language, "\n".join(inside)))
+            inside = None
+        elif inside is not None:
+            inside.append(line)
+        elif line.startswith("```"):
+            language, inside = line.removeprefix("```"), []
+        elif line.startswith("#"):
+            heading = line.lstrip("# ")
+    return found
+
+
+def table_rows(heading: str, text: str = README) -> list[list[str]]:
+    """The cells of every table row under one heading."""
+    section = re.split(r"^#+ ", text.partition(f"# {heading}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+    lines = [line for line in section.splitlines() if line.startswith("|") and not line.startswith("|--")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+
+
+def first_cells(heading: str) -> set[str]:
+    """The words in backticks of the first cell of every row under one heading."""
+    return {word for row in table_rows(heading) for word in re.findall(r"`([^`]+)`", row[0])}
+
+
+QUICKSTART = [block for block in blocks(README) if block.heading.startswith("Quickstart")]
+
+
+def commands() -> list[str]:
+    """The quickstarts' commands, in order."""
+    lines = [line for block in QUICKSTART if block.language == "console" for line in block.text.splitlines()]
+    return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+
+
+class Ran(NamedTuple):
+    """Where the quickstarts ran, what each command wrote to stdout, and how long it took."""
+
+    directory: Path
+    told: dict[str, str]
+    seconds: dict[str, float]
+
+
+@pytest.fixture(scope="module")
+def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """Runs every command of the quickstarts in a directory that looks like the top of a checkout."""
+    directory = tmp_path_factory.mktemp("checkout")
+    (directory / "tests").symlink_to(ROOT / "tests")
+    for block in QUICKSTART:
+        if block.language == "yaml":
+            (directory / block.text.splitlines()[0].removeprefix("# ")).write_text(block.text, encoding="utf-8")
+    ran = Ran(directory, {}, {})
+    for command in commands():
+        begun = time.monotonic()
+        done = subprocess.run(
+            ["bash", "-c", f"set -eo pipefail; {command}"],
+            cwd=directory,
+            env=environment(directory),
+            capture_output=True,
+            text=True,
+            timeout=LONGEST_COMMAND_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        ran.told[command] = done.stdout
+        ran.seconds[command] = time.monotonic() - begun
+    return ran
+
+
+def environment(directory: Path) -> dict[str, str]:
+    """An environment in which `txmq` is this checkout's, and `python3` the one that runs the tests."""
+    tools = directory / "bin"
+    tools.mkdir(exist_ok=True)
+    entry = "import sys; from txmq_lib.cli import main; sys.exit(main())"
+    txmq = tools / "txmq"
+    txmq.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{entry}" "$@"\n', encoding="utf-8")
+    txmq.chmod(0o755)
+    path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+
+
+def rows_of(path: Path) -> list[dict[str, object]]:
+    """The objects of a JSON lines file."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.jobs
+@pytest.mark.slow
+def test_the_audit_quickstart_runs_and_finds_what_the_broker_did(quickstart):
+    verdicts = rows_of(quickstart.directory / "verdicts.jsonl")
+    assert Counter(row["verdict"] for row in verdicts) == {
+        "COMMITTED": 290,
+        "ROLLED_BACK": 55,
+        "CONFLICT": 14,
+        "DISCARDED": 11,
+        "COMMITTED_AND_DISCARDED": 4,
+        "DUPLICATED": 2,
+        "DIVERTED": 1,
+    }
+    given_up = rows_of(quickstart.directory / "given-up.jsonl")
+    assert len(given_up) == 16
+    assert {row["broker_check_times"] for row in given_up} == {3}
+    assert {(row["broker_name"], row["origin"]) for row in given_up} == {("oracle-a", "landed")}
+
+
+@pytest.mark.jobs
+@pytest.mark.slow
+def test_the_trace_in_the_readme_is_what_the_command_prints(quickstart):
+    told = next(text for command, text in quickstart.told.items() if " trace " in command)
+    shown = next(block.text for block in QUICKSTART if block.language == "text")
+    assert [line.rstrip() for line in told.splitlines()] == shown.splitlines()
+
+
+@pytest.mark.jobs
+@pytest.mark.slow
+def test_the_engine_quickstart_decides_each_transaction_once(quickstart):
+    ends = rows_of(quickstart.directory / "ends.jsonl")
+    assert Counter(row["outcome"] for row in ends) == {
+        "accepted": 452,
+        "contradicting": 14,
+        "refused": 8,
+        "repeated": 2,
+    }
+    assert Counter(row["decision"] for row in ends if row["is_effective"]) == {"commit": 307, "rollback": 58}
+    verdicts = rows_of(quickstart.directory / "engine-verdicts.jsonl")
+    assert Counter(row["verdict"] for row in verdicts) == {
+        "COMMITTED": 296,
+        "ROLLED_BACK": 55,
+        "CONFLICT": 14,
+        "PENDING": 11,
+    }
+
+
+@pytest.mark.jobs
+@pytest.mark.slow
+def test_the_views_of_the_quickstarts_start_no_jvm(quickstart):
+    views = {command: taken for command, taken in quickstart.seconds.items() if command.startswith("txmq")}
+    slowest = {command: taken for command, taken in views.items() if " run " not in command and taken > 10}
+    assert not slowest
+
+
+def test_the_readme_names_the_two_commands_that_set_everything_up():
+    assert "make demo\nmake test" in [block.text for block in blocks(README)]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert re.search(r"^demo: setup", makefile, re.MULTILINE)
+    assert re.search(r"^test:", makefile, re.MULTILINE)
+
+
+def test_every_command_with_its_options_is_in_the_readme():
+    told: defaultdict[str, str] = defaultdict(str)
+    for row in table_rows("Commands"):
+        told[row[0].split()[0].strip("`,")] += " ".join(row)
+    views = {view.command for view in VIEWS}
+    program = typer.main.get_command(app)
+    for name, command in program.commands.items():
+        assert name in told, f"{name} is not in the README's table of commands"
+        leaf = next(iter(command.commands.values())) if hasattr(command, "commands") else command
+        options = {option for parameter in leaf.params for option in parameter.opts if option.startswith("-")}
+        missing = [] if name in views else [o for o in options - GLOBAL_OPTIONS if o not in told[name]]
+        assert not missing, f"{name}: {missing}"
+    assert set(told) - set(program.commands) - GLOBAL_OPTIONS == {"command", "global"}
+
+
+def test_every_view_is_in_the_readme_with_its_table_filters_and_states():
+    told = {row[0].strip("`"): row[1:] for row in table_rows("Views and the JSON contract")}
+    for view in VIEWS:
+        table, filters, states = told[view.command]
+        assert table == f"`{view.table}`"
+        assert {f"--{option}" for option in view.filters} == set(filters.strip("`").split()), view.command
+        if view.command != "verdicts":
+            assert set(view.states) == set(states.strip("`").split()), view.command
+
+
+def test_every_verdict_setting_and_exit_code_is_in_the_readme():
+    assert first_cells("Verdicts") == set(names.VERDICTS)
+    assert first_cells("Settings") == {key for key, _, _ in Settings.load().rows()}
+    codes = {str(value) for name, value in vars(errors).items() if name.startswith("EXIT_")}
+    assert {row[0] for row in table_rows("Exit codes")} == codes | {"code"}
+
+
+def test_every_reason_of_the_quarantine_is_in_the_readme_and_no_other():
+    judging = [path for room in ("rules", "pipeline") for path in (ROOT / "txmq_lib" / room).glob("*.py")]
+    known = {code for path in judging for code in CODE_LITERAL.findall(path.read_text(encoding="utf-8"))}
+    # Reasons that sources give are spelt like the names that hold them; verdicts are so too, and topics are not.
+    stored = {value for name, value in vars(names).items() if name == value} - set(names.VERDICTS)
+    told = {code for row in table_rows("Quarantine") for code in CODE.findall(row[0])}
+    assert told == known | stored
+
+
+def test_the_examples_of_the_readme_can_be_read():
+    examples = [
+        json.loads(line) for block in blocks(README) if block.language == "json" for line in block.text.split("\n")
+    ]
+    assert len(examples) == 7
+    assert set(examples[0]) == set(MESSAGE_FIELDS)
+
+
+def test_the_settings_files_of_the_readme_have_no_fault(tmp_path):
+    files = [block.text for block in blocks(README) if block.language == "yaml"]
+    assert len(files) == 3
+    for number, text in enumerate(files):
+        path = tmp_path / f"{number}.yaml"
+        path.write_text(text, encoding="utf-8")
+        Settings.load([path])
+
+
+def test_every_rule_has_its_place_in_the_table_of_the_architecture():
+    rows = [line for line in ARCHITECTURE.splitlines() if re.match(r"\| R\d", line)]
+    rules = Counter(int(rule) for row in rows for rule in re.findall(r"R(\d+)", row.split("|")[1]))
+    assert sorted(rules) == list(range(1, 116))
+    assert [rule for rule, count in rules.items() if count > 1] == []
+
+
+def test_every_file_and_function_the_architecture_names_exists():
+    cited = {path.group() for path in CITED.finditer(ARCHITECTURE)}
+    absent = sorted(path for path in cited if not any((ROOT / base / path).exists() for base in ("", "txmq_lib")))
+    later = {"jobs/resolve.py", "jobs/maintain.py"}
+    assert [path for path in absent if path not in later] == []
+    for path, listed in CITED_NAMES.findall(ARCHITECTURE):
+        text = (ROOT / "txmq_lib" / path.removeprefix("txmq_lib/")).read_text(encoding="utf-8")
+        for name in re.findall(r"`(\w+)`", listed):
+            assert re.search(rf"^def {name}\(", text, re.MULTILINE), f"{path} has no function {name}"

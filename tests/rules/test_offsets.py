@@ -1,0 +1,269 @@
+"""Offset reports and resets of one queue, judged by hand."""
+
+from __future__ import annotations
+
+import pytest
+from offset_rows import at, no_rows, rows, second_of
+from pyspark.sql import functions as F
+
+from txmq_lib.rules.offsets import (
+    lag,
+    offset_state,
+    queues_to_replay,
+    reports_not_rolled_up,
+    rolled_up,
+    starting_points,
+)
+
+pytestmark = pytest.mark.spark
+
+WINDOW_MS = 15_000
+
+
+def up(second, offset, client=None):
+    return (second, offset, True, client)
+
+
+def put(second, offset, client=None):
+    return (second, offset, False, client)
+
+
+# why, events as they landed, what they leave:
+# next offset, moved at, by whom, ignored, late, rewinds, value waiting to be jumped back to, jumps
+HISTORIES = [
+    ("absent: inserted", [up(1, 5)], (5, 1, None, 0, 0, [], None, [])),
+    ("the very first offset may be 0", [up(1, 0)], (0, 1, None, 0, 0, [], None, [])),
+    ("equal is ignored, time and reporter stay", [up(1, 5, "A"), up(2, 5, "B")], (5, 1, "A", 1, 0, [], None, [])),
+    ("smaller is ignored", [up(1, 5), up(2, 4)], (5, 1, None, 1, 0, [], None, [])),
+    ("one larger is taken", [up(1, 5), up(2, 6, "B")], (6, 2, "B", 0, 0, [], None, [])),
+    ("landing order is not event order", [up(2, 6), up(1, 5)], (6, 2, None, 0, 0, [], None, [])),
+    ("a set may go forward", [up(1, 5), put(2, 9)], (9, 2, None, 0, 0, [], None, [])),
+    ("a set to what is held moves nothing", [up(1, 5), put(2, 5)], (5, 1, None, 1, 0, [], None, [])),
+    ("a set that goes back is a rewind", [up(1, 107), put(2, 27, "adm")],
+     (27, 2, "adm", 0, 0, [(2, 107, 27, "adm")], 107, [])),
+    ("after a reset the count goes on from it", [up(1, 107), put(2, 27), up(3, 40)],
+     (40, 3, None, 0, 0, [(2, 107, 27, None)], None, [])),
+    ("smaller than the reset is ignored", [up(1, 107), put(2, 27), up(3, 20)],
+     (27, 2, None, 1, 0, [(2, 107, 27, None)], 107, [])),
+    ("a stale report jumps back over the reset", [up(1, 107), put(2, 27), up(3, 107, "C")],
+     (107, 3, "C", 0, 0, [(2, 107, 27, None)], None, [(3, 27, 107, "C")])),
+    ("one below what was held is no jump", [up(1, 107), put(2, 27), up(3, 106)],
+     (106, 3, None, 0, 0, [(2, 107, 27, None)], None, [])),
+    ("an ignored report does not end the wait for a jump", [up(1, 107), put(2, 27), up(3, 27), up(4, 108)],
+     (108, 4, None, 1, 0, [(2, 107, 27, None)], None, [(4, 27, 108, None)])),
+    ("consumed again up to there is no jump", [up(1, 107), put(2, 27), up(3, 28), up(4, 107)],
+     (107, 4, None, 0, 0, [(2, 107, 27, None)], None, [])),
+    ("a set back to where it was is no jump", [up(1, 107), put(2, 27), put(3, 107)],
+     (107, 3, None, 0, 0, [(2, 107, 27, None)], None, [])),
+    ("of two rewinds the newest counts", [up(1, 107), put(2, 27), put(3, 10), up(4, 27)],
+     (27, 4, None, 0, 0, [(2, 107, 27, None), (3, 27, 10, None)], None, [(4, 10, 27, None)])),
+    ("same time: landing order", [put(1, 9), put(1, 4), up(1, 5)], (5, 1, None, 0, 0, [(1, 9, 4, None)], None, [])),
+    ("a late report older than the reset is ignored", [up(1, 50), put(5, 20), up(3, 70)],
+     (20, 5, None, 1, 1, [(5, 70, 20, None)], 70, [])),
+    ("a late set older than the reset changes nothing but shows", [up(1, 50), put(5, 20), put(3, 10)],
+     (20, 5, None, 1, 1, [(3, 50, 10, None)], None, [])),
+    ("a set newer than the reset, older than a report, counts in its place", [put(1, 50), up(9, 60), put(5, 10)],
+     (60, 9, None, 0, 0, [(5, 50, 10, None)], None, [(9, 10, 60, None)])),
+    ("a repeated report moves nothing twice", [up(1, 5), up(1, 5), up(1, 5)], (5, 1, None, 2, 0, [], None, [])),
+    ("the largest offset there is", [up(1, 2**63 - 1), put(2, 0), up(3, 2**63 - 1)],
+     (2**63 - 1, 3, None, 0, 0, [(2, 2**63 - 1, 0, None)], None, [(3, 0, 2**63 - 1, None)])),
+]  # fmt: skip
+
+
+# why, events of clients, reports in conflict (second, client, other)
+CONFLICTS = [
+    ("one client alone", [up(1, 1, "A"), up(6, 2, "A"), up(11, 3, "A")], []),
+    ("a queue that changes hands", [up(1, 1, "A"), up(6, 2, "A"), up(7, 3, "B"), up(12, 4, "B")], []),
+    ("two at once", [up(1, 1, "A"), up(3, 1, "B"), up(6, 2, "A")], [(3, "B", "A")]),
+    ("each sees the other", [up(1, 1, "A"), up(3, 1, "B"), up(6, 2, "A"), up(8, 2, "B")],
+     [(3, "B", "A"), (6, "A", "B")]),
+    ("the whole window apart", [up(1, 1, "A"), up(3, 1, "B"), up(16, 2, "A")], [(3, "B", "A")]),
+    ("a millisecond more than the window", [up(1, 1, "A"), up(3, 1, "B"), up(16.001, 2, "A")], []),
+    ("the same time", [up(1, 1, "A"), up(1, 1, "B")], [(1, "B", "A")]),
+    ("the same time, one client twice", [up(1, 1, "A"), up(1, 2, "A")], []),
+    ("nobody known is nobody else", [up(1, 1, "A"), up(3, 1), up(6, 2, "A")], []),
+    ("ignored reports and sets take part", [up(1, 9, "A"), put(3, 9, "B"), up(6, 1, "A")], [(3, "B", "A")]),
+    ("several between two", [up(1, 1, "A"), up(2, 1, "B"), up(3, 1, "B"), up(6, 2, "A")],
+     [(2, "B", "A"), (3, "B", "A")]),
+    ("landed in another order", [up(6, 2, "A"), up(1, 1, "A"), up(3, 1, "B")], [(3, "B", "A")]),
+    ("one after another with the window between", [up(1, 1, "A"), up(3, 1, "B"), up(17, 2, "A"), up(19, 2, "B")], []),
+]  # fmt: skip
+
+
+def landed(spark, cases):
+    """The reports of every case under a queue of its own: topic the case, queue id the batch boundary."""
+    return rows(
+        spark,
+        "consumer_offset_commit",
+        [
+            {
+                "topic": why,
+                "queue_id": cut,
+                "ts": at(second),
+                "next_offset": offset,
+                "is_increase_only": is_increase_only,
+                "client_id": client,
+                "landing_order": place,
+            }
+            for why, events, cuts in cases
+            for cut in cuts
+            for place, (second, offset, is_increase_only, client) in enumerate(events)
+        ],
+    )
+
+
+def rolled_up_at_once(spark, reports):
+    return rolled_up(no_rows(spark, "consumer_offset"), reports, conflict_window_ms=WINDOW_MS)
+
+
+def rolled_up_after(state, reports, history):
+    return rolled_up(*starting_points(state, reports, history), conflict_window_ms=WINDOW_MS)
+
+
+def moves(row, name):
+    return [(second_of(move.ts), move.from_offset, move.to_offset, move.client_id) for move in row[name]]
+
+
+def test_each_history_leaves_what_was_judged_by_hand(spark):
+    reports = landed(spark, [(why, events, [0]) for why, events, _ in HISTORIES])
+    told = {
+        row.topic: (
+            row.next_offset,
+            second_of(row.updated_timestamp),
+            row.client_id,
+            row.ignored_count,
+            row.late_count,
+            moves(row, "rewinds"),
+            row.rewound_from_offset,
+            moves(row, "jumps"),
+        )
+        for row in rolled_up_at_once(spark, reports).collect()
+    }
+    assert told == {why: expected for why, _, expected in HISTORIES}
+
+
+def test_two_clients_on_one_queue_are_in_conflict_as_judged_by_hand(spark):
+    reports = landed(spark, [(why, events, [0]) for why, events, _ in CONFLICTS])
+    told = {
+        row.topic: (
+            row.conflict_count,
+            [(second_of(one.ts), one.client_id, one.other_client_id) for one in row.conflicts],
+        )
+        for row in rolled_up_at_once(spark, reports).collect()
+    }
+    assert told == {why: (len(expected), expected) for why, _, expected in CONFLICTS}
+
+
+def test_every_history_cut_anywhere_into_two_passes_ends_as_in_one(spark):
+    cases = [(why, events, range(1, len(events))) for why, events, _ in (*HISTORIES, *CONFLICTS)]
+    reports = landed(spark, cases)
+    first, then = (
+        reports.where(F.col("landing_order") < F.col("queue_id")),
+        reports.where("landing_order >= queue_id"),
+    )
+    missing = {name: F.lit(None).cast("bigint") for name in ("redelivery_count", "pass_number")}
+    after_first = rolled_up_at_once(spark, first).withColumns(missing).localCheckpoint()
+    in_two, in_one = (
+        by_queue(rolled_up_after(after_first, then, reports)),
+        by_queue(rolled_up_at_once(spark, reports)),
+    )
+    assert in_one.keys() == {(why, cut) for why, _, cuts in cases for cut in cuts}
+    assert in_two == in_one
+
+
+def by_queue(frame):
+    return {(row.topic, row.queue_id): row.asDict(recursive=True) for row in frame.collect()}
+
+
+STATES = [
+    {
+        "queue_id": queue,
+        "last_report_timestamp": at(10),
+        "last_report_landed_pass": 2,
+        "last_report_landing_order": 7,
+        "recent_reports": recent,
+    }
+    for queue, recent in enumerate([[], [], [], [], None, None])
+]
+
+
+def test_only_queues_with_a_report_that_the_state_cannot_judge_are_replayed(spark):
+    new = [
+        {"queue_id": 0, "ts": at(10), "landed_pass": 2, "landing_order": 8},
+        {"queue_id": 1, "ts": at(10), "landed_pass": 2, "landing_order": 7},
+        {"queue_id": 2, "ts": at(9.999), "landed_pass": 3, "landing_order": 0},
+        {"queue_id": 2, "ts": at(11), "landed_pass": 3, "landing_order": 1},
+        {"queue_id": 3, "ts": at(11), "landed_pass": 1, "landing_order": 0, "client_id": "A"},
+        {"queue_id": 4, "ts": at(11), "landed_pass": 3, "landing_order": 0, "client_id": "A"},
+        {"queue_id": 5, "ts": at(11), "landed_pass": 3, "landing_order": 0},
+        {"queue_id": 9, "ts": at(1), "landed_pass": 3, "landing_order": 0},
+    ]
+    reports = rows(spark, "consumer_offset_commit", [{"next_offset": 1, **row} for row in new])
+    replayed = queues_to_replay(rows(spark, "consumer_offset", STATES), reports)
+    assert sorted(row.queue_id for row in replayed.collect()) == [1, 2, 4]
+
+
+def test_what_a_rollup_found_from_acknowledgements_is_not_rolled_up_again(spark):
+    again = [
+        {"queue_id": 0, "ts": at(10), "landed_pass": 2, "landing_order": 7, "origin": "ack"},
+        {"queue_id": 1, "ts": at(10), "landed_pass": 2, "landing_order": 8, "origin": "ack"},
+        {"queue_id": 2, "ts": at(10), "landed_pass": 2, "landing_order": 7},
+        {"queue_id": 9, "ts": at(10), "landed_pass": 2, "landing_order": 7, "origin": "ack"},
+    ]
+    reports = rows(spark, "consumer_offset_commit", [{"next_offset": 1, **row} for row in again])
+    new = reports_not_rolled_up(rows(spark, "consumer_offset", STATES), reports)
+    assert new.columns == reports.columns
+    assert sorted(row.queue_id for row in new.collect()) == [1, 2, 9]
+
+
+def test_the_newest_hundred_rewinds_and_jumps_are_listed_and_all_counted(spark):
+    flapping = [event for second in range(0, 300, 2) for event in (put(second, 1), up(second + 1, 9))]
+    reports = landed(spark, [("at once", flapping, [0]), ("cut", flapping, [101])])
+    missing = {name: F.lit(None).cast("bigint") for name in ("redelivery_count", "pass_number")}
+    state = rolled_up_at_once(spark, reports.where("landing_order < queue_id")).withColumns(missing).localCheckpoint()
+    then = reports.where("landing_order >= queue_id")
+    for row in rolled_up_after(state, then, reports).collect():
+        assert (row.rewind_count, row.jump_count, row.report_count) == (149, 149, 300)
+        assert moves(row, "rewinds") == [(second, 9, 1, None) for second in range(100, 300, 2)]
+        assert moves(row, "jumps") == [(second, 1, 9, None) for second in range(101, 300, 2)]
+
+
+def test_a_state_row_keeps_few_recent_reports_and_none_at_all_above_a_thousand(spark):
+    alone = [up(second / 100, second, "A") for second in range(1_500)]
+    after_another = [up(0, 0, "B"), *[up(second / 1_000, second, "A") for second in range(1, 1_001)]]
+    histories = [("alone", alone, [0]), ("1001", after_another, [0]), ("1000", after_another[:1_000], [0])]
+    told = {row.topic: row.recent_reports for row in rolled_up_at_once(spark, landed(spark, histories)).collect()}
+    assert [second_of(report.ts) for report in told["alone"]] == [14.99]
+    assert told["1001"] is None
+    assert [second_of(report.ts) for report in told["1000"]] == [place / 1_000 for place in range(1_000)]
+
+
+# why, next offset, highest, lowest kept, lag, state
+PLACES = [
+    ("nothing left", 10, 10, 0, 0, "ok"),
+    ("one left", 9, 10, 0, 1, "ok"),
+    ("one beyond the end", 11, 10, 0, 0, "beyond_end"),
+    ("the oldest kept", 3, 10, 3, 7, "ok"),
+    ("one below the oldest", 2, 10, 3, 8, "below_oldest"),
+    ("oldest not known", 2, 10, None, 8, "ok"),
+    ("end not known", 2, None, None, None, "unknown"),
+    ("end not known, yet below the oldest", 2, None, 3, None, "below_oldest"),
+    ("an empty queue", 0, 0, 0, 0, "ok"),
+    ("the longest queue there is", 0, 2**63 - 1, None, 2**63 - 1, "ok"),
+    ("an end that no queue has", 2**63 - 1, -(2**63), None, 0, "beyond_end"),
+]  # fmt: skip
+
+
+def test_lag_is_never_negative_and_off_queue_offsets_are_states_of_their_own(spark):
+    places = spark.createDataFrame(
+        [place[:4] for place in PLACES], "why string, next_offset bigint, highest bigint, lowest bigint"
+    )
+    highest, next_offset, lowest = F.col("highest"), F.col("next_offset"), F.col("lowest")
+    told = places.select(
+        "why",
+        lag(highest, next_offset).alias("lag"),
+        offset_state(next_offset, highest_offset=highest, lowest_offset=lowest).alias("state"),
+    )
+    assert {row.why: (row.lag, row.state) for row in told.collect()} == {
+        why: (behind, state) for why, *_, behind, state in PLACES
+    }

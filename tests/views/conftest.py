@@ -1,0 +1,83 @@
+"""Small Delta tables written without a JVM: whole valid rows, of which a test types only what it is about."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, Schema, write_deltalake
+
+from txmq_lib.schemas import TableSpec, table_specs
+
+PLAIN_DEFAULTS: dict[str, Any] = {
+    "string": "",
+    "integer": 0,
+    "long": 0,
+    "double": 0.0,
+    "boolean": False,
+    "binary": b"",
+    "timestamp": datetime(2026, 11, 21, tzinfo=UTC),
+}
+
+Rows = Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+@pytest.fixture(scope="session")
+def empty_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every table of `schemas/` without a row, to be copied."""
+    directory = tmp_path_factory.mktemp("empty_tables")
+    for name, spec in table_specs().items():
+        DeltaTable.create(directory / name, _schema(spec), partition_by=list(spec.partition_by))
+    return directory
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path, empty_tables: Path) -> Callable[[Rows], str]:
+    """Writes every table with the rows given (times as ISO 8601 text); the URI."""
+
+    def write(rows: Rows) -> str:
+        shutil.copytree(empty_tables, tmp_path, dirs_exist_ok=True)
+        for name, given in rows.items():
+            spec = table_specs()[name]
+            whole = [_whole(spec, row) for row in given]
+            table = pa.Table.from_pylist(whole, pa.schema(_schema(spec).to_arrow()))
+            write_deltalake(tmp_path / name, table, mode="append")
+        return str(tmp_path)
+
+    return write
+
+
+@pytest.fixture
+def txmq(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs one command in this process; its exit status, stdout and stderr."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        from txmq_lib.cli import main
+
+        status = main(arguments)
+        told = capsys.readouterr()
+        return status, told.out, told.err
+
+    return run
+
+
+def _schema(spec: TableSpec) -> Schema:
+    return Schema.from_json(json.dumps(spec.to_json()))
+
+
+def _whole(spec: TableSpec, row: Mapping[str, Any]) -> dict[str, Any]:
+    strangers = set(row) - set(spec.columns)
+    assert not strangers, f"{spec.table} has no column {sorted(strangers)}"
+    times = {field.name for field in spec.fields if field.type == "timestamp"}
+    given = {name: datetime.fromisoformat(value) if name in times and value else value for name, value in row.items()}
+    return {f.name: given.get(f.name, None if f.nullable else _default(f.type)) for f in spec.fields}
+
+
+def _default(type_: str | dict[str, Any]) -> Any:
+    return PLAIN_DEFAULTS[type_] if isinstance(type_, str) else []

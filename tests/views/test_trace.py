@@ -1,0 +1,232 @@
+"""`trace`: the events of one transaction id from every table, told in time order."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+ID = "C000020246654E0E2F2A6940C2510000"
+BORN = "2026-11-21T10:30:51.730Z"
+KEY = {"broker_name": "a", "transaction_id": ID, "producer_group": "GID_P1", "born_timestamp": BORN}
+
+
+def at(second: str) -> str:
+    return f"2026-11-21T10:31:{second}Z"
+
+
+def half(offset: int, physical: int, stored: str, times: int | None, **more: Any) -> dict[str, Any]:
+    row = {"queue_id": 0, "queue_offset": offset, "commit_log_offset": physical, "store_timestamp": at(stored)}
+    return {**KEY, **row, "real_topic": "TopicA", "real_queue_id": 2, "broker_check_times": times, **more}
+
+
+def outcome(order: int, ts: str, outcome: str, **more: Any) -> dict[str, Any]:
+    row = {"broker_name": "a", "ts": at(ts), "origin": "landed", "landed_pass": 4, "landing_order": order}
+    return {
+        **row,
+        "outcome": outcome,
+        "end_transaction_id": ID,
+        "producer_group": "GID_P1",
+        "decision": "commit",
+        **more,
+    }
+
+
+def op(offset: int, half_offset: int, stored: str, **more: Any) -> dict[str, Any]:
+    row = {"broker_name": "a", "queue_id": 0, "queue_offset": offset, "position": 0}
+    return {**row, "half_queue_offset": half_offset, "store_timestamp": at(stored), **more}
+
+
+def visible(offset: int, prepared: int, stored: str, **more: Any) -> dict[str, Any]:
+    row = {"topic": "TopicA", "queue_id": 2, "queue_offset": offset, "commit_log_offset": 900 + offset, "sys_flag": 8}
+    return {**KEY, **row, "prepared_transaction_offset": prepared, "store_timestamp": at(stored), **more}
+
+
+@pytest.fixture
+def traced(warehouse, txmq):
+    def run(rows: dict[str, list[dict[str, Any]]], *arguments: str) -> list[dict[str, Any]]:
+        status, out, err = txmq("--warehouse", warehouse(rows), "trace", ID, "--format", "json", *arguments)
+        assert (status, err) == (0, "")
+        return [json.loads(line) for line in out.splitlines()]
+
+    return run
+
+
+def test_every_table_tells_its_part_in_time_order_and_the_verdict_comes_last(traced):
+    events = traced(
+        {
+            "half_message": [
+                half(434, 810, "06.000", 2),
+                half(34, 100, "00.000", None),
+                half(404, 600, "03.000", 1),
+                half(470, 880, "09.500", 0),
+                half(99, 111, "00.000", None, transaction_id="OTHER"),
+            ],
+            "check_request": [
+                {**KEY, "check_times": 1, "check_timestamp": at("04.000"), "tran_state_table_offset": 404}
+            ],
+            "end_outcome": [
+                outcome(1, "00.100", "accepted", commit_log_offset=100, transaction_id=ID, decision="unknown"),
+                outcome(2, "02.000", "held", is_held=True, commit_log_offset=600, decision="commit"),
+                outcome(2, "02.000", "accepted", commit_log_offset=600, transaction_id=ID, from_transaction_check=True),
+                outcome(3, "09.000", "refused", commit_log_offset=100, transaction_id=ID, code=1,
+                        producer_group="GID_WRONG", reason="producer_group_wrong", remark="The producer group wrong"),
+            ],
+            "end_transaction": [
+                {"broker_name": "a", "ts": at("02.000"), "origin": "landed", "landed_pass": 4, "landing_order": 2,
+                 "commit_log_offset": 600, "transaction_id": ID},
+                {"broker_name": "a", "ts": at("09.200"), "origin": "landed", "landed_pass": 5, "landing_order": 0,
+                 "commit_log_offset": 810, "commit_or_rollback": 12, "producer_group": "GID_P1"},
+                {"broker_name": "b", "ts": at("09.300"), "origin": "landed", "landed_pass": 5, "landing_order": 1,
+                 "commit_log_offset": 810, "commit_or_rollback": 12, "transaction_id": "OTHER"},
+            ],
+            "message": [visible(15, 600, "07.000"), visible(16, 600, "08.000", topic="%RETRY%CG", sys_flag=8)],
+            "op_message": [op(7, 404, "07.000"), op(8, 99, "07.000"), op(9, 404, "07.500", broker_name="b")],
+            "trans_check_max_time": [
+                {**KEY, "topic": "TRANS_CHECK_MAX_TIME_TOPIC", "queue_offset": 4, "broker_check_times": 3,
+                 "given_up_timestamp": at("06.010"), "commit_log_offset": 820}
+            ],
+            "pending_half": [{**KEY, "check_times": 1, "next_check_timestamp": at("59.000")}],
+            "verdict": [{**KEY, "verdict": "COMMITTED_AND_DISCARDED", "visible_count": 1, "given_up_count": 1}],
+        }
+    )  # fmt: skip
+    assert [(event["time"][17:-1], event["event"], event["table"]) for event in events] == [
+        ("00.000", "half_stored", "half_message"),
+        ("00.100", "end_accepted", "end_outcome"),
+        ("02.000", "end_accepted", "end_outcome"),
+        ("03.000", "half_copied", "half_message"),
+        ("04.000", "check_asked", "check_request"),
+        ("06.000", "half_copied", "half_message"),
+        ("06.010", "given_up", "trans_check_max_time"),
+        ("07.000", "message_visible", "message"),
+        ("07.000", "op_written", "op_message"),
+        ("08.000", "message_stored", "message"),
+        ("09.000", "end_refused", "end_outcome"),
+        ("09.200", "end_received", "end_transaction"),
+        ("09.500", "half_resumed", "half_message"),
+        ("59.000", "pending", "pending_half"),
+        ("00.000", "verdict", "verdict"),
+    ]
+    texts = [event["text"] for event in events]
+    assert texts[0] == "half message stored at queue 0 offset 34 (physical 100) for TopicA queue 2"
+    assert texts[1] == "unknown from GID_P1: accepted"
+    assert texts[2] == "commit from GID_P1, answering a check: accepted"
+    assert texts[5] == "copy 2 put back by the broker at queue 0 offset 434 (physical 810)"
+    assert texts[6] == "given up after 3 checks, kept as TRANS_CHECK_MAX_TIME_TOPIC queue 0 offset 4"
+    assert texts[7] == "visible as TopicA queue 2 offset 15"
+    assert texts[8] == "op message 7 names half offset 404"
+    assert texts[9] == "stored as %RETRY%CG queue 2 offset 16, not counted as visible"
+    assert texts[10] == ("commit from GID_WRONG: refused, producer_group_wrong (code 1: The producer group wrong)")
+    assert texts[11] == "rollback from GID_P1: received, not judged yet"
+    assert texts[13] == "pending, asked 1 time; next due 2026-11-21T10:31:59.000Z"
+    assert texts[14].startswith("COMMITTED_AND_DISCARDED: visible 1, ops 0,")
+    assert all(KEY.items() <= event.items() for event in events)
+
+
+def test_transactions_that_share_an_id_are_told_one_after_the_other(traced):
+    later = {"born_timestamp": "2026-11-21T10:30:52.000Z"}
+    rows = {
+        "half_message": [
+            half(1, 200, "00.500", None, **later),
+            half(0, 100, "00.100", None),
+            half(2, 300, "09.000", 1),
+        ],
+        "op_message": [op(0, 1, "01.000"), op(1, 0, "02.000")],
+        "verdict": [{**KEY, **later, "verdict": "ROLLED_BACK"}, {**KEY, "verdict": "PENDING"}],
+        "message": [{**KEY, "broker_name": "b", "topic": "SCHEDULE_TOPIC_XXXX", "store_timestamp": at("00.000")}],
+    }
+    assert [(event["broker_name"], event["born_timestamp"][-5:], event["event"]) for event in traced(rows)] == [
+        ("a", ".730Z", "half_stored"),
+        ("a", ".730Z", "op_written"),
+        ("a", ".730Z", "half_copied"),
+        ("a", ".730Z", "verdict"),
+        ("b", ".730Z", "message_stored"),
+        ("a", ".000Z", "half_stored"),
+        ("a", ".000Z", "op_written"),
+        ("a", ".000Z", "verdict"),
+    ]
+
+
+def test_only_the_broker_asked_for_is_told(traced):
+    rows = {
+        "half_message": [half(0, 100, "00.000", None), half(0, 100, "00.000", None, broker_name="b")],
+        "op_message": [op(1, 0, "01.000"), op(2, 0, "02.000", broker_name="b")],
+        "end_outcome": [outcome(1, "03.000", "accepted", commit_log_offset=100, transaction_id=ID)],
+    }
+    assert [event["event"] for event in traced(rows, "--broker", "b")] == ["half_stored", "op_written"]
+
+
+def test_a_visible_message_needs_commit_bits_its_real_topic_and_the_offset_of_one_of_its_halves(traced):
+    rows = {
+        "half_message": [half(0, 100, "00.000", None)],
+        "message": [
+            visible(1, 100, "01.000"),
+            visible(2, 100, "02.000", sys_flag=0),
+            visible(3, 0, "03.000"),
+            visible(4, 100, "04.000", topic="TopicB"),
+            visible(5, 100, "05.000", sys_flag=0x9),
+            visible(6, 700, "06.000"),
+        ],
+        "trans_check_max_time": [{**KEY, "commit_log_offset": 700, "given_up_timestamp": at("05.500")}],
+    }
+    told = {event["queue_offset"]: event["event"] for event in traced(rows) if event["table"] == "message"}
+    assert told == {
+        1: "message_visible",
+        2: "message_stored",
+        3: "message_stored",
+        4: "message_stored",
+        5: "message_visible",
+        6: "message_visible",
+    }
+
+
+def test_an_end_that_names_the_id_but_another_half_is_told_apart(traced):
+    rows = {
+        "half_message": [
+            half(0, 100, "00.000", None),
+            half(5, 500, "00.100", None, born_timestamp="2026-11-21T10:30:59Z"),
+        ],
+        "end_outcome": [
+            outcome(1, "01.000", "accepted", commit_log_offset=777, transaction_id="OTHER"),
+            outcome(2, "02.000", "refused", commit_log_offset=778, reason="not_found"),
+        ],
+    }
+    events = traced(rows)
+    assert [event["event"] for event in events] == ["half_stored", "half_stored", "end_accepted", "end_refused"]
+    assert events[2]["transaction_id"] == "OTHER"
+    assert events[2]["text"].endswith(f"it named transaction {ID}, the half there is of OTHER")
+
+
+def test_an_end_without_a_half_belongs_to_the_only_transaction_of_the_id_it_names(traced):
+    rows = {
+        "half_message": [half(0, 100, "00.000", None)],
+        "end_outcome": [
+            outcome(1, "01.000", "held", is_held=True, commit_log_offset=100, end_transaction_id=None),
+            outcome(2, "02.000", "refused", commit_log_offset=778, reason="not_found"),
+        ],
+    }
+    events = traced(rows)
+    assert [event["event"] for event in events] == ["half_stored", "end_held", "end_refused"]
+    assert all(event["born_timestamp"] == BORN for event in events)
+
+
+def test_an_unknown_id_is_said_on_stderr_and_is_no_failure(warehouse, txmq):
+    uri = warehouse({})
+    told = f"nothing is known of transaction {ID} in {uri}\n"
+    assert txmq("--warehouse", uri, "trace", ID) == (0, "", told)
+    assert txmq("--warehouse", uri, "trace", ID, "--format", "json") == (0, "", told)
+
+
+def test_the_table_form_heads_each_story_with_its_transaction(warehouse, txmq):
+    uri = warehouse({"half_message": [half(0, 100, "00.000", None)]})
+    status, out, _ = txmq("trace", ID, "--warehouse", uri)
+    lines = [line.rstrip() for line in out.splitlines()]
+    assert status == 0
+    assert lines[0] == f"transaction {ID}, GID_P1, born {BORN}, broker a"
+    assert lines[1].split() == ["time", "event", "text"]
+    assert lines[2].split(maxsplit=2) == [
+        "2026-11-21T10:31:00.000Z",
+        "half_stored",
+        "half message stored at queue 0 offset 0 (physical 100) for TopicA queue 2",
+    ]

@@ -1,0 +1,248 @@
+"""Read views over small Delta tables: what is shown, filtered, joined and in which order."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+TEN = "2026-11-21T10:00:00.000Z"
+ELEVEN = "2026-11-21T11:00:00.000Z"
+TWELVE = "2026-11-21T12:00:00.000Z"
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_json_shows_every_column_in_table_order_with_times_bytes_maps_and_nulls_as_promised(warehouse, txmq):
+    uri = warehouse(
+        {
+            "message": [
+                {
+                    "broker_name": "a",
+                    "topic": "T",
+                    "queue_id": 3,
+                    "queue_offset": 9,
+                    "commit_log_offset": None,
+                    "born_timestamp": "2026-11-21T10:30:51.730999Z",
+                    "store_timestamp": TEN,
+                    "body": b"\x00\xff",
+                    "properties": [("KEYS", "k \u00e9"), ("x", "1")],
+                    "transaction_id": "C0",
+                    "producer_group": "G",
+                }
+            ]
+        }
+    )
+    status, out, err = txmq("--warehouse", uri, "messages", "--format", "json")
+    assert (status, err) == (0, "")
+    (message,) = objects(out)
+    assert list(message)[:5] == ["broker_name", "topic", "queue_id", "queue_offset", "commit_log_offset"]
+    assert list(message)[-1] == "landed_pass"
+    assert message["born_timestamp"] == "2026-11-21T10:30:51.730Z"
+    assert message["body"] == "AP8="
+    assert message["properties"] == {"KEYS": "k é", "x": "1"}
+    assert message["commit_log_offset"] is None
+    assert (message["queue_id"], message["producer_group"]) == (3, "G")
+
+
+def test_csv_has_a_header_nested_values_as_json_and_nothing_for_null(warehouse, txmq):
+    uri = warehouse({"pending_half": [{"transaction_id": 'C0 "q", x', "half_offsets": [0, 376]}]})
+    status, out, _ = txmq("--warehouse", uri, "pending", "--format", "csv")
+    (row,) = csv.DictReader(io.StringIO(out))
+    assert status == 0
+    assert row["transaction_id"] == 'C0 "q", x'
+    assert row["half_offsets"] == "[0, 376]"
+    assert row["next_check_timestamp"] == ""
+
+
+def test_offsets_join_what_is_known_of_each_queue(warehouse, txmq):
+    def report(queue_id: int, next_offset: int) -> dict[str, Any]:
+        return {
+            "broker_name": "a",
+            "consumer_group": "CG",
+            "topic": "T",
+            "queue_id": queue_id,
+            "next_offset": next_offset,
+        }
+
+    def frontier(queue_id: int, next_offset: int, lowest: int | None) -> dict[str, Any]:
+        return {
+            "broker_name": "a",
+            "topic": "T",
+            "queue_id": queue_id,
+            "next_offset": next_offset,
+            "lowest_kept_offset": lowest,
+        }
+
+    uri = warehouse(
+        {
+            "consumer_offset": [report(0, 5), report(1, 10), report(2, 11), report(3, 2), report(4, 3), report(5, 7)],
+            "landing_frontier": [
+                frontier(0, 10, None),
+                frontier(1, 10, 0),
+                frontier(2, 10, 0),
+                frontier(3, 10, 3),
+                frontier(4, 10, 3),
+                {"broker_name": "b", "topic": "T", "queue_id": 5, "next_offset": 99},
+            ],
+        }
+    )
+    _, out, _ = txmq("--warehouse", uri, "offsets", "--format", "json")
+    shown = [
+        (row["queue_id"], row["highest_offset"], row["lowest_kept_offset"], row["lag"], row["state"])
+        for row in objects(out)
+    ]
+    assert shown == [
+        (0, 10, None, 5, "ok"),
+        (1, 10, 0, 0, "ok"),
+        (2, 10, 0, 0, "beyond_end"),
+        (3, 10, 3, 8, "below_oldest"),
+        (4, 10, 3, 7, "ok"),
+        (5, None, None, None, "unknown"),
+    ]
+    _, out, _ = txmq("offsets", "--format", "json", "--state", "BELOW_OLDEST", "--state", "unknown", "--warehouse", uri)
+    assert [row["queue_id"] for row in objects(out)] == [3, 5]
+    _, out, _ = txmq("offsets", "--format", "json", "--state", "ok", "--group", "OTHER", "--warehouse", uri)
+    assert out == ""
+
+
+def test_rewinds_inside_an_array_of_structs_have_iso_times(warehouse, txmq):
+    when = datetime(2026, 11, 21, 10, 30, 51, 730_000, tzinfo=UTC)
+    rewind = {"ts": when, "from_offset": 107, "to_offset": 27, "client_id": None}
+    uri = warehouse({"consumer_offset": [{"rewinds": [rewind]}]})
+    _, out, _ = txmq("--warehouse", uri, "offsets", "--format", "json")
+    assert objects(out)[0]["rewinds"] == [
+        {"ts": "2026-11-21T10:30:51.730Z", "from_offset": 107, "to_offset": 27, "client_id": None}
+    ]
+
+
+def test_an_end_that_was_held_and_then_judged_is_shown_once_as_judged(warehouse, txmq):
+    def outcome(order: int, outcome: str, *, held: bool, half_id: str | None, end_id: str) -> dict[str, Any]:
+        return {
+            "broker_name": "a",
+            "origin": "landed",
+            "landed_pass": 1,
+            "landing_order": order,
+            "outcome": outcome,
+            "is_held": held,
+            "transaction_id": half_id,
+            "end_transaction_id": end_id,
+            "ts": TEN,
+        }
+
+    uri = warehouse(
+        {
+            "end_outcome": [
+                outcome(1, "held", held=True, half_id=None, end_id="C1"),
+                outcome(1, "accepted", held=False, half_id="C1", end_id="C1"),
+                outcome(2, "held", held=True, half_id=None, end_id="C2"),
+                outcome(3, "refused", held=False, half_id=None, end_id="C3"),
+            ]
+        }
+    )
+
+    def shown(*arguments: str) -> list[tuple[int, str]]:
+        _, out, _ = txmq("--warehouse", uri, "ends", "--format", "json", *arguments)
+        return [(row["landing_order"], row["outcome"]) for row in objects(out)]
+
+    assert shown() == [(1, "accepted"), (2, "held"), (3, "refused")]
+    assert shown("--state", "held") == [(2, "held")]
+    assert shown("--transaction-id", "C1") == [(1, "accepted")]
+    assert shown("--transaction-id", "C3") == [(3, "refused")]
+
+
+def test_filters_are_taken_literally_and_must_all_hold(warehouse, txmq):
+    ids = ["O'Brien", "a\\", "x' OR 1=1 --", "new\nline", "nul\x00l", '"q"']
+    rows = [{"broker_name": "a", "transaction_id": name, "producer_group": "G", "real_topic": "T"} for name in ids]
+    uri = warehouse({"verdict": [*rows, {"broker_name": "b", "transaction_id": "O'Brien", "verdict": "PENDING"}]})
+
+    def ids_of(*arguments: str) -> list[tuple[str, str]]:
+        _, out, _ = txmq("--warehouse", uri, "verdicts", "--format", "json", *arguments)
+        return [(row["broker_name"], row["transaction_id"]) for row in objects(out)]
+
+    for name in ids[1:]:
+        assert ids_of("--transaction-id", name) == [("a", name)]
+    assert ids_of("--transaction-id", "O'Brien") == [("a", "O'Brien"), ("b", "O'Brien")]
+    assert ids_of("--transaction-id", "O'Brien", "--broker", "b") == [("b", "O'Brien")]
+    assert ids_of("--transaction-id", "a\\", "--transaction-id", '"q"', "--group", "G", "--topic", "T") == [
+        ("a", '"q"'),
+        ("a", "a\\"),
+    ]
+    assert ids_of("--state", "pending") == [("b", "O'Brien")]
+
+
+def test_rows_come_in_one_order_the_newest_first_and_pending_the_oldest_first(warehouse, txmq):
+    uri = warehouse(
+        {
+            "pending_half": [
+                {"transaction_id": "C2", "first_store_timestamp": TEN, "producer_group": None},
+                {"transaction_id": "C1", "first_store_timestamp": ELEVEN},
+                {"transaction_id": "C2", "first_store_timestamp": TEN, "producer_group": "G"},
+            ],
+            "verdict": [
+                {"transaction_id": "C1", "last_timestamp": TEN},
+                {"transaction_id": "C3", "last_timestamp": TWELVE},
+                {"transaction_id": "C2", "last_timestamp": TWELVE},
+            ],
+        }
+    )
+    _, out, _ = txmq("--warehouse", uri, "pending", "--format", "json")
+    assert [(row["transaction_id"], row["producer_group"]) for row in objects(out)] == [
+        ("C2", "G"),
+        ("C2", None),
+        ("C1", None),
+    ]
+    _, out, _ = txmq("--warehouse", uri, "verdicts", "--format", "json", "--limit", "2")
+    assert [row["transaction_id"] for row in objects(out)] == ["C2", "C3"]
+
+
+def test_a_piped_table_keeps_a_row_on_a_line_with_whole_ids_and_says_how_many_more(warehouse, txmq):
+    long_id = "C000020246654E0E2F2A6940C2510000" * 3
+    rows = [
+        {"broker_name": "a", "transaction_id": f"{long_id}{n:03}", "producer_group": "G\x1b[31m"} for n in range(51)
+    ]
+    uri = warehouse({"pending_half": rows})
+    status, out, err = txmq("--warehouse", uri, "pending")
+    lines = out.splitlines()
+    assert (status, len(lines)) == (0, 51)
+    assert lines[0].split()[:3] == ["transaction_id", "check_times", "next_check_timestamp"]
+    assert lines[1].split()[:4] == [f"{long_id}000", "0", "-", "G\\x1b[31m"]
+    assert err == "1 more; --limit 51 or --format json shows them\n"
+    _, out, err = txmq("--warehouse", uri, "pending", "--limit", "51")
+    assert (len(out.splitlines()), err) == (52, "")
+
+
+def test_no_rows_are_said_on_stderr_and_are_no_failure(warehouse, txmq):
+    uri = warehouse({})
+    assert txmq("--warehouse", uri, "given-up") == (0, "", "no rows in given-up\n")
+    assert txmq("--warehouse", uri, "given-up", "--format", "json") == (0, "", "no rows in given-up\n")
+
+
+def test_a_missing_warehouse_and_an_unknown_state_end_with_status_2_and_what_to_do(tmp_path, txmq):
+    nowhere = str(tmp_path / "nowhere")
+    for command in (("pending",), ("offsets",), ("trace", "C0")):
+        status, out, err = txmq("--warehouse", nowhere, *command)
+        assert (status, out) == (2, "")
+        assert err.startswith("error TABLE_MISSING: no table ")
+        assert err.endswith(f"create it with: txmq --warehouse {nowhere} init\n")
+        assert err.count("\n") == 1
+    status, _, err = txmq("--warehouse", nowhere, "ends", "--state", "acepted")
+    assert status == 2
+    assert err == (
+        "error USAGE: ends has no state acepted; there are accepted, repeated, contradicting, refused, held\n"
+    )
+
+
+def test_a_table_that_lost_a_file_is_an_input_that_cannot_be_read(warehouse, txmq):
+    uri = warehouse({"pending_half": [{"transaction_id": "C0"}]})
+    for file in Path(uri, "pending_half").glob("*.parquet"):
+        file.unlink()
+    status, out, err = txmq("--warehouse", uri, "pending")
+    assert (status, out) == (3, "")
+    assert err.startswith(f"error INPUT_UNREADABLE: tables under {uri} cannot be read: ")
+    assert err.count("\n") == 1

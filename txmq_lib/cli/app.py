@@ -1,0 +1,95 @@
+"""The program: every command under its name, global options in front of them, every error with its exit status."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from txmq_lib.cli import jobs, more, views
+from txmq_lib.cli.given import Given
+from txmq_lib.errors import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, TxmqError
+
+GLOBAL_OPTIONS = ("--conf", "--set", "--warehouse")
+GLOBAL_FLAGS = ("--verbose", "-v")
+
+app = typer.Typer(
+    name="txmq",
+    help="Reconciles RocketMQ transactional messages in Spark batch passes over Delta tables.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def take_globals(
+    ctx: typer.Context,
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", metavar="FILE", help="Settings file; later ones win.")
+    ] = None,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One setting; wins over every file.")
+    ] = None,
+    warehouse: Annotated[
+        str | None, typer.Option("--warehouse", metavar="URI", help="Where the tables are; wins over the setting.")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the trace of an error.")] = False,
+) -> None:
+    """Keep what holds for every command."""
+    ctx.obj = Given(tuple(conf or ()), tuple(assignments or ()), warehouse)
+
+
+jobs.add_to(app)
+views.add_to(app)
+more.add_to(app)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; its exit status (design section 7). Global options may stand anywhere before `--`."""
+    arguments = globals_first(sys.argv[1:] if argv is None else argv)
+    is_verbose = any(flag in arguments for flag in GLOBAL_FLAGS)
+    try:
+        app(arguments, prog_name="txmq")
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) else EXIT_DONE
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except TxmqError as error:
+        _tell(error.code, error.message, is_verbose)
+        return error.exit_status
+    except Exception as error:
+        first_line = (str(error).strip().splitlines() or [""])[0]
+        hint = "" if is_verbose else " (--verbose shows where)"
+        _tell("UNEXPECTED", f"{type(error).__name__}: {first_line}{hint}", is_verbose)
+        return EXIT_FAILED
+    return EXIT_DONE
+
+
+def globals_first(arguments: Sequence[str]) -> list[str]:
+    """The same arguments with the global options in front, so that they may be given after a command too."""
+    front: list[str] = []
+    rest: list[str] = []
+    waiting = list(arguments)
+    while waiting:
+        argument = waiting.pop(0)
+        if argument == "--":
+            return [*front, *rest, argument, *waiting]
+        if argument in GLOBAL_OPTIONS:
+            front += [argument, *waiting[:1]]
+            del waiting[:1]
+        elif argument in GLOBAL_FLAGS or argument.startswith(tuple(f"{option}=" for option in GLOBAL_OPTIONS)):
+            front.append(argument)
+        else:
+            rest.append(argument)
+    return [*front, *rest]
+
+
+def _tell(code: str, message: str, is_verbose: bool) -> None:
+    if is_verbose:
+        import traceback
+
+        traceback.print_exc()
+    typer.echo(f"error {code}: {message}", err=True)

@@ -1,0 +1,167 @@
+"""The demo: a real broker's store, landed, reconciled, rolled up and audited, and what that shows. Needs Spark."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tarfile
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import typer
+
+from txmq_lib import names
+from txmq_lib.cli.clock import wall_clock
+from txmq_lib.cli.given import Given
+from txmq_lib.cli.passes import spark_warehouse
+from txmq_lib.cli.render import write_table
+from txmq_lib.cli.show import write_stories
+from txmq_lib.errors import InputError, UsageError
+from txmq_lib.pipeline.audit import run_audit
+from txmq_lib.pipeline.landing import run_land_store
+from txmq_lib.pipeline.reconcile import run_reconcile
+from txmq_lib.pipeline.rollup import run_rollup
+from txmq_lib.resources import demo_store
+from txmq_lib.settings import Settings
+from txmq_lib.tables.passes import PassReport
+from txmq_lib.views.catalogue import VERDICTS
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.select import view_rows
+from txmq_lib.views.story import Row
+from txmq_lib.views.trace import trace
+
+# Later than anything in the shipped store, so that the demo tells the same today and in a year.
+DEMO_NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+DEMO_BROKER = "oracle-a"
+DEMO_WAREHOUSE = "demo-warehouse"
+MARK = ".txmq-demo"
+LISTED = 20
+
+MEANING = {
+    names.DUPLICATED: "visible more than once: an end was accepted twice",
+    names.CONFLICT: "visible, with a second end accepted: most likely a commit and a rollback",
+    names.COMMITTED_AND_DISCARDED: "visible, and given up as well: the commit came late",
+    names.COMMITTED_OP_LOST: "visible, but its op was lost: the broker will ask again",
+    names.COMMITTED: "visible once",
+    names.ROLLED_BACK: "rolled back, never visible",
+    names.RESOLVED_UNKNOWN: "decided, but its real topic can no longer be read: commit or rollback is not known",
+    names.DISCARDED: "given up after the last check: nobody decided it",
+    names.DIVERTED: "its half went to the schedule or timer topic and never was under check",
+    names.EXPIRED_UNSEEN: "too old to be checked, and never given up",
+    names.PENDING: "undecided",
+}
+GIVEN_UP = (names.COMMITTED_AND_DISCARDED, names.DISCARDED)
+CONTRADICTING = (names.CONFLICT, names.DUPLICATED)
+MOST_TELLING = (*GIVEN_UP[:1], *CONTRADICTING, names.DISCARDED, *names.VERDICTS)
+
+
+def run_demo(options: Given) -> None:
+    """Do all of it in a fresh local warehouse and tell what came of it."""
+    directory = local_directory(options.warehouse or DEMO_WAREHOUSE)
+    settings = Settings.load(options.conf, (*options.assignments, "role=audit"), str(directory))
+    make_fresh(directory)
+    begun = wall_clock()
+    with tempfile.TemporaryDirectory(prefix="txmq-demo-") as scratch:
+        run_all(settings, unpacked(demo_store(), Path(scratch)))
+    seconds = (wall_clock() - begun).total_seconds()
+    typer.echo(f"A RocketMQ broker's store, landed, reconciled, rolled up and audited in {seconds:.0f} s\n")
+    tell_findings(WarehouseReader(str(directory)))
+    tell_next(directory)
+
+
+def local_directory(uri: str) -> Path:
+    """Where the demo keeps its tables; UsageError for anything but a local directory."""
+    if "://" in uri.removeprefix("file://"):
+        raise UsageError(f"demo keeps its tables in a local directory, not at {uri}")
+    return Path(uri.removeprefix("file://")).absolute()
+
+
+def make_fresh(directory: Path) -> None:
+    """Empty the directory of an earlier demo, or make one; UsageError where somebody else's files are in it."""
+    if directory.exists() and not directory.is_dir():
+        raise UsageError(f"demo: {directory} is no directory; name another one with --warehouse")
+    if (directory / MARK).exists():
+        shutil.rmtree(directory)
+    elif directory.exists() and any(directory.iterdir()):
+        raise UsageError(f"demo: {directory} holds files that no demo made; name another directory with --warehouse")
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / MARK).write_text("made by txmq demo, which may delete this directory\n", encoding="utf-8")
+
+
+def unpacked(archive: Path, into: Path) -> Path:
+    """The store directory (the one with a commitlog) of a packed store."""
+    with tarfile.open(archive) as packed:
+        packed.extractall(into, filter="data")
+    for commit_log in into.rglob("commitlog"):
+        return commit_log.parent
+    raise InputError(f"{archive} holds no commitlog directory; install txmq again")
+
+
+def run_all(settings: Settings, store: Path) -> None:
+    """Land, reconcile, roll up and audit in one session."""
+    with spark_warehouse("demo", settings) as (warehouse, progress):
+        steps: dict[str, Callable[..., PassReport]] = {
+            "landing the store": partial(run_land_store, path=str(store), broker_name=DEMO_BROKER),
+            "reconciling": run_reconcile,
+            "rolling offsets up": run_rollup,
+            "auditing": run_audit,
+        }
+        for label, step in steps.items():
+            progress.step(label)
+            step(warehouse, settings, now=DEMO_NOW, wall_clock=wall_clock)
+
+
+def tell_findings(reader: WarehouseReader) -> None:
+    """Counts per verdict, the given-up and the contradicting transactions, and one story."""
+    columns = ("transaction_id", "verdict", "broker_check_times", "visible_count", "op_count")
+    rows = [dict(zip(columns, row, strict=True)) for row in view_rows(reader, VERDICTS, filters={}, columns=columns)]
+    counts = Counter(row["verdict"] for row in rows)
+    typer.echo(f"Verdicts of {len(rows)} transactions")
+    write_table(
+        ("verdict", "count", "meaning"), [(name, counts[name], MEANING[name]) for name in MEANING if counts[name]]
+    )
+    tell_some("Given up", rows, GIVEN_UP, ("transaction_id", "verdict", "broker_check_times"))
+    tell_some("Decided more than once", rows, CONTRADICTING, ("transaction_id", "verdict", "visible_count", "op_count"))
+    told = most_telling(rows)
+    if told is not None:
+        typer.echo(f"\nOne story ({told['verdict']}: {MEANING[told['verdict']]})")
+        write_stories(told["transaction_id"], trace(reader, told["transaction_id"]))
+
+
+def tell_some(title: str, rows: Sequence[Row], verdicts: Sequence[str], columns: Sequence[str]) -> None:
+    """The transactions that have one of these verdicts, the first of them by name."""
+    chosen = [row for row in rows if row["verdict"] in verdicts]
+    more = f", the first {LISTED}" if len(chosen) > LISTED else ""
+    typer.echo(f"\n{title}: {len(chosen)} transactions{more}")
+    write_table(columns, [[row[name] for name in columns] for row in chosen[:LISTED]])
+
+
+def most_telling(rows: Sequence[Row]) -> Row | None:
+    """The transaction whose story shows most; None where there is none."""
+    return min(rows, key=lambda row: MOST_TELLING.index(row["verdict"]), default=None)
+
+
+def tell_next(directory: Path) -> None:
+    """Where the tables are and what to try."""
+    shown = directory.relative_to(Path.cwd()) if directory.is_relative_to(Path.cwd()) else directory
+    txmq = f"{program()} --warehouse {shown}"
+    typer.echo(f"\nThe tables are in {directory}. Try next:")
+    for command in (
+        "verdicts --state conflict",
+        "given-up",
+        "offsets",
+        "messages --limit 5 --format json",
+        "passes",
+        f"--set role=audit audit --now {DEMO_NOW:%Y-%m-%dT%H:%M:%SZ}",
+    ):
+        typer.echo(f"  {txmq} {command}")
+
+
+def program() -> str:
+    """How this program can be called again from here."""
+    called = Path(sys.argv[0])
+    return str(called) if called.name == "txmq" and shutil.which("txmq") is None else "txmq"

@@ -1,0 +1,103 @@
+"""Commands that run a pass: init, land, reconcile, rollup, audit, run. Bodies import Spark only when they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from txmq_lib.cli.clock import Now, moment, wall_clock
+from txmq_lib.cli.formats import PASSES_PANEL
+from txmq_lib.cli.given import given
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Compute the pass and say what it would do; write nothing.")]
+Broker = Annotated[str, typer.Option("--broker", metavar="NAME", help="Broker the rows belong to.")]
+Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, directories or patterns of them.")]
+Store = Annotated[str, typer.Argument(metavar="DIR", help="Store directory: commitlog, config/consumerOffset.json.")]
+
+FILE_KINDS = {
+    "half": "half messages (RMQ_SYS_TRANS_HALF_TOPIC), or prepared messages in the engine role",
+    "op": "op messages (RMQ_SYS_TRANS_OP_HALF_TOPIC)",
+    "message": "messages of the real topics",
+    "max-time": "given-up messages (TRANS_CHECK_MAX_TIME_TOPIC)",
+    "end": "END_TRANSACTION requests",
+    "offset": "consumer offset reports, or a broker's consumerOffset.json",
+    "ack": "what consumers did with their queues: allocated, taken, acked, dropped",
+}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    for command in (init, reconcile, rollup, audit, run):
+        app.command(rich_help_panel=PASSES_PANEL)(command)
+    land = typer.Typer(help="Land files (.jsonl, .jsonl.gz, .parquet) or a broker's store.", no_args_is_help=True)
+    for kind, what in FILE_KINDS.items():
+        land.command(kind, help=f"Land {what}.")(_landing(kind))
+    land.command("store")(store)
+    app.add_typer(land, name="land", rich_help_panel=PASSES_PANEL)
+
+
+def init(ctx: typer.Context) -> None:
+    """Create the tables that do not exist yet."""
+    from txmq_lib.cli.passes import create_tables
+
+    create_tables(given(ctx))
+
+
+def store(ctx: typer.Context, path: Store, broker: Broker, now: Now = None) -> None:
+    """Land what a broker's store directory holds beyond what was landed of it before."""
+    from txmq_lib.cli.passes import run_job
+    from txmq_lib.pipeline.landing import run_land_store
+
+    job = partial(run_land_store, path=path, broker_name=broker, now=moment(now), wall_clock=wall_clock)
+    run_job("land store", given(ctx), job)
+
+
+def reconcile(ctx: typer.Context, now: Now = None, dry_run: DryRun = False) -> None:
+    """Settle, close, list what is pending, give up and ask: one reconcile pass."""
+    from txmq_lib.cli.passes import run_job
+    from txmq_lib.pipeline.reconcile import run_reconcile
+
+    job = partial(run_reconcile, now=moment(now), wall_clock=wall_clock, dry_run=dry_run)
+    run_job("reconcile", given(ctx), job)
+    if dry_run:
+        typer.echo("dry run: nothing was written", err=True)
+
+
+def rollup(ctx: typer.Context, now: Now = None) -> None:
+    """Roll offset reports and acknowledgements up into the next offset of every consumer queue."""
+    from txmq_lib.cli.passes import run_job
+    from txmq_lib.pipeline.rollup import run_rollup
+
+    run_job("rollup", given(ctx), partial(run_rollup, now=moment(now), wall_clock=wall_clock))
+
+
+def audit(ctx: typer.Context, now: Now = None) -> None:
+    """Give every transaction its verdict, reading only what is new."""
+    from txmq_lib.cli.passes import run_job
+    from txmq_lib.pipeline.audit import run_audit
+
+    run_job("audit", given(ctx), partial(run_audit, now=moment(now), wall_clock=wall_clock))
+
+
+def run(ctx: typer.Context, now: Now = None) -> None:
+    """One whole cycle: land the configured sources, reconcile, roll up, audit."""
+    from txmq_lib.cli.passes import run_job
+    from txmq_lib.pipeline.cycle import run_cycle
+
+    run_job("run", given(ctx), partial(run_cycle, now=moment(now), wall_clock=wall_clock))
+
+
+def _landing(kind: str) -> Callable[..., None]:
+    def land_files(ctx: typer.Context, paths: Paths, broker: Broker, now: Now = None) -> None:
+        from txmq_lib.cli.passes import run_job
+        from txmq_lib.pipeline.landing import run_land_files
+
+        job = partial(
+            run_land_files, kind=kind, paths=paths, broker_name=broker, now=moment(now), wall_clock=wall_clock
+        )
+        run_job(f"land {kind}", given(ctx), job)
+
+    return land_files

@@ -1,0 +1,68 @@
+"""Runs a pipeline function on a Spark session and tells what it did. Only command bodies import it: it needs Spark."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import typer
+from pyspark.sql import SparkSession
+
+from txmq_lib.cli.given import Given, location
+from txmq_lib.cli.progress import SparkProgress
+from txmq_lib.errors import EXIT_FINDINGS
+from txmq_lib.schemas import table_specs
+from txmq_lib.session import build_session
+from txmq_lib.settings import Settings
+from txmq_lib.tables.passes import PassReport
+from txmq_lib.tables.warehouse import Warehouse
+
+Job = Callable[[Warehouse, Settings], PassReport]
+
+
+def create_tables(options: Given) -> None:
+    """Create the tables that do not exist yet and tell how many."""
+    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    with spark_warehouse("init", settings) as (warehouse, _):
+        created = warehouse.create_missing()
+    tell({"warehouse": location(settings.warehouse), "tables": len(table_specs()), "created": len(created)})
+
+
+def run_job(label: str, options: Given, job: Job) -> None:
+    """Run a job on the warehouse of the settings, tell its report, end with status 1 past a threshold."""
+    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    with spark_warehouse(label, settings) as (warehouse, _):
+        report = job(warehouse, settings)
+    seconds = round(sum(report.seconds.values()), 1)
+    tell({"job": report.job, "pass": report.number, **report.counts, "seconds": seconds})
+    judge(report, settings.thresholds.quarantined)
+
+
+def judge(report: PassReport, quarantined_at_most: int | None) -> None:
+    """End with status 1 where the pass put more records into quarantine than the threshold allows."""
+    quarantined = sum(count for step, count in report.counts.items() if step.startswith("quarantine"))
+    if quarantined_at_most is not None and quarantined > quarantined_at_most:
+        typer.echo(f"{quarantined} records quarantined, thresholds.quarantined is {quarantined_at_most}", err=True)
+        raise typer.Exit(EXIT_FINDINGS)
+
+
+@contextmanager
+def spark_warehouse(label: str, settings: Settings) -> Iterator[tuple[Warehouse, SparkProgress]]:
+    """A Warehouse on a session of its own, stopped afterwards, or on the one that is already there, left running."""
+    with SparkProgress(label) as progress:
+        is_ours = SparkSession.getActiveSession() is None
+        spark = build_session(f"txmq {label}", settings)
+        progress.watch(spark.sparkContext.statusTracker())
+        try:
+            yield Warehouse(spark, location(settings.warehouse)), progress
+        finally:
+            if is_ours:
+                spark.stop()
+
+
+def tell(facts: Mapping[str, object]) -> None:
+    """Facts on stdout: aligned on a terminal, plain `key value` lines elsewhere."""
+    width = max(map(len, facts)) if sys.stdout.isatty() else 0
+    for key, value in facts.items():
+        typer.echo(f"{key:<{width}} {value}")

@@ -1,0 +1,101 @@
+"""The error tree: what went wrong, where, what to do, and the exit status it means. Imports nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+EXIT_DONE = 0
+EXIT_FINDINGS = 1
+EXIT_USAGE = 2
+EXIT_FAILED = 3
+EXIT_RETRY_LATER = 4
+EXIT_INTERRUPTED = 130
+
+
+class TxmqError(Exception):
+    """Base of every error txmq raises on purpose; `code` is stable, the sentence is not."""
+
+    code = "FAILED"
+    exit_status = EXIT_FAILED
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class SettingsError(TxmqError):
+    """Settings that cannot be used; `faults` holds every one of them, not the first."""
+
+    code = "SETTINGS_INVALID"
+    exit_status = EXIT_USAGE
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        self.faults = tuple(faults)
+        listed = "\n".join(f"  - {fault}" for fault in self.faults)
+        super().__init__(f"{len(self.faults)} fault(s) in the settings:\n{listed}")
+
+
+class UsageError(TxmqError):
+    """A command asked for something that cannot be done as asked."""
+
+    code = "USAGE"
+    exit_status = EXIT_USAGE
+
+
+class SchemaError(TxmqError):
+    """A frame or a stored table does not have the columns its YAML in `schemas/` declares."""
+
+    code = "SCHEMA_MISMATCH"
+
+    def __init__(
+        self,
+        table: str,
+        *,
+        missing: Sequence[str] = (),
+        extra: Sequence[str] = (),
+        mistyped: Sequence[str] = (),
+    ) -> None:
+        self.table = table
+        self.missing, self.extra, self.mistyped = tuple(missing), tuple(extra), tuple(mistyped)
+        super().__init__(
+            f"table {table}: missing {list(missing)}, unexpected {list(extra)}, mistyped {list(mistyped)};"
+            f" compare with schemas/{table}.yaml"
+        )
+
+
+class InputError(TxmqError):
+    """An input (a file, a store directory) that cannot be read at all; single bad records never raise."""
+
+    code = "INPUT_UNREADABLE"
+
+
+class TableMissingError(TxmqError):
+    """A table of the warehouse does not exist yet."""
+
+    code = "TABLE_MISSING"
+    exit_status = EXIT_USAGE
+
+
+class InvariantViolation(TxmqError):
+    """Rows that must never be; the pass does not commit."""
+
+    code = "INVARIANT_VIOLATED"
+
+
+class ReplayMismatch(TxmqError):
+    """A pass number stands for other data than it did: carrying it on would lose rows silently."""
+
+    code = "REPLAY_MISMATCH"
+
+
+class PassConflict(TxmqError):
+    """Another process holds the plan of this job; the only error worth trying again as it is."""
+
+    code = "PASS_CONFLICT"
+    exit_status = EXIT_RETRY_LATER
+
+
+class EnvironmentFault(TxmqError):
+    """The machine lacks something txmq needs (Java, a jar, a permission)."""
+
+    code = "ENVIRONMENT"

@@ -1,0 +1,124 @@
+"""Layers of settings: YAML files and assignments read into plain mappings, merged in order. Judges no value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Tree = dict[str, Any]
+KeyPath = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One source of settings: the name people know it by, its values, and what is wrong with its text."""
+
+    name: str
+    values: Tree
+    faults: tuple[str, ...] = ()
+
+
+def read_file(path: Path, name: str) -> Layer:
+    """A YAML file as a layer; what cannot be read or is given twice becomes a fault, never an exception."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        return Layer(name, {}, (f"{name}: cannot be read: {error.strerror}",))
+    except UnicodeDecodeError as error:
+        return Layer(name, {}, (f"{name}: is not UTF-8 at byte {error.start}",))
+    try:
+        repeated = tuple(f"{name}: {fault}" for fault in _repeated_keys(yaml.compose(text, Loader=yaml.SafeLoader)))
+        values = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        return Layer(name, {}, (f"{name}: is not valid YAML: {_yaml_problem(error)}",))
+    if values is None:
+        return Layer(name, {}, repeated)
+    if not isinstance(values, dict):
+        return Layer(name, {}, (f"{name}: must hold `key: value` lines, not a {type(values).__name__}",))
+    return Layer(name, values, repeated)
+
+
+def read_assignment(assignment: str) -> Layer:
+    """`key=value` with dots in the key and YAML in the value, as a layer of its own."""
+    key, equals, text = assignment.partition("=")
+    path = _split(key.strip())
+    name = "--set"
+    if not equals or not all(path):
+        return Layer(name, {}, (f"{name} {assignment}: must look like key=value, with dots between nested keys",))
+    try:
+        value: Any = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        return Layer(name, {}, (f"{name}: {key}: is not valid YAML: {_yaml_problem(error)}",))
+    for part in reversed(path):
+        value = {part: value}
+    return Layer(name, value)
+
+
+def _split(key: str) -> list[str]:
+    parts = key.split(".")
+    match parts:
+        case ["spark", _, *_]:  # Spark's own names have dots
+            return ["spark", ".".join(parts[1:])]
+        case ["brokers", _, _, _, *_]:  # and so may a broker's name
+            return ["brokers", ".".join(parts[1:-1]), parts[-1]]
+        case _:
+            return parts
+
+
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Tree:
+    """`above` over `below`: mappings key by key, everything else whole; a section left empty sets nothing."""
+    merged = dict(below)
+    for key, value in above.items():
+        under = merged.get(key)
+        if isinstance(under, dict) and value is None:
+            continue
+        if isinstance(under, list) and value is None:
+            merged[key] = []
+        elif isinstance(under, dict) and isinstance(value, dict):
+            merged[key] = merge(under, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def leaves(values: Mapping[str, Any], above: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+    """Every value that is no mapping, and every empty mapping, with its path."""
+    for key, value in values.items():
+        path = (*above, str(key))
+        if isinstance(value, dict) and value:
+            yield from leaves(value, path)
+        else:
+            yield path, value
+
+
+def origins(layers: Sequence[Layer]) -> dict[KeyPath, str]:
+    """Which layer set each value: the last one that names it."""
+    return {path: layer.name for layer in layers for path, _ in leaves(layer.values)}
+
+
+def _repeated_keys(node: yaml.Node | None, above: str = "", inside: tuple[yaml.Node, ...] = ()) -> Iterator[str]:
+    if node in inside:
+        raise ValueError(f"line {node.start_mark.line + 1}: an alias refers to what it is part of")
+    deeper = (*inside, node) if node else inside
+    if isinstance(node, yaml.SequenceNode):
+        for place, item in enumerate(node.value):
+            yield from _repeated_keys(item, f"{above}[{place}]", deeper)
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            path = f"{above}.{key.value}".lstrip(".")
+            if key.value in seen:
+                yield f"{path}: is given twice, again in line {key.start_mark.line + 1}"
+            seen.add(str(key.value))
+            yield from _repeated_keys(value, path, deeper)
+
+
+def _yaml_problem(error: Exception) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    return str(error).replace("\n", " ") or type(error).__name__

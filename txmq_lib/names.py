@@ -1,0 +1,122 @@
+"""RocketMQ's wire names and txmq's own vocabulary, each spelt once. Imports nothing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# --- topics and groups (rocketmq-semantics: names)
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+TRANSACTION_TOPICS: Final = (HALF_TOPIC, OP_TOPIC, MAX_TIME_TOPIC)
+DIVERTING_TOPICS: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
+CHECK_GROUP: Final = "CID_RMQ_SYS_TRANS"
+
+# --- message properties
+PROPERTY_TRAN_MSG: Final = "TRAN_MSG"
+PROPERTY_PRODUCER_GROUP: Final = "PGROUP"
+PROPERTY_UNIQ_KEY: Final = "UNIQ_KEY"
+PROPERTY_TRANSACTION_ID: Final = "__transactionId__"
+PROPERTY_REAL_TOPIC: Final = "REAL_TOPIC"
+PROPERTY_REAL_QUEUE_ID: Final = "REAL_QID"
+PROPERTY_CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
+PROPERTY_CHECK_IMMUNITY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+PROPERTY_PREPARED_QUEUE_OFFSET: Final = "TRAN_PREPARED_QUEUE_OFFSET"
+PROPERTY_TAGS: Final = "TAGS"
+PROPERTY_KEYS: Final = "KEYS"
+PROPERTY_DELAY: Final = "DELAY"
+TIMER_PROPERTIES: Final = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
+# Added to what a pulling client sees, never stored (rocketmq-semantics 6.4).
+READER_PROPERTIES: Final = ("MIN_OFFSET", "MAX_OFFSET")
+OP_TAG: Final = "d"
+
+# --- system flag bits (FLG)
+SYS_FLAG_TRANSACTION_MASK: Final = 0xC
+SYS_FLAG_PREPARED: Final = 0x4
+SYS_FLAG_COMMIT: Final = 0x8
+SYS_FLAG_ROLLBACK: Final = 0xC
+SYS_FLAG_BATCH_MASK: Final = 0xC0
+
+# --- END_TRANSACTION.commitOrRollback (ETH)
+END_UNKNOWN: Final = 0
+END_COMMIT: Final = 8
+END_ROLLBACK: Final = 12
+
+# --- what a consumer did with a queue (table consumer_ack)
+ACK_ALLOCATED: Final = "allocated"
+ACK_TAKEN: Final = "taken"
+ACK_ACKED: Final = "acked"
+ACK_DROPPED: Final = "dropped"
+
+# --- brokers
+ROLE_ENGINE: Final = "engine"
+ROLE_AUDIT: Final = "audit"
+
+# --- who wrote a row of a table that both landing and txmq write
+ORIGIN_LANDED: Final = "landed"
+ORIGIN_TXMQ: Final = "txmq"
+ORIGIN_RESOLVE: Final = "resolve"
+ORIGIN_ACK: Final = "ack"
+ORIGIN_BROKER_FILE: Final = "broker_file"
+
+# --- what became of an END_TRANSACTION (table end_outcome)
+OUTCOME_ACCEPTED: Final = "accepted"
+OUTCOME_REPEATED: Final = "repeated"
+OUTCOME_CONTRADICTING: Final = "contradicting"
+OUTCOME_REFUSED: Final = "refused"
+OUTCOME_HELD: Final = "held"
+
+# --- verdicts, in the order they are judged (design section 3)
+DUPLICATED: Final = "DUPLICATED"
+CONFLICT: Final = "CONFLICT"
+COMMITTED_AND_DISCARDED: Final = "COMMITTED_AND_DISCARDED"
+COMMITTED_OP_LOST: Final = "COMMITTED_OP_LOST"
+COMMITTED: Final = "COMMITTED"
+ROLLED_BACK: Final = "ROLLED_BACK"
+RESOLVED_UNKNOWN: Final = "RESOLVED_UNKNOWN"
+DISCARDED: Final = "DISCARDED"
+DIVERTED: Final = "DIVERTED"
+EXPIRED_UNSEEN: Final = "EXPIRED_UNSEEN"
+PENDING: Final = "PENDING"
+VERDICTS: Final = (
+    DUPLICATED,
+    CONFLICT,
+    COMMITTED_AND_DISCARDED,
+    COMMITTED_OP_LOST,
+    COMMITTED,
+    ROLLED_BACK,
+    RESOLVED_UNKNOWN,
+    DISCARDED,
+    DIVERTED,
+    EXPIRED_UNSEEN,
+    PENDING,
+)
+
+# --- where a consumer group's next offset lies in its queue
+OFFSET_OK: Final = "ok"
+OFFSET_BEYOND_END: Final = "beyond_end"
+OFFSET_BELOW_OLDEST: Final = "below_oldest"
+OFFSET_UNKNOWN: Final = "unknown"
+
+# --- why a message was given up (table trans_check_max_time)
+GIVEN_UP_CHECK_MAX: Final = "check_max"
+GIVEN_UP_EXPIRED: Final = "expired"
+
+OFFSET_KEY: Final = ("broker_name", "consumer_group", "topic", "queue_id")
+# --- why a stored record could not be used (column reason of the store reader, quarantine)
+RECORD_TORN: Final = "RECORD_TORN"
+RECORD_MALFORMED: Final = "RECORD_MALFORMED"
+BODY_CRC: Final = "BODY_CRC"
+BODY_UNREADABLE: Final = "BODY_UNREADABLE"
+BODY_TOO_LARGE: Final = "BODY_TOO_LARGE"
+TIMESTAMP_OUT_OF_RANGE: Final = "TIMESTAMP_OUT_OF_RANGE"
+
+# --- why a stored consumer offset could not be used
+OFFSET_FILE_UNREADABLE: Final = "OFFSET_FILE_UNREADABLE"
+OFFSET_ENTRY_MALFORMED: Final = "OFFSET_ENTRY_MALFORMED"
+OFFSET_NOT_INTEGER: Final = "OFFSET_NOT_INTEGER"
+OFFSET_NEGATIVE: Final = "OFFSET_NEGATIVE"
+
+TRANSACTION_KEY: Final = ("broker_name", "transaction_id", "producer_group", "born_timestamp")

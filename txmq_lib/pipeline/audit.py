@@ -1,0 +1,138 @@
+"""The audit job: a verdict for every transaction, kept up to date by what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+
+from txmq_lib.pipeline.policies import policies_of
+from txmq_lib.pipeline.pruning import within_offsets, within_times
+from txmq_lib.rules.policy import Policies
+from txmq_lib.rules.transaction import join_transaction, transactions_of
+from txmq_lib.rules.verdict import Evidence, changed, diverted_halves, expiring, judged, transaction_figures
+from txmq_lib.settings import Settings
+from txmq_lib.tables.passes import Pass, PassReport, open_pass, run_passes
+from txmq_lib.tables.warehouse import Warehouse
+
+JOB = "audit"
+INPUTS = (
+    "half_message",
+    "op_message",
+    "message",
+    "trans_check_max_time",
+    "check_request",
+    "end_outcome",
+    "landing_frontier",
+)
+
+
+def run_audit(
+    warehouse: Warehouse, settings: Settings, *, now: datetime, wall_clock: Callable[[], datetime]
+) -> PassReport:
+    """Judge the transactions that new rows concern, and those that time has changed."""
+    return run_passes(
+        lambda: open_pass(warehouse, JOB, now=now, arguments={}, settings=settings, wall_clock=wall_clock),
+        _audit,
+    )
+
+
+def _audit(current: Pass) -> PassReport:
+    if not any(current.has_new_rows(table) for table in INPUTS):
+        return current.commit({"verdict": 0})
+    policies = policies_of(current.settings)
+    frontier = current.read("landing_frontier")
+    with current.timed("touched"):
+        touched = _touched(current, policies).persist()
+        touched.count()
+    verdicts = judged(
+        transaction_figures(_evidence(current, touched)), frontier, policies=policies, pass_number=current.number
+    )
+    with current.timed("prune"):
+        born = within_times("born_timestamp", touched, "born_timestamp")
+    known = current.read("verdict").where(born)
+    fresh = changed(join_transaction(verdicts, touched, "left_semi"), known).persist()
+    current.upsert("verdict", fresh, step="verdict")
+    with current.timed("count"):
+        tally = {f"verdict_{row['verdict']}": row["count"] for row in fresh.groupBy("verdict").count().collect()}
+    fresh.unpersist()
+    touched.unpersist()
+    return current.commit(tally)
+
+
+def _touched(current: Pass, policies: Policies) -> DataFrame:
+    """Keys of the transactions some new row concerns, and of the unsettled ones that time has changed."""
+    new_messages = current.new_rows("message")
+    direct = [
+        current.new_rows("half_message"),
+        current.new_rows("trans_check_max_time"),
+        current.new_rows("check_request"),
+        current.new_rows("end_outcome").where("transaction_id is not null"),
+        diverted_halves(new_messages),
+    ]
+    unsettled = current.read("verdict").where("not is_settled")
+    keys = [
+        *[transactions_of(rows) for rows in direct],
+        expiring(unsettled, current.read("landing_frontier"), policies=policies),
+    ]
+    if current.since_versions:
+        # At the first pass every half is new already.
+        keys += [_named_by_new_ops(current), _of_new_messages(current, new_messages)]
+    return reduce(DataFrame.unionByName, keys).distinct()  # several new rows may concern one transaction
+
+
+def _named_by_new_ops(current: Pass) -> DataFrame:
+    ops = current.new_rows("op_message").select(
+        "broker_name", "queue_id", F.col("half_queue_offset").alias("queue_offset")
+    )
+    halves = current.read("half_message").where(within_offsets("queue_offset", ops, "queue_offset"))
+    return transactions_of(halves.join(ops, on=["broker_name", "queue_id", "queue_offset"], how="left_semi"))
+
+
+def _of_new_messages(current: Pass, new_messages: DataFrame) -> DataFrame:
+    places = new_messages.where("prepared_transaction_offset > 0 or sys_flag & 12 = 8").select(
+        "broker_name", F.col("prepared_transaction_offset").alias("commit_log_offset")
+    )
+    within = within_offsets("commit_log_offset", places, "commit_log_offset")
+    key = ["broker_name", "commit_log_offset"]
+    found = [
+        transactions_of(current.read(table).where(within).join(places, on=key, how="left_semi"))
+        for table in ("half_message", "trans_check_max_time")
+    ]
+    return found[0].unionByName(found[1])
+
+
+def _evidence(current: Pass, touched: DataFrame) -> Evidence:
+    if not current.since_versions:
+        return _whole(current)
+    born = within_times("born_timestamp", touched, "born_timestamp")
+
+    def of_touched(table: str) -> DataFrame:
+        return join_transaction(current.read(table).where(born), touched, "left_semi")
+
+    halves, given_up = of_touched("half_message"), of_touched("trans_check_max_time")
+    ops = current.read("op_message").where(within_offsets("half_queue_offset", halves, "queue_offset"))
+    places = halves.select("commit_log_offset").unionByName(given_up.select("commit_log_offset"))
+    visible = current.read("message").where(
+        within_offsets("prepared_transaction_offset", places, "commit_log_offset")
+    )
+    diverted = join_transaction(diverted_halves(current.read("message").where(born)), touched, "left_semi")
+    return Evidence(halves, ops, visible, given_up, diverted, of_touched("check_request"), of_touched("end_outcome"))
+
+
+def _whole(current: Pass) -> Evidence:
+    messages = current.read("message")
+    outcomes = current.read("end_outcome").where("transaction_id is not null")
+    return Evidence(
+        halves=current.read("half_message"),
+        ops=current.read("op_message"),
+        visible=messages,
+        given_up=current.read("trans_check_max_time"),
+        diverted=diverted_halves(messages),
+        checks=current.read("check_request"),
+        outcomes=outcomes,
+    )

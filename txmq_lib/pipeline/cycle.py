@@ -1,0 +1,58 @@
+"""One cycle of `txmq run`: land the configured sources, reconcile, roll up, audit; each a pass of its own."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from datetime import datetime
+
+from txmq_lib.pipeline.audit import run_audit
+from txmq_lib.pipeline.landing import run_land_files, run_land_store
+from txmq_lib.pipeline.reconcile import run_reconcile
+from txmq_lib.pipeline.rollup import run_rollup
+from txmq_lib.settings import Settings, Source
+from txmq_lib.tables.passes import PassReport
+from txmq_lib.tables.warehouse import Warehouse
+
+
+def run_cycle(
+    warehouse: Warehouse, settings: Settings, *, now: datetime, wall_clock: Callable[[], datetime]
+) -> PassReport:
+    """All passes of the cycle as one report: counts and seconds summed per step; the number is the reconcile pass's."""
+    landed = [
+        report
+        for source in settings.sources
+        for report in _land(warehouse, settings, source, now=now, wall_clock=wall_clock)
+    ]
+    reconciled = run_reconcile(warehouse, settings, now=now, wall_clock=wall_clock)
+    rolled_up = run_rollup(warehouse, settings, now=now, wall_clock=wall_clock)
+    audited = run_audit(warehouse, settings, now=now, wall_clock=wall_clock)
+    counts: Counter[str] = Counter()
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for report in (*landed, reconciled, rolled_up, audited):
+        counts.update(report.counts)
+        seconds[report.job] += round(sum(report.seconds.values()), 3)
+    return PassReport("run", reconciled.number, dict(counts), dict(seconds))
+
+
+def _land(
+    warehouse: Warehouse, settings: Settings, source: Source, *, now: datetime, wall_clock: Callable[[], datetime]
+) -> list[PassReport]:
+    if source.kind == "store":
+        return [
+            run_land_store(
+                warehouse, settings, path=path, broker_name=source.broker, now=now, wall_clock=wall_clock
+            )
+            for path in source.paths
+        ]
+    return [
+        run_land_files(
+            warehouse,
+            settings,
+            kind=source.kind,
+            paths=list(source.paths),
+            broker_name=source.broker,
+            now=now,
+            wall_clock=wall_clock,
+        )
+    ]

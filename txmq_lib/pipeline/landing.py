@@ -1,0 +1,106 @@
+"""The land job: files and stores into tables, each record once, bad ones into quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime
+
+from txmq_lib.names import ROLE_ENGINE
+from txmq_lib.pipeline import landing_events, landing_messages, landing_store
+from txmq_lib.rules.contract import message_rows
+from txmq_lib.rules.frontier import file_reports
+from txmq_lib.settings import Settings
+from txmq_lib.sources.landing_files import LandingFile, json_lines, list_files
+from txmq_lib.tables.passes import Pass, PassReport, open_pass, run_passes
+from txmq_lib.tables.warehouse import Warehouse
+
+JOB = "land"
+MESSAGE_KINDS = ("half", "op", "message", "max-time")
+KINDS = (*MESSAGE_KINDS, "end", "offset", "ack")
+
+
+def run_land_files(
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    kind: str,
+    paths: list[str],
+    broker_name: str,
+    now: datetime,
+    wall_clock: Callable[[], datetime],
+) -> PassReport:
+    """Land JSON lines or Parquet files of one `kind` for one broker (design section 8)."""
+    warehouse.ensure()
+    files = [asdict(file) for file in list_files(warehouse.spark, paths)]
+    arguments = {"kind": kind, "broker_name": broker_name, "files": files}
+    return run_passes(
+        lambda: open_pass(
+            warehouse, JOB, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock
+        ),
+        _land,
+    )
+
+
+def run_land_store(
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    path: str,
+    broker_name: str,
+    now: datetime,
+    wall_clock: Callable[[], datetime],
+) -> PassReport:
+    """Land what a broker's store directory holds beyond what was landed of it before."""
+    warehouse.ensure()
+
+    def open_next() -> Pass:
+        arguments = landing_store.plan(warehouse, settings, path=path, broker_name=broker_name)
+        return open_pass(warehouse, JOB, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock)
+
+    return run_passes(open_next, _land)
+
+
+def _land(current: Pass) -> PassReport:
+    kind = current.arguments["kind"]
+    if kind == "store":
+        if not current.is_own and not landing_store.is_still_there(current):
+            return _given_up(current)
+        landing_store.land(current)
+        return current.commit()
+    files = [LandingFile(**file) for file in current.arguments["files"]]
+    if not current.is_own and not _are_unchanged(current, files):
+        return _given_up(current)
+    broker_name = current.arguments["broker_name"]
+    if kind in MESSAGE_KINDS:
+        _land_messages(current, files, kind, broker_name)
+    else:
+        landing_events.land(current, files, kind=kind, broker_name=broker_name)
+    return current.commit()
+
+
+def _land_messages(current: Pass, files: list[LandingFile], kind: str, broker_name: str) -> None:
+    stored = message_rows(json_lines(current.warehouse.spark, files)).persist()
+    is_engine = current.settings.for_broker(broker_name).role == ROLE_ENGINE
+    try:
+        rows = landing_messages.land(
+            current, stored, kind=kind, broker_name=broker_name, takes_prepared=is_engine
+        )
+        landing_messages.move_frontier(current, file_reports(rows))
+    finally:
+        stored.unpersist()
+
+
+def _are_unchanged(current: Pass, files: list[LandingFile]) -> bool:
+    wanted = {file.uri: file for file in files}
+    try:
+        found = {file.uri: file for file in list_files(current.warehouse.spark, list(wanted))}
+    except Exception:  # noqa: BLE001
+        return False
+    return found == wanted
+
+
+def _given_up(current: Pass) -> PassReport:
+    # Its inputs changed or went since it died: landing is by key, so landing them again adds what is missing.
+    current.abandon()
+    return PassReport(current.job, current.number, {}, {})

@@ -1,0 +1,74 @@
+"""Landing of a broker's own offset table (consumerOffset.json): what it holds, as sets, where that has changed (R84)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from txmq_lib.names import ORIGIN_BROKER_FILE
+from txmq_lib.pipeline.quarantining import append_quarantine
+from txmq_lib.rules.duplicates import counted_by_content
+from txmq_lib.sources.consumer_offset_file import ConsumerOffsetFile, parse_consumer_offsets
+from txmq_lib.sources.landing_files import LandingFile
+from txmq_lib.tables.passes import Pass
+
+QUEUE = ("broker_name", "consumer_group", "topic", "queue_id")
+CONTENT = ("consumer_group", "topic", "queue_id", "ts", "client_id", "next_offset", "is_increase_only")
+ENTRY_SCHEMA = (
+    "broker_name string, consumer_group string, topic string, queue_id int, ts timestamp, next_offset bigint,"
+    " is_increase_only boolean, client_id string, position bigint"
+)
+FAULT_SCHEMA = "reason string, detail string, raw string, source string"
+
+
+def read_broker_files(spark: SparkSession, files: Sequence[LandingFile]) -> list[ConsumerOffsetFile]:
+    """The offset tables in `files`, wherever Spark can read."""
+    rows = spark.read.format("binaryFile").load([file.uri for file in files]).collect()
+    return [
+        ConsumerOffsetFile(
+            parse_consumer_offsets(bytes(row["content"])),
+            row["path"],
+            int(row["modificationTime"].timestamp() * 1000),
+        )
+        for row in sorted(rows, key=lambda row: row["modificationTime"])
+    ]
+
+
+def land(current: Pass, tables: Sequence[ConsumerOffsetFile], *, broker_name: str) -> None:
+    """Append an entry as a set where it differs from what the broker's table last said; bad ones into quarantine."""
+    spark = current.warehouse.spark
+    rows = [
+        (broker_name, entry.group, entry.topic, entry.queue_id, _moment(table), entry.offset, False, None, position)
+        for table in tables
+        for position, entry in enumerate(table.offsets.entries)
+    ]
+    faults = [(bad.reason, None, bad.raw, table.path) for table in tables for bad in table.offsets.bad]
+    entries = spark.createDataFrame(rows, ENTRY_SCHEMA).withColumn("content_hash", F.xxhash64(*CONTENT))
+    known = current.read("consumer_offset_commit").where(F.col("broker_name") == broker_name)
+    changed = counted_by_content(_changed(entries, known), known)
+    current.append(
+        "consumer_offset_commit",
+        changed.withColumnRenamed("position", "landing_order").withColumns(
+            {"origin": F.lit(ORIGIN_BROKER_FILE), "landed_pass": F.lit(current.number).cast("bigint")}
+        ),
+        step="broker_offsets",
+    )
+    bad_rows = spark.createDataFrame(faults, FAULT_SCHEMA)
+    append_quarantine(current, bad_rows, broker_name=broker_name, kind="broker_offsets")
+
+
+def _changed(entries: DataFrame, known: DataFrame) -> DataFrame:
+    # A broker writes its table every 5 s, mostly unchanged: only what moved is worth a row.
+    told = known.where(F.col("origin") == ORIGIN_BROKER_FILE)
+    last = told.groupBy(*QUEUE).agg(
+        F.max_by("next_offset", F.struct("ts", "landed_pass", "landing_order")).alias("_last_offset")
+    )
+    joined = entries.join(last, on=list(QUEUE), how="left")
+    return joined.where(~F.col("next_offset").eqNullSafe(F.col("_last_offset"))).drop("_last_offset")
+
+
+def _moment(table: ConsumerOffsetFile) -> datetime:
+    return datetime.fromtimestamp(table.modified_ms / 1000, UTC)

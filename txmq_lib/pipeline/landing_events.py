@@ -1,0 +1,76 @@
+"""Landing of ends, offset reports and acknowledgements: rows without a key of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.names import ORIGIN_LANDED
+from txmq_lib.pipeline import landing_broker_offsets
+from txmq_lib.pipeline.quarantining import append_quarantine
+from txmq_lib.rules.contract_events import ack_rows, end_rows, offset_rows
+from txmq_lib.rules.duplicates import counted_by_content
+from txmq_lib.sources.landing_files import LandingFile, is_broker_file, json_lines
+from txmq_lib.tables.passes import Pass
+
+END_CONTENT = (
+    "ts",
+    "producer_group",
+    "tran_state_table_offset",
+    "commit_log_offset",
+    "commit_or_rollback",
+    "from_transaction_check",
+    "msg_id",
+    "transaction_id",
+    "topic",
+)
+QUEUE_CONTENT = ("consumer_group", "topic", "queue_id", "ts", "client_id")
+OFFSET_CONTENT = (*QUEUE_CONTENT, "next_offset", "is_increase_only")
+ACK_CONTENT = (*QUEUE_CONTENT, "event", "offsets")
+TABLE_OF_KIND = {"end": "end_transaction", "offset": "consumer_offset_commit", "ack": "consumer_ack"}
+CONTENT_OF_KIND = {"end": END_CONTENT, "offset": OFFSET_CONTENT, "ack": ACK_CONTENT}
+PARSERS: dict[str, Callable[[DataFrame, str], DataFrame]] = {
+    "end": end_rows,
+    "offset": offset_rows,
+    "ack": ack_rows,
+}
+
+
+def land(current: Pass, files: list[LandingFile], *, kind: str, broker_name: str) -> None:
+    """Append what is new in `files`, quarantine what cannot be used."""
+    lines = [file for file in files if not is_broker_file(file)]
+    if lines:
+        parsed = PARSERS[kind](json_lines(current.warehouse.spark, lines), broker_name).persist()
+        try:
+            _land_rows(current, parsed, kind=kind, broker_name=broker_name)
+        finally:
+            parsed.unpersist()
+    own_files = [file for file in files if is_broker_file(file)]
+    if own_files:
+        tables = landing_broker_offsets.read_broker_files(current.warehouse.spark, own_files)
+        landing_broker_offsets.land(current, tables, broker_name=broker_name)
+
+
+def _land_rows(current: Pass, parsed: DataFrame, *, kind: str, broker_name: str) -> None:
+    table, content = TABLE_OF_KIND[kind], CONTENT_OF_KIND[kind]
+    good = parsed.where("reason is null").withColumn("content_hash", F.xxhash64(*content))
+    existing = current.read(table).where(F.col("broker_name") == broker_name)
+    rows = counted_by_content(good, _of_same_times(current, existing, good)).withColumn("landing_order", F.col("position"))
+    current.append(table, landed(rows, current, has_origin=kind != "ack"), step=kind)
+    bad = parsed.where("reason is not null").select("reason", "detail", "raw", "source")
+    append_quarantine(current, bad, broker_name=broker_name, kind=kind)
+
+
+def landed(rows: DataFrame, current: Pass, *, has_origin: bool, dropped: Sequence[str] = ()) -> DataFrame:
+    """`rows` with who landed them, without the columns that only served landing."""
+    named = rows.drop("reason", "detail", "raw", "source", "position", *dropped)
+    origin = {"origin": F.lit(ORIGIN_LANDED)} if has_origin else {}
+    return named.withColumns({**origin, "landed_pass": F.lit(current.number).cast("bigint")})
+
+
+def _of_same_times(current: Pass, existing: DataFrame, batch: DataFrame) -> DataFrame:
+    with current.timed("range"):
+        span = batch.agg(F.min("ts").alias("low"), F.max("ts").alias("high")).first()
+    return existing.where(F.col("ts").between(span["low"], span["high"])) if span and span["low"] else existing

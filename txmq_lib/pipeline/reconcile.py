@@ -1,0 +1,120 @@
+"""The reconcile job: settle, close, pending, give up, ask (design section 3), for brokers of both roles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.names import ROLE_ENGINE
+from txmq_lib.pipeline import reconcile_inputs as inputs
+from txmq_lib.pipeline.policies import policies_of
+from txmq_lib.pipeline.reconcile_writes import write
+from txmq_lib.rules import check, settle
+from txmq_lib.rules.pending import closed, opened
+from txmq_lib.rules.policy import Policies
+from txmq_lib.rules.transaction import join_transaction, transactions_of
+from txmq_lib.settings import Settings
+from txmq_lib.tables.passes import Pass, PassReport, open_pass, run_passes
+from txmq_lib.tables.warehouse import Warehouse
+
+JOB = "reconcile"
+INPUTS = ("half_message", "op_message", "message", "trans_check_max_time", "end_transaction")
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """What a pass found, before anything is written.
+
+    outcomes  rows of end_outcome for ends judged now, with `was_held`
+    acted     undecided transactions with `action` and `reason`
+    """
+
+    outcomes: DataFrame
+    acted: DataFrame
+
+    def effective(self, policies: Policies) -> DataFrame:
+        """Ends that decide a transaction of an engine broker now; elsewhere the broker decides."""
+        return self.outcomes.where("is_effective").where(policies.has_role(ROLE_ENGINE))
+
+
+def run_reconcile(
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    now: datetime,
+    wall_clock: Callable[[], datetime],
+    dry_run: bool = False,
+) -> PassReport:
+    """One reconcile pass; with `dry_run` nothing is written and the counts say what would be."""
+
+    def open_next() -> Pass:
+        return open_pass(
+            warehouse, JOB, now=now, arguments={}, settings=settings, wall_clock=wall_clock, is_dry=dry_run
+        )
+
+    if dry_run:
+        return _previewed(open_next())
+    return run_passes(open_next, _reconcile)
+
+
+def _reconcile(current: Pass) -> PassReport:
+    policies = policies_of(current.settings)
+    found = _found(current, policies)
+    try:
+        checkpoints = write(current, found.outcomes, found.acted, found.effective(policies), policies)
+    finally:
+        found.outcomes.unpersist()
+        found.acted.unpersist()
+    return current.commit(checkpoints=checkpoints)
+
+
+def _previewed(current: Pass) -> PassReport:
+    found = _found(current, policies_of(current.settings))
+    outcomes = {f"ends_{row['outcome']}": row["count"] for row in found.outcomes.groupBy("outcome").count().collect()}
+    actions = {row["action"]: row["count"] for row in found.acted.groupBy("action").count().collect()}
+    found.outcomes.unpersist()
+    found.acted.unpersist()
+    return PassReport(current.job, current.number, {**outcomes, **actions}, dict(current.seconds))
+
+
+def _has_new_rows(current: Pass) -> bool:
+    return any(current.has_new_rows(table) for table in INPUTS)
+
+
+def _found(current: Pass, policies: Policies) -> Reconciled:
+    with current.timed("settle"):
+        outcomes = _outcomes(current, policies).persist()
+        outcomes.count()
+    with current.timed("pending"):
+        acted = _acted(current, Reconciled(outcomes, outcomes).effective(policies), policies).persist()
+        acted.count()
+    return Reconciled(outcomes, acted)
+
+
+def _outcomes(current: Pass, policies: Policies) -> DataFrame:
+    ends = inputs.candidate_ends(current)
+    matched = settle.matched_ends(ends, inputs.halves_named_by(current, ends))
+    judged = settle.judged_ends(
+        matched, inputs.prior_decisions(current, matched), policies=policies, now=current.now
+    )
+    return settle.outcome_rows(judged, now=current.now, pass_number=current.number)
+
+
+def _acted(current: Pass, effective: DataFrame, policies: Policies) -> DataFrame:
+    pending = current.read("pending_half")
+    if not _has_new_rows(current):
+        return check.with_action(pending.drop("next_check_timestamp"), policies=policies, now=current.now)
+    halves = inputs.touched_halves(current)
+    candidates = opened(pending, halves)
+    decided = closed(
+        candidates,
+        inputs.relevant_ops(current, halves),
+        inputs.relevant_messages(current, halves),
+        inputs.relevant_given_up(current, halves),
+    ).unionByName(transactions_of(effective))
+    undecided = join_transaction(candidates, decided, "left_anti")
+    return check.with_action(undecided, policies=policies, now=current.now)

@@ -1,0 +1,93 @@
+"""What a reconcile pass reads: new rows, and of the past only what they can concern."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.names import TRANSACTION_KEY
+from txmq_lib.pipeline.pruning import within_offsets, within_times
+from txmq_lib.rules.settle import ROLLBACK
+from txmq_lib.rules.transaction import join_transaction, transactions_of
+from txmq_lib.tables.passes import Pass
+
+END_COLUMNS = (
+    "broker_name",
+    "ts",
+    "producer_group",
+    "tran_state_table_offset",
+    "commit_log_offset",
+    "commit_or_rollback",
+    "from_transaction_check",
+    "msg_id",
+    "transaction_id",
+    "origin",
+    "landed_pass",
+    "landing_order",
+)
+
+
+def candidate_ends(current: Pass) -> DataFrame:
+    """Ends to judge: new ones, and those held so far (`was_held`)."""
+    held = current.read("end_outcome").where("is_held").drop("transaction_id")
+    former = held.withColumnRenamed("end_transaction_id", "transaction_id").select(*END_COLUMNS)
+    new = current.new_rows("end_transaction").select(*END_COLUMNS)
+    return new.withColumn("was_held", F.lit(False)).unionByName(former.withColumn("was_held", F.lit(True)))
+
+
+def halves_named_by(current: Pass, ends: DataFrame) -> DataFrame:
+    """Half rows at the physical or queue offsets that `ends` name, and some around them."""
+    halves = current.read("half_message")
+    by_physical = within_offsets("commit_log_offset", ends, "commit_log_offset")
+    by_queue = within_offsets("queue_offset", ends, "tran_state_table_offset")
+    return halves.where(by_physical | by_queue)
+
+
+def prior_decisions(current: Pass, matched: DataFrame) -> DataFrame:
+    """Transactions of `matched` ends decided in earlier passes: key and `prior_decision`."""
+    born = within_times("born_timestamp", matched, "born_timestamp")
+    decided = current.read("end_outcome").where("is_effective").where(born)
+    rolled_back = current.read("trans_check_max_time").where("is_rolled_back").where(born)
+    both = decided.select(*TRANSACTION_KEY, F.col("decision").alias("prior_decision")).unionByName(
+        rolled_back.select(*TRANSACTION_KEY, F.lit(ROLLBACK).alias("prior_decision"))
+    )
+    # Given up and rolled back twice over, after a resume: still one decision.
+    return both.groupBy(*TRANSACTION_KEY).agg(F.min("prior_decision").alias("prior_decision"))
+
+
+def touched_halves(current: Pass) -> DataFrame:
+    """New half rows with all other copies of their transactions."""
+    new = current.new_rows("half_message")
+    if not current.since_versions or not current.has_new_rows("half_message"):
+        return new
+    born = within_times("born_timestamp", new, "born_timestamp")
+    return join_transaction(current.read("half_message").where(born), transactions_of(new), "left_semi")
+
+
+def relevant_ops(current: Pass, halves: DataFrame) -> DataFrame:
+    """New op rows, and those that name an offset of `halves` (an op may land before its half)."""
+    if not current.since_versions:
+        return current.read("op_message")
+    within = within_offsets("half_queue_offset", halves, "queue_offset")
+    return current.new_rows("op_message").unionByName(current.read("op_message").where(within))
+
+
+def relevant_messages(current: Pass, halves: DataFrame) -> DataFrame:
+    """New visible messages, and those prepared at an offset of `halves`; no bodies."""
+    columns = ("broker_name", "topic", "sys_flag", "prepared_transaction_offset", "transaction_id", "store_timestamp")
+    if not current.since_versions:
+        return current.read("message").select(*columns)
+    within = within_offsets("prepared_transaction_offset", halves, "commit_log_offset")
+    return (
+        current.new_rows("message").select(*columns).unionByName(current.read("message").where(within).select(*columns))
+    )
+
+
+def relevant_given_up(current: Pass, halves: DataFrame) -> DataFrame:
+    """New given-up rows, and those of transactions born when `halves` were; no bodies."""
+    columns = (*TRANSACTION_KEY, "real_topic", "commit_log_offset", "half_commit_log_offset")
+    if not current.since_versions:
+        return current.read("trans_check_max_time").select(*columns)
+    born = within_times("born_timestamp", halves, "born_timestamp")
+    past = current.read("trans_check_max_time").where(born).select(*columns)
+    return current.new_rows("trans_check_max_time").select(*columns).unionByName(past)

@@ -1,0 +1,128 @@
+"""What a reconcile pass writes, each once, in an order in which a reader may stop anywhere."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.errors import InvariantViolation
+from txmq_lib.names import HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, OUTCOME_REFUSED
+from txmq_lib.pipeline.landing_messages import move_frontier
+from txmq_lib.pipeline.pruning import within_offsets
+from txmq_lib.pipeline.quarantining import append_quarantine
+from txmq_lib.rules import check, effects, frontier
+from txmq_lib.rules.invariants import broken_invariants
+from txmq_lib.rules.policy import Policies
+from txmq_lib.schemas import table_spec
+from txmq_lib.tables.passes import Pass
+
+END_KEY = ("broker_name", "origin", "landed_pass", "landing_order")
+
+
+def write(
+    current: Pass,
+    outcomes: DataFrame,
+    acted: DataFrame,
+    effective: DataFrame,
+    policies: Policies,
+) -> dict[str, int]:
+    """Write outcomes, effects, checks and pending; the checkpoint per (broker, half queue)."""
+    with current.timed("tally"):
+        actions = {row["action"]: row["count"] for row in acted.groupBy("action").count().collect()}
+        decisions = {row["decision"]: row["count"] for row in effective.groupBy("decision").count().collect()}
+        tally = {row["outcome"]: row["count"] for row in outcomes.groupBy("outcome").count().collect()}
+    current.counts.update({f"ends_{outcome}": count for outcome, count in tally.items()})
+    giving_up = acted.where(F.col("action") == check.GIVE_UP)
+    if tally:
+        _write_outcomes(current, outcomes)
+    pending = check.asked(acted.where(F.col("action") != check.GIVE_UP), policies=policies, now=current.now)
+    if decisions or check.GIVE_UP in actions:
+        _write_effects(current, effective, giving_up, pending)
+    if check.ASK in actions:
+        requests = check.check_requests(acted, now=current.now, pass_number=current.number)
+        current.append("check_request", requests, step="check_request")
+    if _digest(pending) != _digest(current.read("pending_half")):
+        current.overwrite("pending_half", pending, step="pending_half")
+    return _checkpoints(current, pending)
+
+
+def _digest(pending: DataFrame) -> tuple[int, int]:
+    """Equal for equal rows: what did not change is not written again."""
+    columns = [F.col(name) for name in table_spec("pending_half").columns]
+    hashed = pending.select(F.xxhash64(*columns).cast("decimal(38,0)").alias("h"))
+    row = hashed.agg(F.count("*").alias("rows"), F.coalesce(F.sum("h"), F.lit(0)).alias("sum")).collect()[0]
+    return int(row["rows"]), int(row["sum"])
+
+
+def _write_outcomes(current: Pass, outcomes: DataFrame) -> None:
+    judged = outcomes.where("not is_held").drop("was_held")
+    current.append("end_outcome", judged, step="end_outcome")
+    news = outcomes.where("is_held <> was_held").limit(1).count()
+    if news:
+        # Those that waited before keep the row that first held them.
+        before = current.read("end_outcome").where("is_held")
+        still = before.join(outcomes.where("is_held and was_held").select(*END_KEY), on=list(END_KEY), how="left_semi")
+        held = still.unionByName(outcomes.where("is_held and not was_held").drop("was_held"))
+        current.overwrite("end_outcome", held, step="end_held", where="is_held = true")
+    refused = outcomes.where(F.col("outcome") == OUTCOME_REFUSED)
+    named = refused.select(
+        "broker_name",
+        F.col("reason"),
+        F.concat(F.lit("code "), F.col("code"), F.lit(": "), F.col("remark")).alias("detail"),
+        F.to_json(F.struct(*[name for name in outcomes.columns if name not in ("was_held", "pass_number")])).alias("raw"),
+        F.concat_ws(":", F.lit("end_transaction"), *[F.col(name).cast("string") for name in END_KEY[1:]]).alias("source"),
+    )
+    append_quarantine(current, named, broker_name=None, kind="end")
+
+
+def _write_effects(current: Pass, effective: DataFrame, giving_up: DataFrame, pending: DataFrame) -> None:
+    rolls_back = current.settings.roll_back_given_up
+    ends = current.read("landing_frontier")
+    places = effects.restored_places(effective, ends).persist()
+    routed = effects.given_up_places(giving_up, ends).persist()
+    with current.timed("invariants"):
+        broken = broken_invariants(effective, places, pending).limit(10).collect()
+    if broken:
+        listed = "; ".join(f"{row['invariant']} ({row['broker_name']}: {row['example']})" for row in broken)
+        raise InvariantViolation(f"reconcile pass {current.number}: {listed}; the pass is not committed")
+    halves = current.read("half_message")
+    restored_halves = halves.where(within_offsets("commit_log_offset", places, "commit_log_offset"))
+    restored = effects.restored_messages(places, restored_halves, now=current.now, pass_number=current.number)
+    current.append("message", restored, step="message")
+    given_up_halves = halves.where(within_offsets("commit_log_offset", routed, "half_commit_log_offset"))
+    given_up = effects.given_up_messages(
+        routed, given_up_halves, now=current.now, pass_number=current.number, rolls_back=rolls_back
+    )
+    current.append("trans_check_max_time", given_up, step="trans_check_max_time")
+    named = effective.select("broker_name", F.col("half_queue_id").alias("queue_id"), "half_queue_offset")
+    if rolls_back:
+        named = named.unionByName(
+            giving_up.select("broker_name", "queue_id", F.col("queue_offset").alias("half_queue_offset"))
+        )
+    ops = effects.op_rows(named, ends, now=current.now, pass_number=current.number)
+    current.append("op_message", ops, step="op_message")
+    _move_frontier(current, places, ops, routed)
+    places.unpersist()
+    routed.unpersist()
+
+
+def _move_frontier(current: Pass, places: DataFrame, ops: DataFrame, routed: DataFrame) -> None:
+    columns = ("broker_name", "topic", "queue_id", "queue_offset")
+    written = [
+        places.select(*columns),
+        ops.withColumn("topic", F.lit(OP_TOPIC)).select(*columns),
+        routed.withColumn("topic", F.lit(MAX_TIME_TOPIC)).select(*columns),
+    ]
+    rows = reduce(DataFrame.unionByName, written).withColumn("store_timestamp", F.lit(current.now))
+    move_frontier(current, frontier.file_reports(rows))
+
+
+def _checkpoints(current: Pass, pending: DataFrame) -> dict[str, int]:
+    """Per broker/half queue: the smallest open half offset, else the highest landed + 1."""
+    with current.timed("checkpoint"):
+        landed = current.read("landing_frontier").where(F.col("topic") == HALF_TOPIC).collect()
+        smallest = pending.groupBy("broker_name", "queue_id").agg(F.min(F.array_min("half_offsets")).alias("low"))
+        marks = {f"{row['broker_name']}/{row['queue_id']}": row["next_offset"] for row in landed}
+        return marks | {f"{row['broker_name']}/{row['queue_id']}": row["low"] for row in smallest.collect()}

@@ -1,0 +1,181 @@
+"""The landing contract for messages (design section 8): a JSON text per row becomes typed columns or a reason. Pure."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.names import HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, READER_PROPERTIES, TRANSACTION_TOPICS
+from txmq_lib.rules.moments import is_time, timestamp_of
+
+CORRUPT = "_corrupt"
+JSON_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+# No queue and no log gets there; the offset after it must still be a number.
+HIGHEST_OFFSET = 2**62
+MESSAGE_FIELDS = {
+    "topic": "string",
+    "queueId": "int",
+    "queueOffset": "bigint",
+    "commitLogOffset": "bigint",
+    "sysFlag": "int",
+    "flag": "int",
+    "bornTimestamp": "bigint",
+    "storeTimestamp": "bigint",
+    "bornHost": "string",
+    "storeHost": "string",
+    "offsetMsgId": "string",
+    "reconsumeTimes": "int",
+    "preparedTransactionOffset": "bigint",
+    "properties": "map<string,string>",
+    "bodyBase64": "string",
+}
+OFFSETS = ("queueOffset", "commitLogOffset", "preparedTransactionOffset")
+TOPIC_OF_KIND = {"half": HALF_TOPIC, "op": OP_TOPIC, "max-time": MAX_TIME_TOPIC}
+MESSAGE_COLUMNS = (
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "commit_log_offset",
+    "sys_flag",
+    "flag",
+    "born_timestamp",
+    "store_timestamp",
+    "born_host",
+    "store_host",
+    "offset_msg_id",
+    "reconsume_times",
+    "prepared_transaction_offset",
+    "properties",
+    "body",
+)
+
+
+def message_rows(lines: DataFrame) -> DataFrame:
+    """Columns of a RocketMQ MessageExt, with `reason` and `detail` where the text in `value` cannot be used.
+
+    Columns  MESSAGE_COLUMNS, reason, detail (null for a good row), raw (null for a good row), source, position
+    Rule     every field of the contract is required and strictly typed; unknown ones are dropped
+    """
+    parsed = lines.select("value", "source", "position", parse_json("value", MESSAGE_FIELDS).alias("m"))
+    body = F.try_to_binary("m.bodyBase64", F.lit("base64"))
+    checks = [
+        *json_faults("value", "m", MESSAGE_FIELDS),
+        negative_fault("m", ["queueId", "reconsumeTimes", *OFFSETS]),
+        offset_fault("m", [*OFFSETS]),
+        time_fault("m", ["bornTimestamp", "storeTimestamp"]),
+        fault(body.isNull(), "BODY_NOT_BASE64", F.lit("bodyBase64 is no base64")),
+    ]
+    return parsed.select(
+        F.col("m.topic").alias("topic"),
+        F.col("m.queueId").alias("queue_id"),
+        F.col("m.queueOffset").alias("queue_offset"),
+        F.col("m.commitLogOffset").alias("commit_log_offset"),
+        F.col("m.sysFlag").alias("sys_flag"),
+        F.col("m.flag").alias("flag"),
+        timestamp_of(F.col("m.bornTimestamp")).alias("born_timestamp"),
+        timestamp_of(F.col("m.storeTimestamp")).alias("store_timestamp"),
+        F.col("m.bornHost").alias("born_host"),
+        F.col("m.storeHost").alias("store_host"),
+        F.col("m.offsetMsgId").alias("offset_msg_id"),
+        F.col("m.reconsumeTimes").alias("reconsume_times"),
+        F.col("m.preparedTransactionOffset").alias("prepared_transaction_offset"),
+        F.col("m.properties").alias("properties"),
+        body.alias("body"),
+        *verdict_columns(checks),
+        F.col("source"),
+        F.col("position"),
+    )
+
+
+def stored_properties(properties: Column) -> Column:
+    """Properties as a broker stores them (semantics 6.4): each has a name and a value, none is a reading client's."""
+
+    def is_stored(name: Column, value: Column) -> Column:
+        return F.coalesce((F.length(name) > 0) & (F.length(value) > 0), F.lit(False)) & ~name.isin(*READER_PROPERTIES)
+
+    return F.map_filter(properties, is_stored)
+
+
+def topic_fault(kind: str) -> Column:
+    """Fault of a message landed as `kind` from a topic that is not that kind's; null where it fits."""
+    topic = F.col("topic")
+    wrong = topic != TOPIC_OF_KIND[kind] if kind in TOPIC_OF_KIND else topic.isin(*TRANSACTION_TOPICS)
+    return fault(wrong, "WRONG_TOPIC", F.concat(F.lit(f"landed as {kind} but its topic is "), topic))
+
+
+def parse_json(value: str, fields: dict[str, str]) -> Column:
+    """`value` parsed strictly to `fields` (name -> type); the whole text in `_corrupt` where anything did not fit."""
+    ddl = ", ".join(f"`{name}` {type_}" for name, type_ in {**fields, CORRUPT: "string"}.items())
+    return F.from_json(value, ddl, JSON_OPTIONS)
+
+
+def json_faults(value: str, struct: str, required: dict[str, str]) -> list[Column]:
+    """Faults of the text itself: not one JSON object, a required field absent, a value of another type."""
+    # As an array: a parser of one object would not see a second one that lost its line end, or torn text behind it.
+    objects = F.from_json(F.concat(F.lit("["), F.col(value), F.lit("]")), "array<map<string,variant>>")
+    given = F.get(objects, F.lit(0))
+    is_object = (F.size(objects) == 1) & given.isNotNull()
+    odd = F.array_compact(
+        F.array(
+            *[
+                F.when(F.col(f"{struct}.{name}").isNull() | _is_no_text(F.element_at(given, name), type_), F.lit(name))
+                for name, type_ in required.items()
+            ]
+        )
+    )
+    mistyped = F.filter(odd, lambda name: _is_given(F.element_at(given, name)))
+    missing = F.filter(odd, lambda name: ~_is_given(F.element_at(given, name)))
+    return [
+        fault(~F.coalesce(is_object, F.lit(False)), "BROKEN_JSON", F.lit("the line is not one JSON object")),
+        fault(F.size(missing) > 0, "MISSING_FIELD", F.concat_ws(", ", missing)),
+        fault(F.size(mistyped) > 0, "WRONG_TYPE", F.concat_ws(", ", mistyped)),
+    ]
+
+
+def _is_given(value: Column) -> Column:
+    return value.isNotNull() & ~F.is_variant_null(value)
+
+
+def _is_no_text(given: Column, type_: str) -> Column:
+    """True where a text field is given as something else, or a map of texts holds objects or arrays."""
+    if type_ == "string":
+        wrong = F.schema_of_variant(given) != "STRING"
+    elif type_ == "map<string,string>":
+        values = F.map_values(F.try_variant_get(given, "$", "map<string,variant>"))
+        wrong = F.exists(values, lambda each: F.schema_of_variant(each).rlike("^(OBJECT|ARRAY)"))
+    else:
+        wrong = F.lit(False)
+    return F.coalesce(wrong, F.lit(False))
+
+
+def negative_fault(struct: str, names: list[str]) -> Column:
+    """Fault of a number that must not be negative."""
+    negative = F.array_compact(F.array(*[F.when(F.col(f"{struct}.{name}") < 0, F.lit(name)) for name in names]))
+    return fault(F.size(negative) > 0, "NEGATIVE_NUMBER", F.concat_ws(", ", negative))
+
+
+def offset_fault(struct: str, names: list[str]) -> Column:
+    """Fault of an offset that has no next one."""
+    odd = F.array_compact(F.array(*[F.when(F.col(f"{struct}.{name}") > HIGHEST_OFFSET, F.lit(name)) for name in names]))
+    return fault(F.size(odd) > 0, "OFFSET_OUT_OF_RANGE", F.concat_ws(", ", odd))
+
+
+def time_fault(struct: str, names: list[str]) -> Column:
+    """Fault of epoch milliseconds outside 1970 to the year 9999."""
+    odd = F.array_compact(F.array(*[F.when(~is_time(F.col(f"{struct}.{name}")), F.lit(name)) for name in names]))
+    return fault(F.size(odd) > 0, "TIMESTAMP_OUT_OF_RANGE", F.concat_ws(", ", odd))
+
+
+def fault(is_wrong: Column, reason: str, detail: Column) -> Column:
+    """A struct (reason, detail) where `is_wrong`, else null."""
+    return F.when(is_wrong, F.struct(F.lit(reason).alias("reason"), detail.alias("detail")))
+
+
+def verdict_columns(faults: list[Column]) -> list[Column]:
+    """Columns reason, detail and raw from the first fault that applies; all null for a good row."""
+    first = F.coalesce(*faults)
+    return [
+        first["reason"].alias("reason"),
+        first["detail"].alias("detail"),
+        F.when(first.isNotNull(), F.col("value")).alias("raw"),
+    ]

@@ -1,0 +1,51 @@
+"""What landed before: the same key with the same content adds nothing, with other content it is a conflict. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+NEW, DUPLICATE, CONFLICT = "new", "duplicate", "conflict"
+
+
+def judged_by_key(batch: DataFrame, existing: DataFrame, key: Sequence[str]) -> DataFrame:
+    """`batch` with `status`: new, duplicate (same key and content already there), or conflict (other content).
+
+    Within the batch the first row of a key, by `position`, stands. Bodies are not shuffled: repeated keys are
+    found on the keys alone and are few.
+    """
+    repeated = (
+        batch.groupBy(*key)
+        .agg(F.min_by("content_hash", "position").alias("_first_hash"), F.min("position").alias("_first_position"),
+             F.count("*").alias("_rows"))
+        .where("_rows > 1")
+        .drop("_rows")
+    )
+    # Rows txmq wrote itself carry no hash: whatever lands on their key is a conflict.
+    known_hash = F.coalesce("content_hash", F.lit(0)).alias("_known_hash")
+    # An op message has a row per token, all with its hash.
+    known = existing.select(*key, known_hash).dropDuplicates(list(key))
+    joined = batch.join(F.broadcast(repeated), on=list(key), how="left").join(known, on=list(key), how="left")
+    is_repeat = F.coalesce(F.col("position") > F.col("_first_position"), F.lit(False))
+    earlier_hash = F.coalesce(F.col("_known_hash"), F.when(is_repeat, F.col("_first_hash")))
+    status = (
+        F.when(earlier_hash.isNull(), F.lit(NEW))
+        .when(earlier_hash == F.col("content_hash"), F.lit(DUPLICATE))
+        .otherwise(F.lit(CONFLICT))
+    )
+    return joined.select(*batch.columns, status.alias("status"))
+
+
+def counted_by_content(batch: DataFrame, existing: DataFrame) -> DataFrame:
+    """`batch` with `occurrence` (0 for the first row of a content, ...), less the occurrences already there.
+
+    Ends and reports have no key of their own, and an equal one may really come twice: landing the same file again
+    adds nothing, a file that holds one twice adds both.
+    """
+    in_order = Window.partitionBy("broker_name", "content_hash").orderBy("position")
+    numbered = batch.withColumn("occurrence", F.row_number().over(in_order) - 1)
+    known = existing.select("broker_name", "content_hash", "occurrence")
+    return numbered.join(known, on=["broker_name", "content_hash", "occurrence"], how="left_anti")

@@ -1,0 +1,84 @@
+"""Stored messages become rows of half_message, message and trans_check_max_time. Pure."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.names import (
+    PROPERTY_CHECK_IMMUNITY,
+    PROPERTY_CHECK_TIMES,
+    PROPERTY_KEYS,
+    PROPERTY_PREPARED_QUEUE_OFFSET,
+    PROPERTY_PRODUCER_GROUP,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_KEY,
+)
+from txmq_lib.rules.contract import MESSAGE_COLUMNS
+
+HASHED = tuple(name for name in MESSAGE_COLUMNS if name not in ("properties", "queue_id", "queue_offset"))
+
+
+def property_of(name: str) -> Column:
+    """The message property `name`; null where absent."""
+    return F.col("properties")[name]
+
+
+def content_hash() -> Column:
+    """xxhash64 of what a message says, its place in the queue apart; properties in any order are the same."""
+    properties = F.array_sort(F.map_entries("properties"))
+    return F.xxhash64(*HASHED, properties)
+
+
+def message_columns() -> list[Column]:
+    """Columns every stored message gets beside MESSAGE_COLUMNS: tags, keys, transaction id, producer group."""
+    return [
+        property_of(PROPERTY_TAGS).alias("tags"),
+        property_of(PROPERTY_KEYS).alias("keys"),
+        property_of(PROPERTY_PRODUCER_GROUP).alias("producer_group"),
+    ]
+
+
+def messages(stored: DataFrame) -> DataFrame:
+    """Rows of `message`: visible messages of real topics."""
+    return stored.select(
+        "*", *message_columns(), property_of(PROPERTY_UNIQ_KEY).alias("transaction_id")
+    )
+
+
+def half_messages(stored: DataFrame) -> DataFrame:
+    """Rows of `half_message`; none of the properties is needed for a half to be accepted (design section 2)."""
+    return stored.select(
+        "*",
+        *message_columns(),
+        *_transaction_columns(),
+        property_of(PROPERTY_CHECK_IMMUNITY).alias("check_immunity"),
+        property_of(PROPERTY_PREPARED_QUEUE_OFFSET).try_cast("bigint").alias("prepared_queue_offset"),
+    )
+
+
+def given_up_messages(stored: DataFrame) -> DataFrame:
+    """Rows of `trans_check_max_time` as a broker wrote them (R70)."""
+    return stored.select(
+        "*",
+        *message_columns(),
+        *_transaction_columns(),
+        F.lit(None).cast("bigint").alias("half_queue_offset"),
+        F.lit(None).cast("bigint").alias("half_commit_log_offset"),
+        F.lit(None).cast("int").alias("check_times"),
+        F.lit(None).cast("string").alias("reason"),
+        F.col("store_timestamp").alias("given_up_timestamp"),
+        F.lit(False).alias("is_rolled_back"),
+    )
+
+
+def _transaction_columns() -> list[Column]:
+    return [
+        # A half without UNIQ_KEY is its own transaction: its offset message id is unique.
+        F.coalesce(property_of(PROPERTY_UNIQ_KEY), F.col("offset_msg_id")).alias("transaction_id"),
+        property_of(PROPERTY_REAL_TOPIC).alias("real_topic"),
+        property_of(PROPERTY_REAL_QUEUE_ID).try_cast("int").alias("real_queue_id"),
+        property_of(PROPERTY_CHECK_TIMES).try_cast("int").alias("broker_check_times"),
+    ]

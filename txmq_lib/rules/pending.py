@@ -1,0 +1,115 @@
+"""Undecided transactions: half copies folded into one, and what closes it (R39, R56, R64, R73). Pure."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.names import SYS_FLAG_COMMIT, SYS_FLAG_TRANSACTION_MASK, TRANSACTION_KEY
+from txmq_lib.rules.transaction import join_transaction, transactions_of
+
+NEWEST = ("queue_id", "queue_offset", "commit_log_offset", "offset_msg_id", "check_immunity")
+CHECK_STATE = ("check_times", "last_check_timestamp")
+
+
+def folded(halves: DataFrame) -> DataFrame:
+    """One row per transaction of `halves` (all its copies given), as in pending_half but for the check state.
+
+    The newest copy by physical offset is the live one (R56); the real topic is that of the first copy that has one.
+    """
+    first_with_topic = F.when(F.col("real_topic").isNotNull(), F.col("commit_log_offset"))
+    offsets = F.array_sort(F.collect_list(F.struct("queue_offset", "commit_log_offset")))
+    grouped = halves.groupBy(*TRANSACTION_KEY).agg(
+        F.max_by(F.struct(*NEWEST), "commit_log_offset").alias("_newest"),
+        F.min_by(F.struct("real_topic", "real_queue_id"), first_with_topic).alias("_real"),
+        offsets.alias("_offsets"),
+        F.min("store_timestamp").alias("first_store_timestamp"),
+        F.max("store_timestamp").alias("last_store_timestamp"),
+        F.coalesce(F.max("broker_check_times"), F.lit(0)).alias("broker_check_times"),
+    )
+    return grouped.select(
+        *TRANSACTION_KEY,
+        F.col("_real.real_topic").alias("real_topic"),
+        F.col("_real.real_queue_id").alias("real_queue_id"),
+        *[F.col(f"_newest.{name}").alias(name) for name in NEWEST],
+        F.col("_offsets.queue_offset").alias("half_offsets"),
+        F.col("_offsets.commit_log_offset").alias("half_commit_log_offsets"),
+        *("first_store_timestamp", "last_store_timestamp", "broker_check_times"),
+    )
+
+
+def opened(pending: DataFrame, touched_halves: DataFrame) -> DataFrame:
+    """Transactions that may be undecided: those pending before, and those of new half rows with all their copies.
+
+    What txmq asked before stays known; broker copies only extend the chain (design section 3).
+    """
+    renewed = folded(touched_halves)
+    untouched = join_transaction(pending, transactions_of(renewed), "left_anti").drop("next_check_timestamp")
+    asked = pending.select(*TRANSACTION_KEY, *CHECK_STATE)
+    with_state = join_transaction(renewed, asked, "left").withColumn("check_times", F.coalesce("check_times", F.lit(0)))
+    return untouched.unionByName(with_state)
+
+
+def copies_of(transactions: DataFrame) -> DataFrame:
+    """One row per half row of folded `transactions`: key, real_topic, queue_id, queue_offset, commit_log_offset."""
+    places = F.explode(F.arrays_zip("half_offsets", "half_commit_log_offsets")).alias("_place")
+    return transactions.select(*TRANSACTION_KEY, "real_topic", "queue_id", places).select(
+        *TRANSACTION_KEY,
+        "real_topic",
+        "queue_id",
+        F.col("_place.half_offsets").alias("queue_offset"),
+        F.col("_place.half_commit_log_offsets").alias("commit_log_offset"),
+    )
+
+
+def closed(transactions: DataFrame, ops: DataFrame, visible: DataFrame, given_up: DataFrame) -> DataFrame:
+    """Keys of `transactions` that an op names, that are visible, or that are given up and not resumed since."""
+    copies = copies_of(transactions)
+    by_op = transactions_of(named_by_ops(copies, ops))
+    by_message = transactions_of(made_visible(copies, given_up, visible))
+    by_giving_up = transactions_of(effectively_given_up(copies, given_up))
+    return by_op.unionByName(by_message).unionByName(by_giving_up).distinct()  # a decided one closes several ways
+
+
+def named_by_ops(copies: DataFrame, ops: DataFrame) -> DataFrame:
+    """One row per (copy, op row naming it): transaction key and op_store_timestamp (R26)."""
+    tokens = ops.select(
+        "broker_name",
+        "queue_id",
+        F.col("half_queue_offset").alias("queue_offset"),
+        F.col("store_timestamp").alias("op_store_timestamp"),
+    )
+    named = copies.join(tokens, on=["broker_name", "queue_id", "queue_offset"], how="inner")
+    return named.select(*TRANSACTION_KEY, "op_store_timestamp")
+
+
+def made_visible(copies: DataFrame, given_up: DataFrame, visible: DataFrame) -> DataFrame:
+    """One row per (transaction, committed message of it in its real topic): key and visible_store_timestamp.
+
+    Rule  sysFlag commit bits, prepared offset = physical offset of a half or given-up row, equal transaction id and
+          real topic: retried and rescheduled copies keep the bits but not the rest (semantics 3.2)
+    """
+    places = copies.select(*TRANSACTION_KEY, "real_topic", "commit_log_offset").unionByName(
+        given_up.where("commit_log_offset is not null").select(*TRANSACTION_KEY, "real_topic", "commit_log_offset")
+    )
+    is_committed = F.col("sys_flag").bitwiseAND(SYS_FLAG_TRANSACTION_MASK) == SYS_FLAG_COMMIT
+    messages = visible.where(is_committed).select(
+        "broker_name",
+        F.col("topic").alias("real_topic"),
+        F.col("prepared_transaction_offset").alias("commit_log_offset"),
+        F.col("transaction_id").alias("_visible_id"),
+        F.col("store_timestamp").alias("visible_store_timestamp"),
+    )
+    joined = places.join(messages, on=["broker_name", "real_topic", "commit_log_offset"], how="inner")
+    # A half without UNIQ_KEY restores to a message without one.
+    same_id = F.coalesce("_visible_id", "transaction_id") == F.col("transaction_id")
+    return joined.where(same_id).select(*TRANSACTION_KEY, "visible_store_timestamp")
+
+
+def effectively_given_up(copies: DataFrame, given_up: DataFrame) -> DataFrame:
+    """Given-up rows that no later half row of the transaction has resumed (R73): by physical offset."""
+    position = F.coalesce("half_commit_log_offset", "commit_log_offset").alias("_given_up_at")
+    rows = given_up.select(*TRANSACTION_KEY, position)
+    newest = copies.groupBy(*TRANSACTION_KEY).agg(F.max("commit_log_offset").alias("_newest"))
+    joined = join_transaction(rows, newest, "left")
+    return joined.where(F.coalesce(F.col("_newest") <= F.col("_given_up_at"), F.lit(True)))

@@ -1,0 +1,103 @@
+"""Table specs from `schemas/*.yaml`, the only place where a column is typed. Needs no session and no clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from txmq_lib.resources import schemas_dir
+
+MERGES = ("append", "insert_missing", "upsert", "replace")
+SCHEMA_VERSION = 1
+
+
+def _relaxed(type_: Any) -> Any:
+    """A nested type with every nested null allowed: Delta refuses NOT NULL inside arrays and maps."""
+    if not isinstance(type_, dict):
+        return type_
+    match type_["type"]:
+        case "array":
+            return {**type_, "containsNull": True, "elementType": _relaxed(type_["elementType"])}
+        case "map":
+            return {**type_, "valueContainsNull": True, "valueType": _relaxed(type_["valueType"])}
+        case _:
+            fields = [{**field, "nullable": True, "type": _relaxed(field["type"])} for field in type_["fields"]]
+            return {**type_, "fields": fields}
+
+
+@dataclass(frozen=True)
+class Field:
+    """One column: Spark JSON type name or nested type, nullability, and what it holds."""
+
+    name: str
+    type: str | dict[str, Any]
+    nullable: bool
+    comment: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The field as Spark's `StructType.fromJson` takes it; Delta enforces null rules at the top level only."""
+        return {
+            "name": self.name,
+            "type": _relaxed(self.type),
+            "nullable": self.nullable,
+            "metadata": {"comment": self.comment},
+        }
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One table: its columns in order, its key, who writes it and how rows meet those already there."""
+
+    table: str
+    doc: str
+    owner: str
+    key: tuple[str, ...]
+    merge: str
+    partition_by: tuple[str, ...]
+    fields: tuple[Field, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Column names in table order."""
+        return tuple(field.name for field in self.fields)
+
+    def to_json(self) -> dict[str, Any]:
+        """The schema as Spark's `StructType.fromJson` takes it."""
+        return {"type": "struct", "fields": [field.to_json() for field in self.fields]}
+
+
+def _load(path: Path) -> TableSpec:
+    text = path.read_text(encoding="utf-8")
+    doc = text.splitlines()[0].removeprefix("# ")
+    raw = yaml.safe_load(text)
+    if raw["merge"] not in MERGES or raw["table"] != path.stem:
+        raise ValueError(f"{path.name}: merge must be one of {MERGES} and table the file's name")
+    fields = tuple(Field(f["name"], f["type"], f["nullable"], f["comment"]) for f in raw["fields"])
+    spec = TableSpec(
+        table=raw["table"],
+        doc=doc,
+        owner=raw["owner"],
+        key=tuple(raw["key"]),
+        merge=raw["merge"],
+        partition_by=tuple(raw["partition_by"]),
+        fields=fields,
+    )
+    strangers = {*spec.key, *spec.partition_by} - {*spec.columns}
+    if strangers:
+        raise ValueError(f"{path.name}: key or partition columns {sorted(strangers)} are no columns")
+    return spec
+
+
+@cache
+def table_specs() -> dict[str, TableSpec]:
+    """Every table's spec by name, in alphabetical order."""
+    return {path.stem: _load(path) for path in sorted(schemas_dir().glob("*.yaml"))}
+
+
+def table_spec(table: str) -> TableSpec:
+    """One table's spec; KeyError where `schemas/` has no such file."""
+    return table_specs()[table]

@@ -1,0 +1,103 @@
+"""Builds the SparkSession, alone; whatever Spark must be told about a session is told here."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+from txmq_lib.errors import EnvironmentFault
+from txmq_lib.jars import EXCLUDED, coordinates, installed, jars_dir, spark_home
+from txmq_lib.java import require_java
+from txmq_lib.resources import conf_dir
+from txmq_lib.settings import Settings
+
+# What results depend on; no other layer may change it.
+_FIXED = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Of a property written twice the later counts (semantics of MessageDecoder.string2messageProperties).
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+}
+_CHOSEN = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # The read views use deltalake, which cannot read tables with deletion vectors.
+    "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
+}
+# Only where txmq starts the JVM itself: spark-submit has its own say in these.
+_LAUNCH = {
+    "spark.driver.memory": "2g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def build_session(app_name: str, settings: Settings) -> SparkSession:
+    """A session with Delta, in UTC; on one machine unless spark-submit or the settings name a master.
+
+    Precedence: what results depend on, `settings.spark`, what Delta needs, spark-submit, tuning for one machine.
+    EnvironmentFault where Java or Delta's jars are missing.
+    """
+    configuration = {**_CHOSEN, **settings.spark, **_FIXED}
+    if not _is_submitted():
+        require_java()
+        configuration = {**_LAUNCH, **_packages(), **configuration, **_java_options(settings)}
+        _use_own_spark()
+    builder = SparkSession.builder.appName(app_name)
+    for key, value in configuration.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    _require_delta(spark)
+    if str(spark.sparkContext.master).startswith("local"):
+        _tune_for_one_machine(spark, settings)
+    return spark
+
+
+def _is_submitted() -> bool:
+    """Whether spark-submit runs this process: its JVM is up, with all that can only be said before the start."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _packages() -> dict[str, str]:
+    if installed():
+        return {}
+    return {"spark.jars.packages": coordinates(), "spark.jars.excludes": ",".join(EXCLUDED)}
+
+
+def _java_options(settings: Settings) -> dict[str, str]:
+    key = "spark.driver.extraJavaOptions"
+    logging = f"-Dlog4j2.configurationFile={(conf_dir() / 'log4j2.properties').as_uri()}"
+    return {key: f"{logging} {settings.spark.get(key, '')}".strip()}
+
+
+def _use_own_spark() -> None:
+    """Start the Spark that came with pyspark, with this Python in its workers, whatever else is on the machine."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if jars_dir().is_dir():
+        os.environ["SPARK_HOME"] = str(spark_home())
+
+
+def _require_delta(spark: SparkSession) -> None:
+    jvm = spark.sparkContext._jvm
+    if jvm is not None and not jvm.org.apache.spark.util.Utils.classIsLoadable(_CHOSEN["spark.sql.extensions"]):
+        raise EnvironmentFault(
+            f"this Spark has no Delta: give spark-submit --packages {coordinates()}, or run python -m txmq_lib.jars."
+        )
+
+
+def _tune_for_one_machine(spark: SparkSession, settings: Settings) -> None:
+    """Partition counts near the core count: Spark's and Delta's own (200, 50, 10,000) serve clusters."""
+    if "PYSPARK_PYTHON" not in os.environ:
+        spark.sparkContext.pythonExec = sys.executable
+    cores = str(spark.sparkContext.defaultParallelism)
+    given = spark.sparkContext.getConf()
+    for key, value in {
+        "spark.sql.shuffle.partitions": cores,
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": cores,
+    }.items():
+        if not given.contains(key) and key not in settings.spark:
+            spark.conf.set(key, value)

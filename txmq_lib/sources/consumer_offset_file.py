@@ -1,0 +1,129 @@
+"""A broker's table of consumer offsets: config/consumerOffset.json, or the body of GET_ALL_CONSUMER_OFFSET.
+
+Must not judge what an offset means: the values are "next to consume" as the broker holds them (R84, R88, R89).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from txmq_lib import names
+from txmq_lib.errors import InputError
+
+OFFSET_FILE: Final = "config/consumerOffset.json"
+BACKUP_SUFFIX: Final = ".bak"
+
+# Outside of strings a number before a colon can only be a key; strings are matched first and so stay as they are.
+_STRING_OR_BARE_KEY: Final = re.compile(r'("(?:[^"\\]|\\.)*")|(-?[0-9]+)(?=\s*:)', re.DOTALL)
+_QUEUE_ID: Final = re.compile(r"[0-9]{1,10}")
+_LARGEST_OFFSET: Final = 2**63 - 1
+_LARGEST_QUEUE_ID: Final = 2**31 - 1
+
+
+class OffsetEntry(NamedTuple):
+    """The next offset a group is to consume of one queue."""
+
+    topic: str
+    group: str
+    queue_id: int
+    offset: int
+
+
+class BadOffsetEntry(NamedTuple):
+    """An entry that cannot be used: why, and the entry as JSON."""
+
+    reason: str
+    raw: str
+
+
+class ConsumerOffsets(NamedTuple):
+    """What one table holds, in its own order."""
+
+    entries: tuple[OffsetEntry, ...]
+    bad: tuple[BadOffsetEntry, ...]
+
+
+class ConsumerOffsetFile(NamedTuple):
+    """A table read from a store directory, the file it really came from, and when that was last written (epoch ms)."""
+
+    offsets: ConsumerOffsets
+    path: str
+    modified_ms: int
+
+
+def read_consumer_offset_file(store_dir: str) -> ConsumerOffsetFile | None:
+    """The store's offset table; null where the broker has never written one.
+
+    Rule    R88: while the broker writes it the file may be missing, empty or cut; then its `.bak` counts. Where neither
+            can be used, the one that is there is a bad entry.
+    Errors  InputError where a file is there and may not be read.
+    """
+    main = Path(store_dir) / OFFSET_FILE
+    found = None
+    for path in (main, main.with_name(main.name + BACKUP_SUFFIX)):
+        try:
+            with path.open("rb") as opened:
+                modified_ms = os.fstat(opened.fileno()).st_mtime_ns // 1_000_000
+                table = ConsumerOffsetFile(parse_consumer_offsets(opened.read()), str(path), modified_ms)
+        except FileNotFoundError:
+            continue
+        except OSError as failure:
+            raise InputError(f"consumer offsets {path}: {failure.strerror}; let this user read it") from failure
+        if not any(bad.reason == names.OFFSET_FILE_UNREADABLE for bad in table.offsets.bad):
+            return table
+        found = found or table
+    return found
+
+
+def parse_consumer_offsets(data: bytes) -> ConsumerOffsets:
+    """The offset table in `data`; bytes that are none at all are one bad entry.
+
+    Key     (topic, group, queue_id); a table key splits at its first `@`, since topics have none and groups may.
+    Rule    R89: queue ids are unquoted, so this is no JSON; groupTopicMap and pullOffsetTable are not commits.
+    """
+    try:
+        text = data.decode("utf-8")
+        document = json.loads(_STRING_OR_BARE_KEY.sub(_quote_bare_key, text))
+    except (ValueError, RecursionError):
+        document = None
+    table = document.get("offsetTable", {}) if isinstance(document, dict) else None
+    if not isinstance(table, dict):
+        return ConsumerOffsets((), (BadOffsetEntry(names.OFFSET_FILE_UNREADABLE, data.decode("utf-8", "replace")),))
+    entries: list[OffsetEntry] = []
+    bad: list[BadOffsetEntry] = []
+    for key, queues in table.items():
+        if not isinstance(queues, dict):
+            bad.append(_bad(names.OFFSET_ENTRY_MALFORMED, key, queues))
+            continue
+        for queue, offset in queues.items():
+            entry = _entry(key, queue, offset)
+            if isinstance(entry, OffsetEntry):
+                entries.append(entry)
+            else:
+                bad.append(_bad(entry, key, {queue: offset}))
+    return ConsumerOffsets(tuple(entries), tuple(bad))
+
+
+def _quote_bare_key(found: re.Match[str]) -> str:
+    return found[1] if found[1] is not None else f'"{found[2]}"'
+
+
+def _entry(key: str, queue: str, offset: object) -> OffsetEntry | str:
+    """The entry, or the reason why it is none."""
+    topic, _, group = key.partition("@")
+    is_queue_id = _QUEUE_ID.fullmatch(queue) is not None and int(queue) <= _LARGEST_QUEUE_ID
+    if not (topic and group and is_queue_id):
+        return names.OFFSET_ENTRY_MALFORMED
+    if type(offset) is not int or offset > _LARGEST_OFFSET:  # a bool is an int, but no offset
+        return names.OFFSET_NOT_INTEGER
+    if offset < 0:
+        return names.OFFSET_NEGATIVE
+    return OffsetEntry(topic, group, int(queue), offset)
+
+
+def _bad(reason: str, key: str, value: object) -> BadOffsetEntry:
+    return BadOffsetEntry(reason, json.dumps({key: value}, ensure_ascii=False))

@@ -1,0 +1,98 @@
+"""Landing files into one JSON text per row, with where it came from and its place. Knows paths, not meanings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from txmq_lib.errors import UsageError
+
+TEXT_ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
+PARQUET_ENDING = ".parquet"
+BROKER_FILE_ENDINGS = (".json", ".json.bak")
+FILE_PLACES = 40  # bits of a position left for the place within one file
+
+
+@dataclass(frozen=True)
+class LandingFile:
+    """One input file: its URI, and size and modification time by which a changed file is noticed."""
+
+    uri: str
+    size: int
+    modified_ms: int
+
+
+def list_files(spark: SparkSession, paths: list[str]) -> list[LandingFile]:
+    """The files behind `paths`, directories opened, in the order given; UsageError names every path that is none."""
+    found: list[LandingFile] = []
+    absent: list[str] = []
+    for path in paths:
+        files = _files_under(spark, path)
+        absent += [] if files else [path]
+        found += files
+    if absent:
+        endings = ", ".join((*TEXT_ENDINGS, PARQUET_ENDING))
+        raise UsageError(f"nothing to land at {', '.join(absent)}: give files or directories of {endings}")
+    return found
+
+
+def is_broker_file(file: LandingFile) -> bool:
+    """True for a broker's own consumerOffset.json, which is no JSON lines file."""
+    return file.uri.endswith(BROKER_FILE_ENDINGS)
+
+
+def json_lines(spark: SparkSession, files: list[LandingFile]) -> DataFrame:
+    """One row per record: value (JSON text), source (uri:place), position (orders records as given)."""
+    indexed = list(enumerate(files))
+    texts = [(index, file.uri) for index, file in indexed if file.uri.endswith(TEXT_ENDINGS)]
+    tables = [(index, file.uri) for index, file in indexed if file.uri.endswith(PARQUET_ENDING)]
+    frames = []
+    if texts:
+        lines = spark.read.text([uri for _, uri in texts]).where("trim(value) <> ''")
+        # The row's number within its Spark partition; a block's byte offset keeps blocks of one file in order.
+        row = F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)
+        frames.append(_placed(lines, texts, F.col("value"), F.col("_metadata.file_block_start") + row))
+    if tables:
+        rows = spark.read.parquet(*[uri for _, uri in tables])
+        value = F.to_json(F.struct(*[F.col(f"`{name}`") for name in rows.columns]))
+        frames.append(_placed(rows, tables, value, F.col("_metadata.row_index")))
+    result = frames[0]
+    for frame in frames[1:]:
+        result = result.unionByName(frame)
+    return result
+
+
+def _placed(frame: DataFrame, files: list[tuple[int, str]], value: Column, place: Column) -> DataFrame:
+    path = F.col("_metadata.file_path")
+    index = F.coalesce(*[F.when(path == uri, F.lit(number)) for number, uri in files], F.lit(0)).cast("bigint")
+    return frame.select(
+        value.alias("value"),
+        F.concat_ws(":", path, place.cast("string")).alias("source"),
+        (F.shiftleft(index, FILE_PLACES) + place).alias("position"),
+    )
+
+
+def _files_under(spark: SparkSession, path: str) -> list[LandingFile]:
+    jvm: Any = spark._jvm
+    session: Any = spark._jsparkSession
+    root = jvm.org.apache.hadoop.fs.Path(path)
+    filesystem = root.getFileSystem(session.sessionState().newHadoopConf())
+    matches = filesystem.globStatus(root) or []
+    files: list[LandingFile] = []
+    for status in matches:
+        entries = [status] if status.isFile() else list(filesystem.listStatus(status.getPath()))
+        files += [
+            LandingFile(entry.getPath().toUri().toString(), entry.getLen(), entry.getModificationTime())
+            for entry in entries
+            if entry.isFile() and _is_readable(entry.getPath().getName(), is_named=status.isFile())
+        ]
+    return sorted(files, key=lambda file: file.uri) if len(matches) != 1 or not matches[0].isFile() else files
+
+
+def _is_readable(name: str, *, is_named: bool) -> bool:
+    if name.startswith((".", "_")):
+        return False
+    return name.endswith((*TEXT_ENDINGS, PARQUET_ENDING)) or (is_named and name.endswith(BROKER_FILE_ENDINGS))

@@ -1,0 +1,174 @@
+"""Stored records as Arrow batches: the one place that types their columns. Must not know where the bytes came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txmq_lib import names
+from txmq_lib.sources.message_format import (
+    HEADER_FIELDS,
+    MAX_TIMESTAMP_MS,
+    SYS_FLAG_COMPRESSED,
+    Bytes,
+    Frame,
+    host_text,
+    offset_message_id,
+    read_body,
+    read_header,
+    topic_text,
+)
+
+MAX_BATCH_BYTES: Final = 32 * 1024 * 1024
+MAX_RAW_BYTES: Final = 64 * 1024
+
+_MILLIS: Final = pa.timestamp("ms", "UTC")
+_MICROS: Final = pa.timestamp("us", "UTC")
+_CRC: Final = HEADER_FIELDS.index("crc")
+_SYS_FLAG: Final = HEADER_FIELDS.index("sys_flag")
+
+Header = tuple[Any, ...]
+Body = tuple[bytes | None, str | None]
+
+ARROW_SCHEMA: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("queue_id", pa.int32()),
+        ("queue_offset", pa.int64()),
+        ("commit_log_offset", pa.int64()),
+        ("sys_flag", pa.int32()),
+        ("flag", pa.int32()),
+        ("born_timestamp", _MICROS),
+        ("store_timestamp", _MICROS),
+        ("born_host", pa.string()),
+        ("store_host", pa.string()),
+        ("offset_msg_id", pa.string()),
+        ("reconsume_times", pa.int32()),
+        ("prepared_transaction_offset", pa.int64()),
+        ("properties", pa.map_(pa.string(), pa.string())),
+        ("body", pa.binary()),
+        ("reason", pa.string()),
+        ("raw", pa.binary()),
+        ("position", pa.int64()),
+    ]
+)
+
+
+def decode_batches(data: Bytes, frames: Sequence[Frame]) -> Iterator[pa.RecordBatch]:
+    """One row per record, in batches of some 32 MiB at most. A bad one has a `reason`, and its first 64 KiB in `raw`;
+    what could not be decoded is null.
+
+    As RocketMQ's own decoder does, bit 0 of sys_flag is cleared where a body comes decompressed.
+    """
+    headers = [read_header(data, frame) for frame in frames]
+    bodies: list[Body] = []
+    first, batch_bytes = 0, 0
+    for end, (frame, header) in enumerate(zip(frames, headers, strict=True), start=1):
+        body = read_body(data[frame.body_start : frame.body_end], header[_CRC], header[_SYS_FLAG])
+        bodies.append(body)
+        batch_bytes += frame.end - frame.start + len(body[0] or b"")
+        if batch_bytes >= MAX_BATCH_BYTES or end == len(frames):
+            yield _batch(data, frames[first:end], headers[first:end], bodies)
+            first, bodies, batch_bytes = end, [], 0
+
+
+def torn_batch(position: int, raw: bytes) -> pa.RecordBatch:
+    """One row for bytes that should be a record and are not: all is null but reason, raw and position."""
+    row = {"reason": names.RECORD_TORN, "raw": raw, "position": position}
+    return pa.RecordBatch.from_pylist([row], schema=ARROW_SCHEMA)
+
+
+def property_maps(texts: Sequence[str]) -> pa.MapArray:
+    """Stored property texts as maps, each name once, with its last value.
+
+    Rule    semantics 6.4: name, SOH, value, STX; a piece without both a name and a value does not count.
+    """
+    pieces = pc.split_pattern(pc.utf8_rtrim(pa.array(texts, pa.string()), "\x02"), "\x02")
+    pairs = pc.split_pattern(pieces.flatten(), "\x01", max_splits=1)
+    pairs, offsets = _kept(pc.equal(pc.list_value_length(pairs), 2), pairs, pieces.offsets)
+    has_both = pc.and_(pc.not_equal(pc.list_element(pairs, 0), ""), pc.not_equal(pc.list_element(pairs, 1), ""))
+    pairs, offsets = _kept(has_both, pairs, offsets)
+    keys, values = pc.list_element(pairs, 0), pc.list_element(pairs, 1)
+    # Rows share a few sequences of names, so looking at each sequence once finds a repeated name in no time.
+    sequences = pc.unique(pc.binary_join(pa.ListArray.from_arrays(offsets, keys), "\x01")).to_pylist()
+    if any(len(set(found)) < len(found) for found in (sequence.split("\x01") for sequence in sequences)):
+        return property_maps([_without_repeats(text) for text in texts])
+    return pa.MapArray.from_arrays(offsets, keys, values)
+
+
+def _kept(is_kept: pa.BooleanArray, pairs: pa.ListArray, offsets: pa.Int32Array) -> tuple[pa.ListArray, pa.Int32Array]:
+    """Only these pairs, and where each row's begin then."""
+    if pc.all(is_kept).as_py():
+        return pairs, offsets
+    kept_before = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(is_kept.cast(pa.int32()))])
+    return pairs.filter(is_kept), kept_before.take(offsets)
+
+
+def _without_repeats(text: str) -> str:
+    pairs = (piece.partition("\x01") for piece in text.split("\x02"))
+    last = {name: value for name, _, value in pairs if name and value}
+    return "\x02".join(f"{name}\x01{value}" for name, value in last.items())
+
+
+def _batch(data: Bytes, frames: Sequence[Frame], headers: Sequence[Header], bodies: Sequence[Body]) -> pa.RecordBatch:
+    columns = _decoded(data, frames, headers, bodies)
+    is_malformed = reduce(
+        pc.or_,
+        [pc.less(columns[name], 0) for name in ("queue_id", "queue_offset")]
+        + [columns[name].is_null() for name in ("topic", "born_host", "store_host")],
+    )
+    is_out_of_range = pc.or_(columns["born_timestamp"].is_null(), columns["store_timestamp"].is_null())
+    reason = pc.if_else(is_out_of_range, names.TIMESTAMP_OUT_OF_RANGE, columns["reason"])
+    reason = pc.if_else(is_malformed, names.RECORD_MALFORMED, reason)
+    raw = [
+        data[frame.start : min(frame.end, frame.start + MAX_RAW_BYTES)] if is_bad else None
+        for frame, is_bad in zip(frames, reason.is_valid().to_pylist(), strict=True)
+    ]
+    columns |= {"reason": reason, "raw": pa.array(raw, pa.binary())}
+    return pa.RecordBatch.from_arrays([columns[name] for name in ARROW_SCHEMA.names], schema=ARROW_SCHEMA)
+
+
+def _decoded(
+    data: Bytes, frames: Sequence[Frame], headers: Sequence[Header], bodies: Sequence[Body]
+) -> dict[str, pa.Array]:
+    """Every column but raw; reason only as far as the body goes."""
+    header = dict(zip(HEADER_FIELDS, zip(*headers, strict=True), strict=True))
+    flags = [
+        flag & ~SYS_FLAG_COMPRESSED if body else flag
+        for flag, (body, _) in zip(header["sys_flag"], bodies, strict=True)
+    ]
+    born_hosts = list(map(host_text, header["born_address"], header["born_port"]))
+    store_hosts = list(map(host_text, header["store_address"], header["store_port"]))
+    offsets = header["commit_log_offset"]
+    message_ids = list(map(offset_message_id, header["store_address"], header["store_port"], offsets))
+    properties = [data[frame.properties_start : frame.end].decode("utf-8", "replace") for frame in frames]
+    return {
+        "topic": pa.array([topic_text(frame.topic) for frame in frames], pa.string()),
+        "queue_id": pa.array(header["queue_id"], pa.int32()),
+        "queue_offset": pa.array(header["queue_offset"], pa.int64()),
+        "commit_log_offset": pa.array(offsets, pa.int64()),
+        "sys_flag": pa.array(flags, pa.int32()),
+        "flag": pa.array(header["flag"], pa.int32()),
+        "born_timestamp": _timestamps(header["born_timestamp"]),
+        "store_timestamp": _timestamps(header["store_timestamp"]),
+        "born_host": pa.array(born_hosts, pa.string()),
+        "store_host": pa.array(store_hosts, pa.string()),
+        "offset_msg_id": pa.array(message_ids, pa.string()),
+        "reconsume_times": pa.array(header["reconsume_times"], pa.int32()),
+        "prepared_transaction_offset": pa.array(header["prepared_transaction_offset"], pa.int64()),
+        "properties": property_maps(properties),
+        "body": pa.array([body for body, _ in bodies], pa.binary()),
+        "reason": pa.array([reason for _, reason in bodies], pa.string()),
+        "position": pa.array(offsets, pa.int64()),
+    }
+
+
+def _timestamps(epoch_ms: Sequence[int]) -> pa.Array:
+    """Times that Spark can hold; null for others."""
+    times = pa.array(epoch_ms, pa.int64())
+    is_in_range = pc.and_(pc.greater_equal(times, 0), pc.less_equal(times, MAX_TIMESTAMP_MS))
+    return pc.if_else(is_in_range, times, None).cast(_MILLIS).cast(_MICROS)

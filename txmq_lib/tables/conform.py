@@ -1,0 +1,35 @@
+"""Frames meet table specs here: columns checked, ordered and cast. Writes nothing."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from txmq_lib.errors import SchemaError
+from txmq_lib.schemas import TableSpec
+
+
+def struct_type(spec: TableSpec) -> StructType:
+    """The table's schema as Spark knows it."""
+    return StructType.fromJson(spec.to_json())
+
+
+def conform(frame: DataFrame, spec: TableSpec) -> DataFrame:
+    """`frame` with exactly the table's columns, in order and type; SchemaError names every column that is wrong."""
+    wanted, given = struct_type(spec), {field.name: field.dataType for field in frame.schema}
+    missing = [name for name in wanted.names if name not in given]
+    extra = [name for name in given if name not in set(wanted.names)]
+    mistyped = [
+        f"{field.name}: {given[field.name].simpleString()} is no {field.dataType.simpleString()}"
+        for field in wanted
+        if field.name in given and not _fits(given[field.name].simpleString(), field.dataType.simpleString())
+    ]
+    if missing or extra or mistyped:
+        raise SchemaError(spec.table, missing=missing, extra=extra, mistyped=mistyped)
+    return frame.select([F.col(field.name).cast(field.dataType).alias(field.name) for field in wanted])
+
+
+def _fits(given: str, wanted: str) -> bool:
+    # Widening is harmless, anything else is a mistake of the rule that made the frame.
+    return given == wanted or given == "void" or (given, wanted) in {("int", "bigint"), ("int", "int"), ("float", "double")}

@@ -1,0 +1,78 @@
+"""What Delta's log says: versions, transaction numbers, tagged commits. Reads only; the one place that calls its JVM side."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+COMMITS_LOOKED_BACK = 50
+
+
+@dataclass(frozen=True)
+class TaggedCommit:
+    """A commit of ours: its Delta version and what Delta says it wrote."""
+
+    version: int
+    metrics: dict[str, str]
+    note: str
+
+    @property
+    def rows(self) -> int:
+        """Rows written: inserted and updated by a merge, else output rows."""
+        merged = [int(self.metrics[key]) for key in ("numTargetRowsInserted", "numTargetRowsUpdated") if key in self.metrics]
+        return sum(merged) if merged else int(self.metrics.get("numOutputRows", 0))
+
+
+class DeltaLogView:
+    """The newest snapshot of one table's log."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        # The Delta classes have no Python face for transaction numbers, hence the JVM door.
+        self._jvm: Any = spark._jvm
+        self._session: Any = spark._jsparkSession
+        log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._session, path)
+        self._log_path: Any = log.logPath()
+        self._snapshot: Any = log.update(False, self._jvm.scala.Option.empty(), self._jvm.scala.Option.empty())
+
+    @property
+    def version(self) -> int:
+        """The table's newest version; -1 for no table."""
+        return int(self._snapshot.version())
+
+    def txn_version(self, app_id: str) -> int:
+        """The highest txnVersion recorded for `app_id`; 0 where it never wrote."""
+        found = self._snapshot.transactions().get(app_id)
+        return int(found.get()) if found.isDefined() else 0
+
+    def tagged_commit(self, tag: str) -> TaggedCommit | None:
+        """The newest commit whose userMetadata begins with the line `tag`, among the newest 50, or None.
+
+        What follows that line is its note. The log's own files are read, so it costs no Spark job.
+        """
+        for version in range(self.version, max(-1, self.version - COMMITS_LOOKED_BACK), -1):
+            info = self._commit_info(version)
+            if info is None:
+                return None
+            first, _, note = info.get("userMetadata", "").partition("\n")
+            if first == tag:
+                return TaggedCommit(version, info.get("operationMetrics", {}), note)
+        return None
+
+    def _commit_info(self, version: int) -> dict[str, Any] | None:
+        path = self._jvm.org.apache.hadoop.fs.Path(self._log_path, f"{version:020d}.json")
+        filesystem = path.getFileSystem(self._session.sessionState().newHadoopConf())
+        if not filesystem.exists(path):
+            return None
+        stream = filesystem.open(path)
+        try:
+            text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        finally:
+            stream.close()
+        for line in text.splitlines():
+            action = json.loads(line)
+            if "commitInfo" in action:
+                return dict(action["commitInfo"])
+        return {}

@@ -1,0 +1,316 @@
+"""A pass as a recorded plan: pinned inputs, each write exactly once, the committed row last (design section 4)."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from delta.exceptions import DeltaConcurrentModificationException
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame
+
+from txmq_lib.errors import PassConflict
+from txmq_lib.schemas import table_spec, table_specs
+from txmq_lib.settings import Settings
+from txmq_lib.tables.conform import conform, struct_type
+from txmq_lib.tables.delta_log import DeltaLogView
+from txmq_lib.tables.warehouse import Warehouse
+
+STARTED, COMMITTED, ABANDONED = "started", "committed", "abandoned"
+WRITE_ATTEMPTS = 5
+TXN_CONF = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
+TAG_CONF = "spark.databricks.delta.commitInfo.userMetadata"
+
+
+@dataclass(frozen=True)
+class PassReport:
+    """What one pass did: rows written per step, other counts, wall seconds per step."""
+
+    job: str
+    number: int
+    counts: dict[str, int]
+    seconds: dict[str, float]
+
+
+@dataclass
+class Pass:
+    """One planned pass of one job. Everything it writes must be a pure function of what is recorded here."""
+
+    warehouse: Warehouse
+    job: str
+    number: int
+    now: datetime
+    input_versions: dict[str, int]
+    since_versions: dict[str, int]
+    arguments: dict[str, Any]
+    settings: Settings
+    is_own: bool
+    wall_clock: Callable[[], datetime]
+    counts: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def read(self, table: str) -> DataFrame:
+        """All rows of the table as the plan saw it."""
+        return self.warehouse.read(table, self.input_versions[table])
+
+    def new_rows(self, table: str) -> DataFrame:
+        """Rows landed since the last committed pass of this job, as the plan saw them."""
+        return self.warehouse.rows_between(table, self.since_versions.get(table), self.input_versions[table])
+
+    def has_new_rows(self, table: str) -> bool:
+        """False where the table has not moved since the last committed pass of this job."""
+        return self.since_versions.get(table, 0) < self.input_versions[table]
+
+    def append(self, table: str, frame: DataFrame, *, step: str) -> int:
+        """Append `frame` once; the rows written. An empty frame makes no commit."""
+
+        def write() -> None:
+            writer = conform(frame, table_spec(table)).write.format("delta").mode("append")
+            writer.options(**self._txn_options(table, step)).save(self.warehouse.path(table))
+
+        return self._write_once(table, step, write, is_empty=frame.isEmpty)
+
+    def overwrite(self, table: str, frame: DataFrame, *, step: str, where: str | None = None) -> int:
+        """Replace the table's rows (those that satisfy `where`, a partition condition) by `frame`, once."""
+
+        def write() -> None:
+            writer = conform(frame, table_spec(table)).write.format("delta").mode("overwrite")
+            if where is not None:
+                writer = writer.option("replaceWhere", where)
+            writer.options(**self._txn_options(table, step)).save(self.warehouse.path(table))
+
+        return self._write_once(table, step, write)
+
+    def upsert(
+        self, table: str, frame: DataFrame, *, step: str, prune: str | None = None, only_if: str | None = None
+    ) -> int:
+        """MERGE `frame` on the table's key (null-safe), once.
+
+        `prune` is an extra condition on target `t` for matching; `only_if` (on t and s) lets a match be updated.
+        """
+        spec = table_spec(table)
+        on = " and ".join([f"t.{name} <=> s.{name}" for name in spec.key] + ([f"({prune})"] if prune else []))
+
+        def write() -> None:
+            target = DeltaTable.forPath(self.warehouse.spark, self.warehouse.path(table)).alias("t")
+            merge = target.merge(conform(frame, spec).alias("s"), on)
+            with self._txn_conf(table, step):
+                merge.whenMatchedUpdateAll(only_if).whenNotMatchedInsertAll().execute()
+
+        return self._write_once(table, step, write, is_empty=frame.isEmpty)
+
+    def commit(self, counts: Mapping[str, int] | None = None, checkpoints: Mapping[str, int] | None = None) -> PassReport:
+        """Write the committed row, last of all."""
+        self.counts.update(counts or {})
+        _append_pass_row(self, COMMITTED, checkpoints or {})
+        return PassReport(self.job, self.number, dict(self.counts), dict(self.seconds))
+
+    def abandon(self) -> None:
+        """Give the plan up for good: its inputs are gone. What it wrote stays, landing again adds only what is missing."""
+        _append_pass_row(self, ABANDONED, {})
+
+    @contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        """Wall seconds of a step, into the pass log."""
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[step] = self.seconds.get(step, 0.0) + time.monotonic() - begun
+
+    def _txn_options(self, table: str, step: str) -> dict[str, Any]:
+        return {
+            "txnAppId": _app_id(self.job, table, step),
+            "txnVersion": self.number,
+            "userMetadata": self._tag(step),
+        }
+
+    def _tag(self, step: str) -> str:
+        return _pass_tag(self.job, self.number, step)
+
+    @contextmanager
+    def _txn_conf(self, table: str, step: str) -> Iterator[None]:
+        # MERGE takes the two keys from the session only; left behind they would silence other writes.
+        conf = self.warehouse.spark.conf
+        values = (_app_id(self.job, table, step), str(self.number), self._tag(step))
+        try:
+            for key, value in zip((*TXN_CONF, TAG_CONF), values, strict=True):
+                conf.set(key, value)
+            yield
+        finally:
+            for key in (*TXN_CONF, TAG_CONF):
+                conf.unset(key)
+
+    def _has_landed(self, table: str, step: str) -> bool:
+        return self.warehouse.log(table).txn_version(_app_id(self.job, table, step)) >= self.number
+
+    def _write_once(
+        self, table: str, step: str, write: Callable[[], None], is_empty: Callable[[], bool] | None = None
+    ) -> int:
+        with self.timed(step):
+            # Nothing of a plan of our own can have landed; should another process carry it on, Delta's check decides.
+            if self.is_own or not self._has_landed(table, step):
+                if is_empty is not None and is_empty():
+                    self.counts[step] = 0
+                    return 0
+                self._write_through_conflicts(table, step, write)
+            commit = self.warehouse.log(table).tagged_commit(self._tag(step))
+        self.counts[step] = commit.rows if commit is not None else 0
+        self.warehouse.on_write(table, step)
+        return self.counts[step]
+
+    def _write_through_conflicts(self, table: str, step: str, write: Callable[[], None]) -> None:
+        for _ in range(WRITE_ATTEMPTS):
+            try:
+                return write()
+            except DeltaConcurrentModificationException:
+                # Somebody carries the same plan on, or another job wrote the table: look, then try again.
+                if self._has_landed(table, step):
+                    return None
+        raise PassConflict(f"{self.job} pass {self.number}: {table} was written by others {WRITE_ATTEMPTS} times; try again")
+
+
+def open_pass(
+    warehouse: Warehouse,
+    job: str,
+    *,
+    now: datetime,
+    arguments: Mapping[str, Any],
+    settings: Settings,
+    wall_clock: Callable[[], datetime],
+    is_dry: bool = False,
+) -> Pass:
+    """The job's unfinished pass where there is one (is_own false), else a new one whose plan has just landed.
+
+    A dry pass has no plan row: it may be computed, never written.
+    """
+    warehouse.ensure()
+    log = warehouse.log("pass")
+    planned, ended = log.txn_version(_app_id(job, "pass", STARTED)), _ended(log, job)
+    if planned > ended:
+        return _load_pass(warehouse, job, planned, wall_clock=wall_clock)
+    plan_id = f"{getpass.getuser()}@{socket.gethostname()}:{os.getpid()}:{wall_clock().isoformat()}"
+    mine = Pass(
+        warehouse=warehouse,
+        job=job,
+        number=planned + 1,
+        now=now,
+        input_versions={name: warehouse.version(name) for name in table_specs() if name != "pass"},
+        since_versions=_versions_of(warehouse, log, job, log.txn_version(_app_id(job, "pass", COMMITTED))),
+        arguments=dict(arguments),
+        settings=settings,
+        is_own=True,
+        wall_clock=wall_clock,
+    )
+    if is_dry:
+        return mine
+    _append_pass_row(mine, STARTED, {}, plan_id)
+    # Delta skips a second plan of this number without a word, so look whose plan landed.
+    landed = warehouse.log("pass").tagged_commit(_pass_tag(job, mine.number, STARTED))
+    if landed is not None and json.loads(landed.note)["plan_id"] == plan_id:
+        return mine
+    return _load_pass(warehouse, job, mine.number, wall_clock=wall_clock)
+
+
+def run_passes(open_next: Callable[[], Pass], work: Callable[[Pass], PassReport]) -> PassReport:
+    """Carry unfinished passes of others on, then one of our own; the report of our own."""
+    while True:
+        current = open_next()
+        report = work(current)
+        if current.is_own:
+            return report
+
+
+def _app_id(job: str, table: str, step: str) -> str:
+    return f"txmq/{job}/{table}/{step}"
+
+
+def _pass_tag(job: str, number: int, step: str) -> str:
+    return f"txmq {job} pass {number} {step}"
+
+
+def _ended(log: DeltaLogView, job: str) -> int:
+    return max(log.txn_version(_app_id(job, "pass", state)) for state in (COMMITTED, ABANDONED))
+
+
+def _plan_row(warehouse: Warehouse, job: str, number: int) -> Any:
+    rows = warehouse.read("pass").where(f"job = '{job}' and pass_number = {number} and state = '{STARTED}'").collect()
+    return rows[0]
+
+
+def _versions_of(warehouse: Warehouse, log: DeltaLogView, job: str, number: int) -> dict[str, int]:
+    """Input versions of an earlier pass: from the note of its plan's commit while the log holds it, else its row."""
+    if number == 0:
+        return {}
+    commit = log.tagged_commit(_pass_tag(job, number, STARTED))
+    if commit is None:
+        return dict(_plan_row(warehouse, job, number)["input_versions"])
+    return {name: int(version) for name, version in json.loads(commit.note)["input_versions"].items()}
+
+
+def _load_pass(warehouse: Warehouse, job: str, number: int, *, wall_clock: Callable[[], datetime]) -> Pass:
+    row = _plan_row(warehouse, job, number)
+    return Pass(
+        warehouse=warehouse,
+        job=job,
+        number=number,
+        now=row["now"].astimezone(wall_clock().tzinfo),
+        input_versions=dict(row["input_versions"]),
+        since_versions=dict(row["since_versions"]),
+        arguments=json.loads(row["arguments"]),
+        settings=Settings.from_json(row["settings"]),
+        is_own=False,
+        wall_clock=wall_clock,
+    )
+
+
+def _append_pass_row(current: Pass, state: str, checkpoints: Mapping[str, int], plan_id: str = "") -> None:
+    warehouse = current.warehouse
+    row = {
+        "job": current.job,
+        "pass_number": current.number,
+        "state": state,
+        "now": current.now,
+        "input_versions": current.input_versions,
+        "since_versions": current.since_versions,
+        "plan_id": plan_id,
+        "arguments": json.dumps(current.arguments, sort_keys=True),
+        "settings": current.settings.to_json(),
+        "settings_fingerprint": current.settings.fingerprint(),
+        "counts": dict(current.counts),
+        "seconds": {step: round(taken, 3) for step, taken in current.seconds.items()},
+        "checkpoints": dict(checkpoints),
+        "wall_timestamp": current.wall_clock(),
+        "started_by": f"{getpass.getuser()}@{socket.gethostname()}",
+        "txmq_version": _txmq_version(),
+    }
+    note = json.dumps({"plan_id": plan_id, "input_versions": current.input_versions})
+    frame = warehouse.spark.createDataFrame([row], struct_type(table_spec("pass"))).coalesce(1)
+    writer = frame.write.format("delta").mode("append")
+    try:
+        writer.options(
+            txnAppId=_app_id(current.job, "pass", state),
+            txnVersion=current.number,
+            userMetadata=_pass_tag(current.job, current.number, state) + "\n" + note,
+        ).save(warehouse.path("pass"))
+    except DeltaConcurrentModificationException:
+        # The same row by another process carrying the plan on: theirs stands.
+        if warehouse.log("pass").txn_version(_app_id(current.job, "pass", state)) < current.number:
+            raise PassConflict(f"{current.job} pass {current.number} could not be {state}; try again") from None
+    warehouse.on_write("pass", state)
+
+
+def _txmq_version() -> str:
+    try:
+        return version("txmq")
+    except PackageNotFoundError:
+        return "unknown"

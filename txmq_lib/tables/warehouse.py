@@ -1,0 +1,104 @@
+"""The warehouse: where tables are, creating them, reading them at a version. Must not decide what rows mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from txmq_lib.errors import TableMissingError
+from txmq_lib.schemas import TableSpec, table_spec, table_specs
+from txmq_lib.tables.conform import struct_type
+from txmq_lib.tables.delta_log import DeltaLogView
+
+CHANGE_FEED_MERGES = ("append", "insert_missing")
+CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
+
+
+def _no_hook(table: str, step: str) -> None:
+    return None
+
+
+class Warehouse:
+    """Delta tables under one URI, named as in `schemas/`."""
+
+    def __init__(self, spark: SparkSession, uri: str) -> None:
+        self.spark = spark
+        self.uri = uri.rstrip("/")
+        # Called after every write with (table, step): where tests kill a pass.
+        self.on_write: Callable[[str, str], None] = _no_hook
+
+    def path(self, table: str) -> str:
+        """Where a table lies."""
+        return f"{self.uri}/{table}"
+
+    def exists(self, table: str) -> bool:
+        """True where the table has been created."""
+        return DeltaTable.isDeltaTable(self.spark, self.path(table))
+
+    def create_missing(self) -> list[str]:
+        """Create the tables that do not exist yet; their names."""
+        missing = [name for name in table_specs() if not self.exists(name)]
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            list(pool.map(lambda name: self._create(table_spec(name)), missing))
+        return missing
+
+    def ensure(self) -> None:
+        """Create all tables where the warehouse is new."""
+        if not self.exists("pass"):
+            self.create_missing()
+
+    def log(self, table: str) -> DeltaLogView:
+        """The table's log, refreshed."""
+        return DeltaLogView(self.spark, self.path(table))
+
+    def version(self, table: str) -> int:
+        """The table's newest Delta version; TableMissingError where it does not exist."""
+        version = self.log(table).version
+        if version < 0:
+            raise TableMissingError(f"no table {self.path(table)}; create it with: txmq --warehouse {self.uri} init")
+        return version
+
+    def read(self, table: str, version: int | None = None) -> DataFrame:
+        """All rows of a table, at a version or the newest."""
+        reader = self.spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        return reader.load(self.path(table))
+
+    def rows_between(self, table: str, after: int | None, upto: int) -> DataFrame:
+        """Rows inserted after version `after` (None: ever) up to version `upto`."""
+        if after is None:
+            return self.read(table, upto)
+        if after >= upto:
+            return self.empty(table)
+        feed = (
+            self.spark.read.format("delta")
+            .option("readChangeFeed", "true")
+            .option("startingVersion", after + 1)
+            .option("endingVersion", upto)
+            .load(self.path(table))
+        )
+        return feed.where("_change_type = 'insert'").drop(*CHANGE_COLUMNS)
+
+    def empty(self, table: str) -> DataFrame:
+        """No rows, with the table's columns."""
+        return self.spark.createDataFrame([], struct_type(table_spec(table)))
+
+    def _create(self, spec: TableSpec) -> None:
+        builder = (
+            DeltaTable.createIfNotExists(self.spark)
+            .location(self.path(spec.table))
+            .comment(spec.doc)
+            .addColumns(struct_type(spec))
+            # The read views use deltalake, which refuses deletion vectors as a dataset.
+            .property("delta.enableDeletionVectors", "false")
+        )
+        if spec.partition_by:
+            builder = builder.partitionedBy(*spec.partition_by)
+        if spec.merge in CHANGE_FEED_MERGES:
+            # Append-only tables write nothing extra for it, and it gives the rows since a version.
+            builder = builder.property("delta.enableChangeDataFeed", "true")
+        builder.execute()

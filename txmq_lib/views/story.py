@@ -1,0 +1,113 @@
+"""What each row of a table means as an event in the life of a transaction. Reads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from txmq_lib import names
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of a trace: when (ISO 8601, UTC), what, from which table; `text` says it in words."""
+
+    time: str | None
+    event: str
+    table: str
+    text: str
+    row: Row
+
+
+def half_event(row: Row) -> Event:
+    """A half message or a copy of it: R44, R55, R56 and R73 tell them apart by TRANSACTION_CHECK_TIMES."""
+    place = f"queue {row['queue_id']} offset {row['queue_offset']} (physical {row['commit_log_offset']})"
+    match row["broker_check_times"]:
+        case None:
+            target = f"{row['real_topic']} queue {row['real_queue_id']}"
+            event, text = "half_stored", f"half message stored at {place} for {target}"
+        case 0:
+            event, text = "half_resumed", f"put back under check at {place}"
+        case times:
+            event, text = "half_copied", f"copy {times} put back by the broker at {place}"
+    return Event(row["store_timestamp"], event, "half_message", text, row)
+
+
+def check_event(row: Row) -> Event:
+    """A CHECK_TRANSACTION_STATE raised by txmq."""
+    text = f"check {row['check_times']} asked of {row['producer_group']} (half offset {row['tran_state_table_offset']})"
+    return Event(row["check_timestamp"], "check_asked", "check_request", text, row)
+
+
+def outcome_event(row: Row) -> Event:
+    """A judged END_TRANSACTION."""
+    text = f"{_end_words(row, row['decision'])}: {row['outcome']}"
+    if row["reason"] is not None:
+        text += f", {row['reason']}" + (f" (code {row['code']}: {row['remark']})" if row["remark"] else "")
+    named, found = row["end_transaction_id"], row["transaction_id"]
+    if named is not None and found is not None and named != found:
+        text += f"; it named transaction {named}, the half there is of {found}"
+    return Event(row["ts"], f"end_{row['outcome']}", "end_outcome", text, row)
+
+
+def end_event(row: Row) -> Event:
+    """An END_TRANSACTION that no reconcile pass has judged."""
+    decision = {names.END_COMMIT: "commit", names.END_ROLLBACK: "rollback", names.END_UNKNOWN: "unknown"}.get(
+        row["commit_or_rollback"]
+    )
+    text = f"{_end_words(row, decision)}: received, not judged yet"
+    return Event(row["ts"], "end_received", "end_transaction", text, row)
+
+
+def op_event(row: Row) -> Event:
+    """An op message naming a half offset; it does not say commit or rollback (R25)."""
+    text = f"op message {row['queue_offset']} names half offset {row['half_queue_offset']}"
+    return Event(row["store_timestamp"], "op_written", "op_message", text, row)
+
+
+def message_event(row: Row, *, is_visible: bool) -> Event:
+    """A message of this transaction: the visible one, or another row that carries its id (a retry, a diverted half)."""
+    place = f"{row['topic']} queue {row['queue_id']} offset {row['queue_offset']}"
+    if is_visible:
+        return Event(row["store_timestamp"], "message_visible", "message", f"visible as {place}", row)
+    return Event(row["store_timestamp"], "message_stored", "message", f"stored as {place}, not counted as visible", row)
+
+
+def given_up_event(row: Row) -> Event:
+    """A row of TRANS_CHECK_MAX_TIME_TOPIC; giving up is no rollback (R72)."""
+    asked = row["check_times"] if row["check_times"] is not None else row["broker_check_times"]
+    why = f" ({row['reason']})" if row["reason"] else ""
+    place = f"{row['topic']} queue {row['queue_id']} offset {row['queue_offset']}"
+    text = f"given up after {_counted(asked or 0, 'check')}{why}, kept as {place}"
+    return Event(row["given_up_timestamp"], "given_up", "trans_check_max_time", text, row)
+
+
+def pending_event(row: Row) -> Event:
+    """Still undecided; its time is when the next check, or giving up, is due."""
+    due = row["next_check_timestamp"]
+    text = f"pending, asked {_counted(row['check_times'], 'time')}; " + (
+        f"next due {due}" if due else "nothing more is due"
+    )
+    return Event(due, "pending", "pending_half", text, row)
+
+
+def verdict_event(row: Row) -> Event:
+    """The verdict with the figures it follows from; its time is that of the last row seen."""
+    text = (
+        f"{row['verdict']}: visible {row['visible_count']}, ops {row['op_count']}, half rows {row['half_count']},"
+        f" given up {row['given_up_count']}, contradicting ends {row['contradicting_count']}"
+    )
+    return Event(row["last_timestamp"], "verdict", "verdict", text, row)
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
+def _end_words(row: Row, decision: str | None) -> str:
+    said = decision or f"end with code {row['commit_or_rollback']}"
+    asked = ", answering a check" if row["from_transaction_check"] else ""
+    return f"{said} from {row['producer_group']}{asked}"

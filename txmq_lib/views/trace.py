@@ -1,0 +1,177 @@
+"""Everything known about one transaction id, in time order, put together from small reads of every table."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from txmq_lib import names
+from txmq_lib.views import story
+from txmq_lib.views.reader import Scan, Wanted, WarehouseReader
+from txmq_lib.views.story import Event, Row
+
+
+def _split(columns: str) -> tuple[str, ...]:
+    return tuple(columns.split())
+
+
+def _keyed(columns: str) -> tuple[str, ...]:
+    return (*names.TRANSACTION_KEY, *columns.split())
+
+
+COLUMNS = {
+    "half_message": _keyed(
+        "queue_id queue_offset commit_log_offset store_timestamp real_topic real_queue_id broker_check_times "
+        "check_immunity prepared_queue_offset origin"
+    ),
+    "message": _keyed(
+        "topic queue_id queue_offset commit_log_offset store_timestamp sys_flag prepared_transaction_offset origin"
+    ),
+    "trans_check_max_time": _keyed(
+        "topic queue_id queue_offset commit_log_offset given_up_timestamp broker_check_times check_times reason "
+        "real_topic origin"
+    ),
+    "check_request": _keyed(
+        "check_times check_timestamp queue_id tran_state_table_offset commit_log_offset pass_number"
+    ),
+    "pending_half": _keyed("half_offsets broker_check_times check_times last_check_timestamp next_check_timestamp"),
+    "verdict": _keyed(
+        "real_topic verdict visible_count op_count half_count given_up_count contradicting_count check_times "
+        "broker_check_times first_timestamp last_timestamp"
+    ),
+    "op_message": _split("broker_name queue_id queue_offset position half_queue_offset store_timestamp origin"),
+    "end_outcome": _split(
+        "broker_name ts producer_group tran_state_table_offset commit_log_offset commit_or_rollback "
+        "from_transaction_check end_transaction_id transaction_id half_queue_id half_queue_offset outcome "
+        "decision code reason remark is_effective origin landed_pass landing_order is_held"
+    ),
+    "end_transaction": _split(
+        "broker_name ts producer_group tran_state_table_offset commit_log_offset commit_or_rollback "
+        "from_transaction_check transaction_id origin landed_pass landing_order"
+    ),
+}
+
+# At one instant a broker stores the half, then the message, then the op (R23).
+ORDER_AT_ONE_TIME = (
+    "half_message",
+    "check_request",
+    "end_transaction",
+    "end_outcome",
+    "message",
+    "op_message",
+    "trans_check_max_time",
+)
+SHOWN_LAST = ("pending_half", "verdict")
+END_KEY = ("broker_name", "origin", "landed_pass", "landing_order")
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Story:
+    """The events of one transaction; `key` is its TRANSACTION_KEY, None for ends that only name the id."""
+
+    key: Row | None
+    events: tuple[Event, ...]
+
+
+def trace(reader: WarehouseReader, transaction_id: str, *, brokers: Sequence[str] = ()) -> list[Story]:
+    """One story per transaction of this id, the oldest first; none where nothing is known."""
+    by_id: Wanted = {"transaction_id": [transaction_id], **({"broker_name": brokers} if brokers else {})}
+    found = {
+        table: reader.rows(Scan(table, COLUMNS[table], (by_id,)))
+        for table in ("half_message", "message", "trans_check_max_time", "check_request", "pending_half", "verdict")
+    }
+    halves = found["half_message"]
+    owners = {(row["broker_name"], row["queue_id"], row["queue_offset"]): _key(row) for row in halves}
+    events: defaultdict[Key | None, list[Event]] = defaultdict(list)
+    for key, event in (*_own_events(found), *_op_events(reader, owners), *_end_events(reader, by_id, halves, owners)):
+        events[key].append(event)
+    if None in events and len(events) == 2:
+        events[next(key for key in events if key is not None)] += events.pop(None)
+    return [_story(key, events[key]) for key in sorted(events, key=_oldest_first)]
+
+
+def _key(row: Row) -> Key:
+    return tuple(row[name] for name in names.TRANSACTION_KEY)
+
+
+def _story(key: Key | None, events: list[Event]) -> Story:
+    told = sorted(events, key=_in_time_order)
+    return Story(None if key is None else dict(zip(names.TRANSACTION_KEY, key, strict=True)), tuple(told))
+
+
+def _oldest_first(key: Key | None) -> tuple[Any, ...]:
+    if key is None:
+        return (True,)
+    broker_name, _, producer_group, born_timestamp = key
+    return (False, born_timestamp, broker_name, producer_group or "")
+
+
+def _in_time_order(event: Event) -> tuple[Any, ...]:
+    if event.table in SHOWN_LAST:
+        return (True, SHOWN_LAST.index(event.table))
+    offset = event.row.get("commit_log_offset")
+    rank = ORDER_AT_ONE_TIME.index(event.table)
+    return (False, event.time, rank, offset or 0, event.row.get("landed_pass", 0), event.row.get("landing_order", 0))
+
+
+def _own_events(found: dict[str, list[dict[str, Any]]]) -> list[tuple[Key | None, Event]]:
+    prepared = [*found["half_message"], *found["trans_check_max_time"]]
+    physical = {(_key(row), row["commit_log_offset"]) for row in prepared}
+    real_topics = {_key(row): row["real_topic"] for row in (*prepared, *found["verdict"]) if row["real_topic"]}
+    tellers = {
+        "half_message": story.half_event,
+        "trans_check_max_time": story.given_up_event,
+        "check_request": story.check_event,
+        "pending_half": story.pending_event,
+        "verdict": story.verdict_event,
+    }
+    told: list[tuple[Key | None, Event]] = [
+        (_key(row), tell(row)) for table, tell in tellers.items() for row in found[table]
+    ]
+    for row in found["message"]:
+        is_visible = (
+            row["sys_flag"] & names.SYS_FLAG_TRANSACTION_MASK == names.SYS_FLAG_COMMIT
+            and row["topic"] == real_topics.get(_key(row))
+            and (_key(row), row["prepared_transaction_offset"]) in physical
+        )
+        told.append((_key(row), story.message_event(row, is_visible=is_visible)))
+    return told
+
+
+def _op_events(reader: WarehouseReader, owners: dict[Key, Key]) -> list[tuple[Key | None, Event]]:
+    offsets: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+    for broker_name, queue_id, queue_offset in owners:
+        offsets[broker_name, queue_id].append(queue_offset)
+    if not offsets:
+        return []
+    where: tuple[Wanted, ...] = tuple(
+        {"broker_name": [broker_name], "queue_id": [queue_id], "half_queue_offset": named}
+        for (broker_name, queue_id), named in offsets.items()
+    )
+    rows = reader.rows(Scan("op_message", COLUMNS["op_message"], where))
+    places = [(row["broker_name"], row["queue_id"], row["half_queue_offset"]) for row in rows]
+    return [(owners[place], story.op_event(row)) for place, row in zip(places, rows, strict=True)]
+
+
+def _end_events(
+    reader: WarehouseReader, by_id: Wanted, halves: list[dict[str, Any]], owners: dict[Key, Key]
+) -> list[tuple[Key | None, Event]]:
+    by_offset: defaultdict[str, dict[int, Key]] = defaultdict(dict)
+    for row in halves:
+        by_offset[row["broker_name"]][row["commit_log_offset"]] = _key(row)
+    at_halves: tuple[Wanted, ...] = tuple(
+        {"broker_name": [name], "commit_log_offset": list(named)} for name, named in by_offset.items()
+    )
+    by_end_id = {"end_transaction_id" if name == "transaction_id" else name: by_id[name] for name in by_id}
+    outcomes = reader.rows(Scan("end_outcome", COLUMNS["end_outcome"], (by_id, by_end_id, *at_halves)))
+    received = reader.rows(Scan("end_transaction", COLUMNS["end_transaction"], (by_id, *at_halves)))
+    final: dict[Key, dict[str, Any]] = {}
+    for row in sorted(outcomes, key=lambda row: bool(row["is_held"]), reverse=True):
+        final[tuple(row[name] for name in END_KEY)] = row
+    judged = [(row, story.outcome_event(row)) for row in final.values()]
+    waiting = [(row, story.end_event(row)) for row in received if tuple(row[name] for name in END_KEY) not in final]
+    return [(by_offset[row["broker_name"]].get(row["commit_log_offset"]), event) for row, event in (*judged, *waiting)]
