@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast test-rest test-real check bench clean
 
+.NOTPARALLEL:
+
 PYTHON ?= python3
 WORKERS ?= 2
 VENV := .venv

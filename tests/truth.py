@@ -79,9 +79,7 @@ def verdicts(given: Facts) -> dict[Transaction, Counted]:
     for row in given.max_time:
         given_up[key_of(row)].append(row)
     committed = _committed(given.visible)
-    return {
-        key: _counted(chain, ops, given_up[key], committed) for key, chain in copies.items()
-    }
+    return {key: _counted(chain, ops, given_up[key], committed) for key, chain in copies.items()}
 
 
 def pending(given: Facts) -> set[Transaction]:

@@ -82,12 +82,6 @@ class InvariantViolation(TxmqError):
     code = "INVARIANT_VIOLATED"
 
 
-class ReplayMismatch(TxmqError):
-    """A pass number stands for other data than it did: carrying it on would lose rows silently."""
-
-    code = "REPLAY_MISMATCH"
-
-
 class PassConflict(TxmqError):
     """Another process holds the plan of this job; the only error worth trying again as it is."""
 

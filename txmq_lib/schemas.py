@@ -12,10 +12,11 @@ import yaml
 from txmq_lib.resources import schemas_dir
 
 MERGES = ("append", "insert_missing", "upsert", "replace")
-SCHEMA_VERSION = 1
+# A type name of Spark, or a nested type as Spark writes it in JSON.
+SparkType = str | dict[str, Any]
 
 
-def _relaxed(type_: Any) -> Any:
+def _relaxed(type_: SparkType) -> SparkType:
     """A nested type with every nested null allowed: Delta refuses NOT NULL inside arrays and maps."""
     if not isinstance(type_, dict):
         return type_
@@ -34,7 +35,7 @@ class Field:
     """One column: Spark JSON type name or nested type, nullability, and what it holds."""
 
     name: str
-    type: str | dict[str, Any]
+    type: SparkType
     nullable: bool
     comment: str
 

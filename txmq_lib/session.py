@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import gettempdir
+from threading import Thread
 
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from txmq_lib.errors import EnvironmentFault
@@ -32,6 +41,8 @@ _LAUNCH = {
     "spark.driver.memory": "2g",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Tables are addressed by path; Spark still makes the directory, and it should not be where a command was typed.
+    "spark.sql.warehouse.dir": str(Path(gettempdir(), "txmq-spark-warehouse")),
 }
 
 
@@ -45,11 +56,15 @@ def build_session(app_name: str, settings: Settings) -> SparkSession:
     if not _is_submitted():
         require_java()
         configuration = {**_LAUNCH, **_packages(), **configuration, **_java_options(settings)}
-        _use_own_spark()
+        _start_jvm(configuration)
     builder = SparkSession.builder.appName(app_name)
     for key, value in configuration.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
+    # Else pyspark prints each analysis error as a line of JSON before it raises it.
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    if _is_submitted() and not spark.sparkContext.getConf().contains("spark.log.level"):
+        spark.sparkContext.setLogLevel("WARN")
     _require_delta(spark)
     if str(spark.sparkContext.master).startswith("local"):
         _tune_for_one_machine(spark, settings)
@@ -69,15 +84,37 @@ def _packages() -> dict[str, str]:
 
 def _java_options(settings: Settings) -> dict[str, str]:
     key = "spark.driver.extraJavaOptions"
-    logging = f"-Dlog4j2.configurationFile={(conf_dir() / 'log4j2.properties').as_uri()}"
-    return {key: f"{logging} {settings.spark.get(key, '')}".strip()}
+    quiet = f"-Dlog4j2.configurationFile={(conf_dir() / 'log4j2.properties').as_uri()}"
+    return {key: f"{quiet} {settings.spark.get(key, '')}".strip()}
 
 
-def _use_own_spark() -> None:
+def _start_jvm(configuration: Mapping[str, str]) -> None:
     """Start the Spark that came with pyspark, with this Python in its workers, whatever else is on the machine."""
+    if SparkContext._gateway is not None:
+        return
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if jars_dir().is_dir():
         os.environ["SPARK_HOME"] = str(spark_home())
+    conf = SparkConf(loadDefaults=False).setAll(list(configuration.items()))
+    reading, writing = os.pipe()
+    Thread(target=_pass_on, args=(reading,), daemon=True).start()
+    try:
+        SparkContext._ensure_initialized(gateway=launch_gateway(conf, popen_kwargs={"stderr": writing}))
+    except PySparkRuntimeError as error:
+        raise EnvironmentFault(
+            "Spark's JVM did not start: what it said stands above; less memory can be asked for"
+            " by --set spark.spark.driver.memory=1g."
+        ) from error
+    finally:
+        os.close(writing)
+
+
+def _pass_on(reading: int) -> None:
+    """The JVM's stderr without the line that Spark's own module options cause and no option of Java can silence."""
+    with open(reading, "rb") as told:
+        for line in told:
+            if not line.startswith(b"WARNING: Using incubator modules"):
+                os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, line)
 
 
 def _require_delta(spark: SparkSession) -> None:

@@ -171,11 +171,19 @@ def test_the_log_ends_behind_its_last_complete_record(tmp_path):
         ("all good", THREE, LogEnd(354, three, 0)),
         ("blank behind", THREE + blank(354), LogEnd(354, three, 0)),
         ("last body not there yet", flipped(THREE, 236 + body), LogEnd(236, two, 1)),
-        ("last two bodies", flipped(flipped(THREE, 236 + body), 118 + body), LogEnd(118, RecordIdentity(0, STORE_MS, SIZE), 2)),
+        (
+            "last two bodies",
+            flipped(flipped(THREE, 236 + body), 118 + body),
+            LogEnd(118, RecordIdentity(0, STORE_MS, SIZE), 2),
+        ),
         ("end of the last properties not there yet", zeroed(THREE, 350, 354), LogEnd(236, two, 1)),
         ("a wrong CRC inside", flipped(THREE, 118 + body), LogEnd(354, three, 0)),
         ("a torn one inside", zeroed(THREE, 130, 200), LogEnd(354, three, 0)),
-        ("torn, then one without its body", flipped(zeroed(THREE, 130, 200), 236 + body), LogEnd(118, RecordIdentity(0, STORE_MS, SIZE), 2)),
+        (
+            "torn, then one without its body",
+            flipped(zeroed(THREE, 130, 200), 236 + body),
+            LogEnd(118, RecordIdentity(0, STORE_MS, SIZE), 2),
+        ),
         ("only a torn one", THREE[:100], LogEnd(0, None, 1)),
         ("nothing", b"", LogEnd(0, None, 0)),
     ]:

@@ -16,7 +16,7 @@ from txmq_lib.sources.message_batch import decode_batches
 from txmq_lib.sources.message_format import (
     host_text,
     is_complete,
-    offset_message_id,
+    offset_message_ids,
     read_body,
     read_frame,
 )
@@ -56,6 +56,7 @@ def test_a_record_is_whole_only_with_its_last_byte():
         pytest.param(93, b"\x05", id="topic one shorter"),
         pytest.param(93, b"\xff", id="topic longer than the record"),
         pytest.param(100, struct.pack(">h", 17), id="properties one longer"),
+        pytest.param(100, struct.pack(">h", 15), id="properties one shorter"),
         pytest.param(100, struct.pack(">h", -1), id="negative properties length"),
     ],
 )
@@ -64,6 +65,11 @@ def test_lengths_that_do_not_add_up_are_no_record(position, new):
     assert len(record) == 118
     assert read_frame(record, 0, len(record)) is not None
     assert read_frame(changed(record, position, new) + bytes(4096), 0, 4096) is None
+
+
+def test_a_record_without_a_topic_is_no_record():
+    record = encode_record(0, topic=b"", body=b"a longer body")
+    assert read_frame(record, 0, len(record)) is None
 
 
 def test_a_body_is_unpacked_as_its_flags_say_or_gives_the_reason():
@@ -105,8 +111,10 @@ def test_hosts_and_offset_message_ids_are_written_as_people_know_them():
     assert host_text(documentation, 65535) == "[2001:db8::1]:65535"
     assert host_text(loopback, 65536) is None
     assert host_text(loopback, -1) is None
-    assert offset_message_id(loopback, 19976, 387) == "7F00000100004E080000000000000183"
-    assert offset_message_id(documentation, 10911, 621) == "20010DB800000000000000000000000100002A9F000000000000026D"
+    assert offset_message_ids([loopback, documentation], [19976, 10911], [387, 621]) == [
+        "7F00000100004E080000000000000183",
+        "20010DB800000000000000000000000100002A9F000000000000026D",
+    ]
 
 
 def test_a_record_still_being_written_is_not_complete():

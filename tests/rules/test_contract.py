@@ -55,7 +55,7 @@ FAULTS = [
     ("no JSON at all", "topic=x", "BROKEN_JSON", "the line is not one JSON object"),
     ("a byte order mark", "\ufeff" + line(), "BROKEN_JSON", "the line is not one JSON object"),
     ("a property named twice", line().replace('"UNIQ_KEY"', '"PGROUP": "H", "UNIQ_KEY"'),
-     "BROKEN_JSON", "the line is not one JSON object"),
+     "PROPERTY_REPEATED", "properties"),
     ("an empty object", "{}", "MISSING_FIELD",
      "topic, queueId, queueOffset, commitLogOffset, sysFlag, flag, bornTimestamp, storeTimestamp, bornHost, storeHost, "
      "offsetMsgId, reconsumeTimes, preparedTransactionOffset, properties, bodyBase64"),
@@ -76,6 +76,11 @@ FAULTS = [
     ("a number for a text", line(topic=5), "WRONG_TYPE", "topic"),
     ("an object for a text", line(bornHost={"ip": "10.0.0.1"}), "WRONG_TYPE", "bornHost"),
     ("a number for the body", line(bodyBase64=1234), "WRONG_TYPE", "bodyBase64"),
+    ("a boolean for a text", line(offsetMsgId=False), "WRONG_TYPE", "offsetMsgId"),
+    ("an array for a text", line(storeHost=["10.0.0.2:10911"]), "WRONG_TYPE", "storeHost"),
+    ("a text of digits is a text", line(offsetMsgId="1234", bodyBase64="1234", bornHost="true", topic="5"), None, None),
+    ("a text that looks like an object is a text",
+     line(bornHost="{}", properties={"a": '{"b": 1}', "c": "[x"}), None, None),
     ("properties as a text", line(properties="UNIQ_KEY=K"), "WRONG_TYPE", "properties"),
     ("properties as an array", line(properties=[]), "WRONG_TYPE", "properties"),
     ("a property that is an object", line(properties={"a": {"b": "c"}}), "WRONG_TYPE", "properties"),
@@ -85,7 +90,8 @@ FAULTS = [
     ("no properties", line(properties={}), None, None),
     ("two mistyped", line(queueId="0", flag="3"), "WRONG_TYPE", "queueId, flag"),
     ("a negative offset", line(queueOffset=-1), "NEGATIVE_NUMBER", "queueOffset"),
-    ("every negative is named", line(queueId=-1, commitLogOffset=-(2**63)), "NEGATIVE_NUMBER", "queueId, commitLogOffset"),
+    ("every negative is named", line(queueId=-1, commitLogOffset=-(2**63)),
+     "NEGATIVE_NUMBER", "queueId, commitLogOffset"),
     ("negative reconsume times", line(reconsumeTimes=-1), "NEGATIVE_NUMBER", "reconsumeTimes"),
     ("a negative prepared offset", line(preparedTransactionOffset=-1), "NEGATIVE_NUMBER", "preparedTransactionOffset"),
     ("a negative flag is the user's business", line(flag=-(2**31)), None, None),
@@ -118,9 +124,9 @@ def test_each_fault_of_a_line_has_its_reason_and_names_the_fields(spark):
     judged = message_rows(lines(spark, [(why, text) for why, text, _, _ in FAULTS]))
     found = table_of(judged, "source", "reason", "detail", "raw")
     texts = {why: text for why, text, _, _ in FAULTS}
-    assert {why: values[:2] for why, values in found.items()} == {why: (code, detail) for why, _, code, detail in FAULTS}
+    assert {why: values[:2] for why, values in found.items()} == {why: (code, what) for why, _, code, what in FAULTS}
     kept = {why: raw for why, (_, _, raw) in found.items() if raw is not None}
-    assert kept == {why: texts[why] for why, _, code, _ in FAULTS if code}, "a bad line is kept as it came, a good one not"
+    assert kept == {why: texts[why] for why, _, code, _ in FAULTS if code}, "bad lines are kept as they came"
 
 
 def test_a_good_line_becomes_typed_columns(spark):

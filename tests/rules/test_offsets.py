@@ -90,8 +90,15 @@ CONFLICTS = [
 ]  # fmt: skip
 
 
+# Too many to type: what they leave is told by the tests at the end.
+FLAPPING = [event for second in range(0, 300, 2) for event in (put(second, 1), up(second + 1, 9))]
+ALONE = [up(second / 100, second, "A") for second in range(1_500)]
+AFTER_ANOTHER = [up(0, 0, "B"), *[up(second / 1_000, second, "A") for second in range(1, 1_001)]]
+LONG = {"flapping": FLAPPING, "alone": ALONE, "1001 recent": AFTER_ANOTHER, "1000 recent": AFTER_ANOTHER[:1_000]}
+
+
 def landed(spark, cases):
-    """The reports of every case under a queue of its own: topic the case, queue id the batch boundary."""
+    """The reports of every case, for each of its cuts in a queue of its own: topic the case, queue id the cut."""
     return rows(
         spark,
         "consumer_offset_commit",
@@ -112,67 +119,74 @@ def landed(spark, cases):
     )
 
 
-def rolled_up_at_once(spark, reports):
-    return rolled_up(no_rows(spark, "consumer_offset"), reports, conflict_window_ms=WINDOW_MS)
-
-
-def rolled_up_after(state, reports, history):
-    return rolled_up(*starting_points(state, reports, history), conflict_window_ms=WINDOW_MS)
+@pytest.fixture(scope="module")
+def left(spark):
+    """What every history leaves, by (case, cut): in one pass, and in two, cut before the event of that number."""
+    typed = [(why, events, range(len(events))) for why, events, _ in (*HISTORIES, *CONFLICTS)]
+    long = [(why, events, (0, 101)) for why, events in LONG.items()]
+    reports = landed(spark, [*typed, *long])
+    state, is_first = no_rows(spark, "consumer_offset"), F.col("landing_order") < F.col("queue_id")
+    passes = []
+    for new in (reports, reports.where(is_first), reports.where(~is_first)):
+        known = no_rows(spark, "consumer_offset") if len(passes) < 2 else state
+        told = rolled_up(*starting_points(known, new, reports), conflict_window_ms=WINDOW_MS).collect()
+        passes.append({(row.topic, row.queue_id): row.asDict(recursive=True) for row in told})
+        state = rows(spark, "consumer_offset", passes[-1].values())
+    at_once, _, in_two = passes
+    return at_once, in_two
 
 
 def moves(row, name):
-    return [(second_of(move.ts), move.from_offset, move.to_offset, move.client_id) for move in row[name]]
+    return [(second_of(move["ts"]), move["from_offset"], move["to_offset"], move["client_id"]) for move in row[name]]
 
 
-def test_each_history_leaves_what_was_judged_by_hand(spark):
-    reports = landed(spark, [(why, events, [0]) for why, events, _ in HISTORIES])
+def test_each_history_leaves_what_was_judged_by_hand(left):
     told = {
-        row.topic: (
-            row.next_offset,
-            second_of(row.updated_timestamp),
-            row.client_id,
-            row.ignored_count,
-            row.late_count,
+        why: (
+            row["next_offset"],
+            second_of(row["updated_timestamp"]),
+            row["client_id"],
+            row["ignored_count"],
+            row["late_count"],
             moves(row, "rewinds"),
-            row.rewound_from_offset,
+            row["rewound_from_offset"],
             moves(row, "jumps"),
         )
-        for row in rolled_up_at_once(spark, reports).collect()
+        for why, row in ((why, left[0][why, 0]) for why, *_ in HISTORIES)
     }
     assert told == {why: expected for why, _, expected in HISTORIES}
 
 
-def test_two_clients_on_one_queue_are_in_conflict_as_judged_by_hand(spark):
-    reports = landed(spark, [(why, events, [0]) for why, events, _ in CONFLICTS])
+def test_two_clients_on_one_queue_are_in_conflict_as_judged_by_hand(left):
     told = {
-        row.topic: (
-            row.conflict_count,
-            [(second_of(one.ts), one.client_id, one.other_client_id) for one in row.conflicts],
+        why: (
+            left[0][why, 0]["conflict_count"],
+            [(second_of(one["ts"]), one["client_id"], one["other_client_id"]) for one in left[0][why, 0]["conflicts"]],
         )
-        for row in rolled_up_at_once(spark, reports).collect()
+        for why, *_ in CONFLICTS
     }
     assert told == {why: (len(expected), expected) for why, _, expected in CONFLICTS}
 
 
-def test_every_history_cut_anywhere_into_two_passes_ends_as_in_one(spark):
-    cases = [(why, events, range(1, len(events))) for why, events, _ in (*HISTORIES, *CONFLICTS)]
-    reports = landed(spark, cases)
-    first, then = (
-        reports.where(F.col("landing_order") < F.col("queue_id")),
-        reports.where("landing_order >= queue_id"),
-    )
-    missing = {name: F.lit(None).cast("bigint") for name in ("redelivery_count", "pass_number")}
-    after_first = rolled_up_at_once(spark, first).withColumns(missing).localCheckpoint()
-    in_two, in_one = (
-        by_queue(rolled_up_after(after_first, then, reports)),
-        by_queue(rolled_up_at_once(spark, reports)),
-    )
-    assert in_one.keys() == {(why, cut) for why, _, cuts in cases for cut in cuts}
-    assert in_two == in_one
+def test_every_history_cut_anywhere_into_two_passes_ends_as_in_one(left):
+    at_once, in_two = left
+    assert len(at_once) == sum(len(events) for _, events, _ in (*HISTORIES, *CONFLICTS)) + 2 * len(LONG)
+    assert in_two == at_once
 
 
-def by_queue(frame):
-    return {(row.topic, row.queue_id): row.asDict(recursive=True) for row in frame.collect()}
+def test_the_newest_hundred_rewinds_and_jumps_are_listed_and_all_counted(left):
+    row = left[1]["flapping", 101]
+    assert (row["rewind_count"], row["jump_count"], row["report_count"]) == (149, 149, 300)
+    assert moves(row, "rewinds") == [(second, 9, 1, None) for second in range(100, 300, 2)]
+    assert moves(row, "jumps") == [(second, 1, 9, None) for second in range(101, 300, 2)]
+
+
+def test_a_state_row_keeps_few_recent_reports_and_none_at_all_above_a_thousand(left):
+    kept = {why: left[1][why, 101]["recent_reports"] for why in LONG}
+    assert kept["flapping"] == []
+    assert [second_of(report["ts"]) for report in kept["alone"]] == [14.99]
+    assert kept["1001 recent"] is None
+    assert [second_of(report["ts"]) for report in kept["1000 recent"]] == [place / 1_000 for place in range(1_000)]
 
 
 STATES = [
@@ -214,28 +228,6 @@ def test_what_a_rollup_found_from_acknowledgements_is_not_rolled_up_again(spark)
     new = reports_not_rolled_up(rows(spark, "consumer_offset", STATES), reports)
     assert new.columns == reports.columns
     assert sorted(row.queue_id for row in new.collect()) == [1, 2, 9]
-
-
-def test_the_newest_hundred_rewinds_and_jumps_are_listed_and_all_counted(spark):
-    flapping = [event for second in range(0, 300, 2) for event in (put(second, 1), up(second + 1, 9))]
-    reports = landed(spark, [("at once", flapping, [0]), ("cut", flapping, [101])])
-    missing = {name: F.lit(None).cast("bigint") for name in ("redelivery_count", "pass_number")}
-    state = rolled_up_at_once(spark, reports.where("landing_order < queue_id")).withColumns(missing).localCheckpoint()
-    then = reports.where("landing_order >= queue_id")
-    for row in rolled_up_after(state, then, reports).collect():
-        assert (row.rewind_count, row.jump_count, row.report_count) == (149, 149, 300)
-        assert moves(row, "rewinds") == [(second, 9, 1, None) for second in range(100, 300, 2)]
-        assert moves(row, "jumps") == [(second, 1, 9, None) for second in range(101, 300, 2)]
-
-
-def test_a_state_row_keeps_few_recent_reports_and_none_at_all_above_a_thousand(spark):
-    alone = [up(second / 100, second, "A") for second in range(1_500)]
-    after_another = [up(0, 0, "B"), *[up(second / 1_000, second, "A") for second in range(1, 1_001)]]
-    histories = [("alone", alone, [0]), ("1001", after_another, [0]), ("1000", after_another[:1_000], [0])]
-    told = {row.topic: row.recent_reports for row in rolled_up_at_once(spark, landed(spark, histories)).collect()}
-    assert [second_of(report.ts) for report in told["alone"]] == [14.99]
-    assert told["1001"] is None
-    assert [second_of(report.ts) for report in told["1000"]] == [place / 1_000 for place in range(1_000)]
 
 
 # why, next offset, highest, lowest kept, lag, state

@@ -54,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         app(arguments, prog_name="txmq")
     except SystemExit as left:
+        if left.code == EXIT_INTERRUPTED:
+            typer.echo("interrupted; the same command carries an unfinished pass on", err=True)
         return left.code if isinstance(left.code, int) else EXIT_DONE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

@@ -18,8 +18,8 @@ from txmq_lib import names
 from txmq_lib.cli.clock import wall_clock
 from txmq_lib.cli.given import Given
 from txmq_lib.cli.passes import spark_warehouse
-from txmq_lib.cli.render import write_table
 from txmq_lib.cli.show import write_stories
+from txmq_lib.cli.tables import write_table
 from txmq_lib.errors import InputError, UsageError
 from txmq_lib.pipeline.audit import run_audit
 from txmq_lib.pipeline.landing import run_land_store

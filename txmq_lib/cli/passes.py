@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -50,6 +51,8 @@ def judge(report: PassReport, quarantined_at_most: int | None) -> None:
 @contextmanager
 def spark_warehouse(label: str, settings: Settings) -> Iterator[tuple[Warehouse, SparkProgress]]:
     """A Warehouse on a session of its own, stopped afterwards, or on the one that is already there, left running."""
+    # py4j tells the root logger, trace and all, when an interrupt meets it waiting for the JVM.
+    logging.getLogger().addHandler(logging.NullHandler())
     with SparkProgress(label) as progress:
         is_ours = SparkSession.getActiveSession() is None
         spark = build_session(f"txmq {label}", settings)

@@ -6,14 +6,15 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import typer
 
 from txmq_lib.cli.formats import TABLE_LIMIT, OutputFormat
 from txmq_lib.cli.given import Given, location
-from txmq_lib.cli.render import write_csv, write_json, write_rows, write_table
+from txmq_lib.cli.render import write_csv, write_json
 from txmq_lib.errors import EXIT_DONE
 from txmq_lib.settings import Settings
 from txmq_lib.views.catalogue import VIEWS, View
@@ -53,18 +54,29 @@ def show_view(
             count = _show_table(reader, view, filters, limit or TABLE_LIMIT)
         else:
             rows = view_rows(reader, view, filters=filters, columns=view.columns, limit=limit)
-            write = write_json if format_ is OutputFormat.json else write_csv
-            count = write(view.columns, rows, sys.stdout)
+            count = write_rows(format_, view.columns, rows)
     if not count:
         typer.echo(f"no rows in {command}", err=True)
 
 
+def write_rows(format_: OutputFormat, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
+    """Rows on stdout in the format asked for; how many."""
+    if format_ is not OutputFormat.table:
+        write = write_json if format_ is OutputFormat.json else write_csv
+        return write(columns, rows, sys.stdout)
+    from txmq_lib.cli.tables import write_table
+
+    listed = list(rows)
+    write_table(columns, listed)
+    return len(listed)
+
+
 def _show_table(reader: WarehouseReader, view: View, filters: Filters, limit: int) -> int:
-    rows = list(view_rows(reader, view, filters=filters, columns=view.narrow, limit=limit))
-    write_table(view.narrow, rows)
-    if len(rows) == limit and (total := row_count(reader, view, filters=filters)) > limit:
+    rows = view_rows(reader, view, filters=filters, columns=view.narrow, limit=limit)
+    count = write_rows(OutputFormat.table, view.narrow, rows)
+    if count == limit and (total := row_count(reader, view, filters=filters)) > limit:
         typer.echo(f"{total - limit} more; --limit {total} or --format json shows them", err=True)
-    return len(rows)
+    return count
 
 
 def show_trace(options: Given, transaction_id: str, *, brokers: Sequence[str], format_: OutputFormat) -> None:
@@ -93,7 +105,8 @@ def write_stories(transaction_id: str, stories: Sequence[Story]) -> None:
     """Each story under a line that names its transaction."""
     for place, told in enumerate(stories):
         typer.echo(("\n" if place else "") + _heading(transaction_id, told.key))
-        write_table(("time", "event", "text"), [(event.time, event.event, event.text) for event in told.events])
+        events = [(event.time, event.event, event.text) for event in told.events]
+        write_rows(OutputFormat.table, ("time", "event", "text"), events)
 
 
 def _heading(transaction_id: str, key: Row | None) -> str:

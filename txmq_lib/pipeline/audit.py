@@ -9,7 +9,6 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-
 from txmq_lib.pipeline.policies import policies_of
 from txmq_lib.pipeline.pruning import within_offsets, within_times
 from txmq_lib.rules.policy import Policies
@@ -47,20 +46,18 @@ def _audit(current: Pass) -> PassReport:
     policies = policies_of(current.settings)
     frontier = current.read("landing_frontier")
     with current.timed("touched"):
-        touched = _touched(current, policies).persist()
-        touched.count()
+        touched = current.cached(_touched(current, policies))
     verdicts = judged(
         transaction_figures(_evidence(current, touched)), frontier, policies=policies, pass_number=current.number
     )
     with current.timed("prune"):
         born = within_times("born_timestamp", touched, "born_timestamp")
     known = current.read("verdict").where(born)
-    fresh = changed(join_transaction(verdicts, touched, "left_semi"), known).persist()
+    fresh = changed(join_transaction(verdicts, touched, "left_semi"), known)
+    fresh = current.cached(fresh)
     current.upsert("verdict", fresh, step="verdict")
     with current.timed("count"):
         tally = {f"verdict_{row['verdict']}": row["count"] for row in fresh.groupBy("verdict").count().collect()}
-    fresh.unpersist()
-    touched.unpersist()
     return current.commit(tally)
 
 
@@ -114,12 +111,10 @@ def _evidence(current: Pass, touched: DataFrame) -> Evidence:
     def of_touched(table: str) -> DataFrame:
         return join_transaction(current.read(table).where(born), touched, "left_semi")
 
-    halves, given_up = of_touched("half_message"), of_touched("trans_check_max_time")
+    halves, given_up = current.cached(of_touched("half_message")), current.cached(of_touched("trans_check_max_time"))
     ops = current.read("op_message").where(within_offsets("half_queue_offset", halves, "queue_offset"))
     places = halves.select("commit_log_offset").unionByName(given_up.select("commit_log_offset"))
-    visible = current.read("message").where(
-        within_offsets("prepared_transaction_offset", places, "commit_log_offset")
-    )
+    visible = current.read("message").where(within_offsets("prepared_transaction_offset", places, "commit_log_offset"))
     diverted = join_transaction(diverted_halves(current.read("message").where(born)), touched, "left_semi")
     return Evidence(halves, ops, visible, given_up, diverted, of_touched("check_request"), of_touched("end_outcome"))
 

@@ -40,9 +40,7 @@ def _land(
 ) -> list[PassReport]:
     if source.kind == "store":
         return [
-            run_land_store(
-                warehouse, settings, path=path, broker_name=source.broker, now=now, wall_clock=wall_clock
-            )
+            run_land_store(warehouse, settings, path=path, broker_name=source.broker, now=now, wall_clock=wall_clock)
             for path in source.paths
         ]
     return [

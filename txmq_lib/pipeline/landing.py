@@ -6,9 +6,12 @@ from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
 from txmq_lib.names import ROLE_ENGINE
 from txmq_lib.pipeline import landing_events, landing_messages, landing_store
-from txmq_lib.rules.contract import message_rows
+from txmq_lib.rules.contract import MESSAGE_COLUMNS, message_rows, quick_message_rows
 from txmq_lib.rules.frontier import file_reports
 from txmq_lib.settings import Settings
 from txmq_lib.sources.landing_files import LandingFile, json_lines, list_files
@@ -35,9 +38,7 @@ def run_land_files(
     files = [asdict(file) for file in list_files(warehouse.spark, paths)]
     arguments = {"kind": kind, "broker_name": broker_name, "files": files}
     return run_passes(
-        lambda: open_pass(
-            warehouse, JOB, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock
-        ),
+        lambda: open_pass(warehouse, JOB, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock),
         _land,
     )
 
@@ -80,22 +81,35 @@ def _land(current: Pass) -> PassReport:
 
 
 def _land_messages(current: Pass, files: list[LandingFile], kind: str, broker_name: str) -> None:
-    stored = message_rows(json_lines(current.warehouse.spark, files)).persist()
+    quick = current.cached(quick_message_rows(json_lines(current.warehouse.spark, files)))
+    with current.timed("decode"):
+        stored = _judged(quick)
     is_engine = current.settings.for_broker(broker_name).role == ROLE_ENGINE
-    try:
-        rows = landing_messages.land(
-            current, stored, kind=kind, broker_name=broker_name, takes_prepared=is_engine
-        )
-        landing_messages.move_frontier(current, file_reports(rows))
-    finally:
-        stored.unpersist()
+    rows = landing_messages.land(
+        current, stored, kind=kind, broker_name=broker_name, takes_prepared=is_engine and kind == "half"
+    )
+    landing_messages.move_frontier(current, file_reports(rows))
+
+
+def _judged(quick: DataFrame) -> DataFrame:
+    """Rows of rules.contract.message_rows, the costly look taken at suspects only."""
+    no_text = F.lit(None).cast("string")
+    plain = quick.where("suspect_value is null").select(
+        *MESSAGE_COLUMNS,
+        *[no_text.alias(name) for name in ("reason", "detail", "raw")],
+        *("source", "position"),
+    )
+    suspects = quick.where("suspect_value is not null").select(
+        F.col("suspect_value").alias("value"), "source", "position"
+    )
+    return plain.unionByName(message_rows(suspects)) if suspects.limit(1).count() else plain
 
 
 def _are_unchanged(current: Pass, files: list[LandingFile]) -> bool:
     wanted = {file.uri: file for file in files}
     try:
         found = {file.uri: file for file in list_files(current.warehouse.spark, list(wanted))}
-    except Exception:  # noqa: BLE001
+    except Exception:
         return False
     return found == wanted
 

@@ -1,4 +1,4 @@
-"""Landing of a broker's own offset table (consumerOffset.json): what it holds, as sets, where that has changed (R84)."""
+"""Landing of a broker's own offset table (consumerOffset.json): what it holds, as sets, where it changed (R84)."""
 
 from __future__ import annotations
 

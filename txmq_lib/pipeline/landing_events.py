@@ -57,7 +57,9 @@ def _land_rows(current: Pass, parsed: DataFrame, *, kind: str, broker_name: str)
     table, content = TABLE_OF_KIND[kind], CONTENT_OF_KIND[kind]
     good = parsed.where("reason is null").withColumn("content_hash", F.xxhash64(*content))
     existing = current.read(table).where(F.col("broker_name") == broker_name)
-    rows = counted_by_content(good, _of_same_times(current, existing, good)).withColumn("landing_order", F.col("position"))
+    rows = counted_by_content(good, _of_same_times(current, existing, good)).withColumn(
+        "landing_order", F.col("position")
+    )
     current.append(table, landed(rows, current, has_origin=kind != "ack"), step=kind)
     bad = parsed.where("reason is not null").select("reason", "detail", "raw", "source")
     append_quarantine(current, bad, broker_name=broker_name, kind=kind)

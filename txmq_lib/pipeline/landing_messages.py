@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from txmq_lib.names import HALF_TOPIC, ORIGIN_LANDED
 from txmq_lib.pipeline.quarantining import append_quarantine
 from txmq_lib.rules import frontier, prepare
 from txmq_lib.rules.contract import MESSAGE_COLUMNS, stored_properties, topic_fault
-from txmq_lib.rules.duplicates import CONFLICT, NEW, judged_by_key
+from txmq_lib.rules.duplicates import CONFLICT, DUPLICATE, NEW, judged_by_key
 from txmq_lib.rules.half import content_hash, given_up_messages, half_messages, messages
 from txmq_lib.rules.op import op_tokens
 from txmq_lib.tables.passes import Pass
@@ -24,25 +26,37 @@ QUEUE_KEY = ("broker_name", "queue_id", "queue_offset")
 TOPIC_KEY = ("broker_name", "topic", "queue_id", "queue_offset")
 PHYSICAL_KEY = ("broker_name", "commit_log_offset")
 FAULT_COLUMNS = ("reason", "detail", "raw", "source")
-LANDING_ONLY = (*FAULT_COLUMNS, "position")
+LANDING_ONLY = (*FAULT_COLUMNS, "position", "is_prepared")
+PLACE = ("broker_name", "topic", "queue_id", "queue_offset", "store_timestamp")
+ROWS_OF_KIND = {"half": half_messages, "message": messages, "max-time": given_up_messages}
 
 
 def land(current: Pass, stored: DataFrame, *, kind: str, broker_name: str, takes_prepared: bool) -> DataFrame:
     """Append what is new of `stored` (columns of rules.contract.message_rows), quarantine the rest.
 
-    Returns the good rows with their place in their queue, for the frontier; half rows made of prepared messages have
-    the place they were given. `stored` is read several times: give it persisted.
+    Returns the good rows with their place in their queue, for the frontier: broker_name, topic, queue_id,
+    queue_offset, store_timestamp; halves made of prepared messages have the place they were given.
     """
-    frame = _with_faults(stored, kind, takes_prepared=takes_prepared).withColumn("broker_name", F.lit(broker_name))
-    good = frame.where("reason is null").withColumn("properties", stored_properties(F.col("properties")))
-    return _land_good(
-        current,
-        good.withColumn("content_hash", content_hash()),
-        frame.where("reason is not null"),
-        kind=kind,
-        broker_name=broker_name,
-        takes_prepared=takes_prepared,
+    frame = _with_faults(stored, kind, takes_prepared=takes_prepared).withColumns(
+        {"broker_name": F.lit(broker_name), "properties": stored_properties(F.col("properties"))}
     )
+    # Several small queries follow: over a cached frame they are planned in no time.
+    records = current.cached(frame.withColumn("content_hash", content_hash()))
+    with current.timed("decode"):
+        batch = _measured(records)
+    good = records.where("reason is null")
+    faults = [records.where("reason is not null").select(*FAULT_COLUMNS)] if batch["bad"] else []
+    direct = good.where(F.col("topic") == HALF_TOPIC) if batch["prepared"] else good
+    places = [direct.select(*PLACE)]
+    if batch["direct"]:
+        faults += _land_direct(current, direct, _existing(current, kind, broker_name, batch), kind)
+    if batch["prepared"]:
+        prepared, conflicts = _land_prepared(current, good, broker_name, batch)
+        faults.append(conflicts)
+        places.append(prepared.select(*PLACE))
+    if faults:
+        append_quarantine(current, reduce(DataFrame.unionByName, faults), broker_name=broker_name, kind=kind)
+    return reduce(DataFrame.unionByName, places)
 
 
 def move_frontier(current: Pass, reports: DataFrame) -> None:
@@ -52,45 +66,49 @@ def move_frontier(current: Pass, reports: DataFrame) -> None:
     current.upsert("landing_frontier", changed, step="frontier", only_if="s.next_offset >= t.next_offset")
 
 
-def _land_good(
-    current: Pass, good: DataFrame, bad: DataFrame, *, kind: str, broker_name: str, takes_prepared: bool
-) -> DataFrame:
-    table = TABLE_OF_KIND[kind]
+def _measured(records: DataFrame) -> Row:
+    """How many records are bad, prepared, under their own kind's topic; and the span of queue offsets."""
+    is_good = F.col("reason").isNull()
+    is_prepared = is_good & F.col("is_prepared")
+    return records.agg(
+        F.count_if(~is_good).alias("bad"),
+        F.count_if(is_prepared).alias("prepared"),
+        F.count_if(is_good & ~F.col("is_prepared")).alias("direct"),
+        F.min("queue_offset").alias("low"),
+        F.max("queue_offset").alias("high"),
+        F.max(F.when(~is_prepared, F.col("queue_offset") + 1)).alias("direct_end"),
+    ).collect()[0]
+
+
+def _land_direct(current: Pass, direct: DataFrame, existing: DataFrame, kind: str) -> list[DataFrame]:
+    """Append new records; faults found on the way."""
     key = QUEUE_KEY if kind in ("half", "op") else TOPIC_KEY
-    direct = good.where(F.col("topic") == HALF_TOPIC) if kind == "half" else good
-    judged = judged_by_key(direct, _existing(current, table, direct, broker_name), key).persist()
+    judged = current.cached(judged_by_key(direct, existing, key))
+    tally = _tallied(current, judged)
     new = judged.where(F.col("status") == NEW).drop("status")
-    faults = [_conflicts(judged), bad.select(*FAULT_COLUMNS)]
+    faults = [_conflicts(judged)] if CONFLICT in tally else []
     if kind == "op":
-        tokens = op_tokens(new.withColumn("raw", _as_json()))
+        tokens = current.cached(op_tokens(new.withColumn("raw", _as_json())))
         faults.append(tokens.where("reason is not null").select(*FAULT_COLUMNS))
         # Its position is the place in the body: a column of the table.
         rows = tokens.where("reason is null").drop(*FAULT_COLUMNS)
-    elif kind == "half":
-        rows = half_messages(new.drop(*LANDING_ONLY))
-        if takes_prepared:
-            prepared, conflicts = _new_prepared(current, good, direct, broker_name)
-            rows = rows.unionByName(half_messages(prepared.drop(*LANDING_ONLY)))
-            faults.append(conflicts)
     else:
-        plain = new.drop(*LANDING_ONLY)
-        rows = messages(plain) if kind == "message" else given_up_messages(plain)
-    written = _own_columns(rows, current)
-    current.append(table, written, step=kind)
-    bad_rows = faults[0]
-    for fault in faults[1:]:
-        bad_rows = bad_rows.unionByName(fault)
-    append_quarantine(current, bad_rows, broker_name=broker_name, kind=kind)
-    with current.timed("count"):
+        rows = ROWS_OF_KIND[kind](new.drop(*LANDING_ONLY))
+    has_rows = None if kind == "op" else NEW in tally
+    current.append(TABLE_OF_KIND[kind], _own_columns(rows, current), step=kind, has_rows=has_rows)
+    return faults
+
+
+def _tallied(current: Pass, judged: DataFrame) -> dict[str, int]:
+    with current.timed("judge"):
         tally = {row["status"]: row["count"] for row in judged.groupBy("status").count().collect()}
-        current.counts["already_there"] = current.counts.get("already_there", 0) + tally.get("duplicate", 0)
-    judged.unpersist()
-    return rows if kind == "half" else good
+    current.counts["already_there"] = current.counts.get("already_there", 0) + tally.get(DUPLICATE, 0)
+    return tally
 
 
 def _with_faults(stored: DataFrame, kind: str, *, takes_prepared: bool) -> DataFrame:
     topic_wrong = topic_fault(kind)
-    if kind == "half" and takes_prepared:
+    if takes_prepared:
         topic_wrong = F.when(prepare.is_under_own_topic(), prepare.prepare_fault())
     is_good = F.col("reason").isNull()
     raw_now = F.when(is_good & topic_wrong.isNotNull(), _as_json())
@@ -101,33 +119,32 @@ def _with_faults(stored: DataFrame, kind: str, *, takes_prepared: bool) -> DataF
         F.coalesce("raw", raw_now).alias("raw"),
         "source",
         "position",
+        (prepare.is_under_own_topic() if takes_prepared else F.lit(False)).alias("is_prepared"),
     )
 
 
-def _existing(current: Pass, table: str, batch: DataFrame, broker_name: str) -> DataFrame:
-    with current.timed("range"):
-        span = batch.agg(F.min("queue_offset").alias("low"), F.max("queue_offset").alias("high")).first()
-    rows = current.read(table).where(F.col("broker_name") == broker_name)
+def _existing(current: Pass, kind: str, broker_name: str, batch: Row) -> DataFrame:
+    rows = current.read(TABLE_OF_KIND[kind]).where(F.col("broker_name") == broker_name)
     # Offsets are dense and ascend as they land, so the span of a batch leaves out nearly all files of the past.
-    return rows.where(F.col("queue_offset").between(span["low"], span["high"])) if span else rows
+    return rows.where(F.col("queue_offset").between(batch["low"], batch["high"]))
 
 
-def _new_prepared(
-    current: Pass, good: DataFrame, direct: DataFrame, broker_name: str
-) -> tuple[DataFrame, DataFrame]:
-    prepared = good.where(prepare.is_under_own_topic())
+def _land_prepared(current: Pass, good: DataFrame, broker_name: str, batch: Row) -> tuple[DataFrame, DataFrame]:
+    """Append new prepared messages as halves; the halves, and conflicts found on the way."""
     known = current.read("half_message").where(F.col("broker_name") == broker_name)
-    # Only rows that came in as prepared messages may be met again as such; both have one physical offset.
-    judged = judged_by_key(prepared, known, PHYSICAL_KEY)
+    # A prepared message has no half offset of its own yet: it is known by its physical offset.
+    judged = current.cached(judged_by_key(good.where("is_prepared"), known, PHYSICAL_KEY))
+    tally = _tallied(current, judged)
     new = judged.where(F.col("status") == NEW).drop("status")
     queue = current.read("landing_frontier").where(
         (F.col("broker_name") == broker_name) & (F.col("topic") == HALF_TOPIC) & (F.col("queue_id") == 0)
     )
-    landed = [row["next_offset"] for row in queue.collect()]
-    ahead = direct.where("queue_id = 0").agg(F.max("queue_offset") + 1).first()
-    start = max([0, *landed, *[value for value in (ahead or []) if value is not None]])
+    start = max([0, batch["direct_end"] or 0, *[row["next_offset"] for row in queue.collect()]])
     current.counts["delay_dropped"] = new.where(prepare.has_delay()).count()
-    return prepare.as_halves(new, F.lit(start)), _conflicts(judged)
+    halves = prepare.as_halves(new, F.lit(start))
+    rows = _own_columns(half_messages(halves.drop(*LANDING_ONLY)), current)
+    current.append("half_message", rows, step="prepared", has_rows=NEW in tally)
+    return halves, _conflicts(judged)
 
 
 def _conflicts(judged: DataFrame) -> DataFrame:
@@ -144,6 +161,4 @@ def _as_json() -> Column:
 
 
 def _own_columns(rows: DataFrame, current: Pass) -> DataFrame:
-    return rows.withColumns(
-        {"origin": F.lit(ORIGIN_LANDED), "landed_pass": F.lit(current.number).cast("bigint")}
-    )
+    return rows.withColumns({"origin": F.lit(ORIGIN_LANDED), "landed_pass": F.lit(current.number).cast("bigint")})

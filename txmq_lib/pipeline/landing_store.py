@@ -1,4 +1,4 @@
-"""Landing of a broker's store directory: the commit log from where the last landing stopped, and consumerOffset.json."""
+"""Landing of a broker's store directory: its commit log from where the last landing stopped, and its offsets."""
 
 from __future__ import annotations
 
@@ -76,32 +76,30 @@ def land(current: Pass) -> None:
     """Land what the plan names: halves, ops, given-up and visible messages, offsets; damage into quarantine."""
     arguments = current.arguments
     broker_name = arguments["broker_name"]
-    stored = _stored(current).persist()
-    try:
-        is_engine = current.settings.for_broker(broker_name).role == ROLE_ENGINE
-        never_visible = F.col("sys_flag").bitwiseAND(SYS_FLAG_TRANSACTION_MASK).isin(
-            SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK
+    stored = current.cached(_stored(current))
+    is_engine = current.settings.for_broker(broker_name).role == ROLE_ENGINE
+    never_visible = F.col("sys_flag").bitwiseAND(SYS_FLAG_TRANSACTION_MASK).isin(SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK)
+    queued = stored.where(F.col("topic").isNull() | ~never_visible)
+    for kind, topic in KINDS.items():
+        landing_messages.land(
+            current,
+            queued.where(F.col("topic") == topic),
+            kind=kind,
+            broker_name=broker_name,
+            takes_prepared=is_engine and kind == "half",
         )
-        queued = stored.where(F.col("topic").isNull() | ~never_visible)
-        for kind, topic in KINDS.items():
-            landing_messages.land(
-                current, queued.where(F.col("topic") == topic), kind=kind, broker_name=broker_name,
-                takes_prepared=is_engine and kind == "half",
-            )
-        visible = queued.where(~F.col("topic").isin(*TRANSACTION_TOPICS))
-        landing_messages.land(current, visible, kind="message", broker_name=broker_name, takes_prepared=False)
-        damage = stored.where("topic is null").select("reason", "detail", "raw", "source")
-        append_quarantine(current, damage, broker_name=broker_name, kind="store")
-        with current.timed("count"):
-            # Old clients' prepared and rolled back records enter no queue (R10): nobody can ever see them.
-            current.counts["never_visible"] = stored.where(never_visible).count()
-        offset_table = read_consumer_offset_file(arguments["path"])
-        if offset_table is not None:
-            landing_broker_offsets.land(current, [offset_table], broker_name=broker_name)
-        placed = queued.where("reason is null").withColumn("broker_name", F.lit(broker_name))
-        landing_messages.move_frontier(current, _reports(current, placed))
-    finally:
-        stored.unpersist()
+    visible = queued.where(~F.col("topic").isin(*TRANSACTION_TOPICS))
+    landing_messages.land(current, visible, kind="message", broker_name=broker_name, takes_prepared=False)
+    damage = stored.where("topic is null").select("reason", "detail", "raw", "source")
+    append_quarantine(current, damage, broker_name=broker_name, kind="store")
+    with current.timed("count"):
+        # Old clients' prepared and rolled back records enter no queue (R10): nobody can ever see them.
+        current.counts["never_visible"] = stored.where(never_visible).count()
+    offset_table = read_consumer_offset_file(arguments["path"])
+    if offset_table is not None:
+        landing_broker_offsets.land(current, [offset_table], broker_name=broker_name)
+    placed = queued.where("reason is null").withColumn("broker_name", F.lit(broker_name))
+    landing_messages.move_frontier(current, _reports(current, placed))
     current.counts["waiting"] = arguments["waiting"]
     current.counts["rebuilt"] = int(arguments["is_rebuilt"])
 

@@ -21,9 +21,12 @@ def within_times(column: str, wanted: DataFrame, wanted_column: str) -> Column:
     """The same for timestamps."""
     moments = wanted.select(F.unix_millis(wanted_column).alias("v"))
     buckets = _ranges(moments, TIME_BUCKET_MS)
-    return _any([
-        F.col(column).between(F.timestamp_millis(F.lit(low)), F.timestamp_millis(F.lit(high))) for low, high in buckets
-    ])
+    return _any(
+        [
+            F.col(column).between(F.timestamp_millis(F.lit(low)), F.timestamp_millis(F.lit(high)))
+            for low, high in buckets
+        ]
+    )
 
 
 def _within(column: Column, values: DataFrame, bucket: int) -> Column:

@@ -64,11 +64,7 @@ def run_reconcile(
 def _reconcile(current: Pass) -> PassReport:
     policies = policies_of(current.settings)
     found = _found(current, policies)
-    try:
-        checkpoints = write(current, found.outcomes, found.acted, found.effective(policies), policies)
-    finally:
-        found.outcomes.unpersist()
-        found.acted.unpersist()
+    checkpoints = write(current, found.outcomes, found.acted, found.effective(policies), policies)
     return current.commit(checkpoints=checkpoints)
 
 
@@ -76,8 +72,7 @@ def _previewed(current: Pass) -> PassReport:
     found = _found(current, policies_of(current.settings))
     outcomes = {f"ends_{row['outcome']}": row["count"] for row in found.outcomes.groupBy("outcome").count().collect()}
     actions = {row["action"]: row["count"] for row in found.acted.groupBy("action").count().collect()}
-    found.outcomes.unpersist()
-    found.acted.unpersist()
+    current.release()
     return PassReport(current.job, current.number, {**outcomes, **actions}, dict(current.seconds))
 
 
@@ -87,29 +82,31 @@ def _has_new_rows(current: Pass) -> bool:
 
 def _found(current: Pass, policies: Policies) -> Reconciled:
     with current.timed("settle"):
-        outcomes = _outcomes(current, policies).persist()
-        outcomes.count()
+        outcomes = current.cached(_outcomes(current, policies))
     with current.timed("pending"):
-        acted = _acted(current, Reconciled(outcomes, outcomes).effective(policies), policies).persist()
-        acted.count()
+        acted = current.cached(_acted(current, Reconciled(outcomes, outcomes).effective(policies), policies))
     return Reconciled(outcomes, acted)
 
 
 def _outcomes(current: Pass, policies: Policies) -> DataFrame:
-    ends = inputs.candidate_ends(current)
-    matched = settle.matched_ends(ends, inputs.halves_named_by(current, ends))
-    judged = settle.judged_ends(
-        matched, inputs.prior_decisions(current, matched), policies=policies, now=current.now
-    )
+    if not current.has_new_rows("end_transaction") and not _has_held(current):
+        return current.warehouse.empty("end_outcome").withColumn("was_held", F.lit(False))
+    ends = current.cached(inputs.candidate_ends(current))
+    matched = current.cached(settle.matched_ends(ends, inputs.halves_named_by(current, ends)))
+    judged = settle.judged_ends(matched, inputs.prior_decisions(current, matched), policies=policies, now=current.now)
     return settle.outcome_rows(judged, now=current.now, pass_number=current.number)
+
+
+def _has_held(current: Pass) -> bool:
+    return current.read("end_outcome").where("is_held").limit(1).count() > 0
 
 
 def _acted(current: Pass, effective: DataFrame, policies: Policies) -> DataFrame:
     pending = current.read("pending_half")
     if not _has_new_rows(current):
         return check.with_action(pending.drop("next_check_timestamp"), policies=policies, now=current.now)
-    halves = inputs.touched_halves(current)
-    candidates = opened(pending, halves)
+    halves = current.cached(inputs.touched_halves(current))
+    candidates = current.cached(opened(pending, halves))
     decided = closed(
         candidates,
         inputs.relevant_ops(current, halves),

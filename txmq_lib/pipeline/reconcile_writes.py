@@ -18,6 +18,7 @@ from txmq_lib.rules.policy import Policies
 from txmq_lib.schemas import table_spec
 from txmq_lib.tables.passes import Pass
 
+OF_THE_PASS = ("was_held", "pass_number", "judged_timestamp")
 END_KEY = ("broker_name", "origin", "landed_pass", "landing_order")
 
 
@@ -37,7 +38,8 @@ def write(
     giving_up = acted.where(F.col("action") == check.GIVE_UP)
     if tally:
         _write_outcomes(current, outcomes)
-    pending = check.asked(acted.where(F.col("action") != check.GIVE_UP), policies=policies, now=current.now)
+    still = acted.where(F.col("action") != check.GIVE_UP)
+    pending = current.cached(check.asked(still, policies=policies, now=current.now))
     if decisions or check.GIVE_UP in actions:
         _write_effects(current, effective, giving_up, pending)
     if check.ASK in actions:
@@ -67,12 +69,13 @@ def _write_outcomes(current: Pass, outcomes: DataFrame) -> None:
         held = still.unionByName(outcomes.where("is_held and not was_held").drop("was_held"))
         current.overwrite("end_outcome", held, step="end_held", where="is_held = true")
     refused = outcomes.where(F.col("outcome") == OUTCOME_REFUSED)
+    place = [F.col(name).cast("string") for name in END_KEY[1:]]
     named = refused.select(
         "broker_name",
         F.col("reason"),
         F.concat(F.lit("code "), F.col("code"), F.lit(": "), F.col("remark")).alias("detail"),
-        F.to_json(F.struct(*[name for name in outcomes.columns if name not in ("was_held", "pass_number")])).alias("raw"),
-        F.concat_ws(":", F.lit("end_transaction"), *[F.col(name).cast("string") for name in END_KEY[1:]]).alias("source"),
+        F.to_json(F.struct(*[name for name in outcomes.columns if name not in OF_THE_PASS])).alias("raw"),
+        F.concat_ws(":", F.lit("end_transaction"), *place).alias("source"),
     )
     append_quarantine(current, named, broker_name=None, kind="end")
 
@@ -80,8 +83,8 @@ def _write_outcomes(current: Pass, outcomes: DataFrame) -> None:
 def _write_effects(current: Pass, effective: DataFrame, giving_up: DataFrame, pending: DataFrame) -> None:
     rolls_back = current.settings.roll_back_given_up
     ends = current.read("landing_frontier")
-    places = effects.restored_places(effective, ends).persist()
-    routed = effects.given_up_places(giving_up, ends).persist()
+    places = current.cached(effects.restored_places(effective, ends))
+    routed = current.cached(effects.given_up_places(giving_up, ends))
     with current.timed("invariants"):
         broken = broken_invariants(effective, places, pending).limit(10).collect()
     if broken:
@@ -104,8 +107,6 @@ def _write_effects(current: Pass, effective: DataFrame, giving_up: DataFrame, pe
     ops = effects.op_rows(named, ends, now=current.now, pass_number=current.number)
     current.append("op_message", ops, step="op_message")
     _move_frontier(current, places, ops, routed)
-    places.unpersist()
-    routed.unpersist()
 
 
 def _move_frontier(current: Pass, places: DataFrame, ops: DataFrame, routed: DataFrame) -> None:

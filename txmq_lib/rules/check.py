@@ -48,9 +48,7 @@ def with_action(open_transactions: DataFrame, *, policies: Policies, now: dateti
     is_engine = policies.has_role(ROLE_ENGINE)
     reason = F.when(is_expired, GIVEN_UP_EXPIRED).when(is_over_limit & is_due, GIVEN_UP_CHECK_MAX)
     action = (
-        F.when(is_engine & reason.isNotNull(), GIVE_UP)
-        .when(is_due & ~is_over_limit & ~is_expired, ASK)
-        .otherwise(WAIT)
+        F.when(is_engine & reason.isNotNull(), GIVE_UP).when(is_due & ~is_over_limit & ~is_expired, ASK).otherwise(WAIT)
     )
     return open_transactions.withColumns({"action": action, "reason": F.when(is_engine, reason)})
 
@@ -58,8 +56,8 @@ def with_action(open_transactions: DataFrame, *, policies: Policies, now: dateti
 def asked(open_transactions: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:
     """Rows of pending_half after the pass: of those to ask, one more check at `now`; when each is next due.
 
-    What expires is due then too where the engine gives it up; in the audit role nothing more is due after the last
-    check, or once expired.
+    The engine has giving up to do after the last check, and when a half expires; in the audit role nothing more is
+    due then.
     """
     is_asked = F.col("action") == ASK
     counted = open_transactions.withColumns(
@@ -74,7 +72,8 @@ def asked(open_transactions: DataFrame, *, policies: Policies, now: datetime) ->
     due = F.coalesce(next_due, first_due)
     is_engine, reserved = policies.has_role(ROLE_ENGINE), policies.column("file_reserved_time_ms").cast("bigint")
     expiry = later(F.col("born_timestamp"), reserved + 1)
-    is_over = (F.col("check_times") >= policies.column("transaction_check_max")) | (expiry <= F.lit(now))
+    is_last = F.col("check_times") >= policies.column("transaction_check_max")
+    is_over = is_last | (F.greatest(due, F.lit(now)) >= expiry)
     next_check = F.when(is_engine, F.least(due, expiry)).when(~is_over, due)
     return counted.withColumn("next_check_timestamp", next_check).drop("action", "reason")
 

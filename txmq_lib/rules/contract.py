@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -12,6 +14,8 @@ CORRUPT = "_corrupt"
 JSON_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 # No queue and no log gets there; the offset after it must still be a number.
 HIGHEST_OFFSET = 2**62
+NESTED = r"^[\[{]"
+NO_TEXT = r"^(-?[0-9][0-9.eE+-]*\z|true\z|false\z|[\[{])"
 MESSAGE_FIELDS = {
     "topic": "string",
     "queueId": "int",
@@ -31,6 +35,8 @@ MESSAGE_FIELDS = {
 }
 OFFSETS = ("queueOffset", "commitLogOffset", "preparedTransactionOffset")
 TOPIC_OF_KIND = {"half": HALF_TOPIC, "op": OP_TOPIC, "max-time": MAX_TIME_TOPIC}
+NUMBERS = ("queue_id", "queue_offset", "commit_log_offset", "reconsume_times", "prepared_transaction_offset")
+TEXTS = ("topic", "born_host", "store_host", "offset_msg_id")
 MESSAGE_COLUMNS = (
     "topic",
     "queue_id",
@@ -50,22 +56,57 @@ MESSAGE_COLUMNS = (
 )
 
 
+def quick_message_rows(lines: DataFrame) -> DataFrame:
+    """Columns of a RocketMQ MessageExt for lines beyond doubt; `suspect_value` has the text of all others.
+
+    Columns  MESSAGE_COLUMNS (unspecified where suspect), suspect_value, source, position
+    Rule     whatever could fail a check of message_rows is suspect: saying why, or that it is good after all, costs ten
+             times as much and is done for those alone
+    """
+    ddl = _ddl(MESSAGE_FIELDS)
+    parsed = lines.select("value", "source", "position", F.from_json("value", ddl, JSON_OPTIONS).alias("m"))
+    typed = parsed.select(*_typed_columns(), "value", "source", "position", F.col("m._corrupt").alias("_corrupt"))
+    is_null = [F.col(name).isNull() for name in MESSAGE_COLUMNS]
+    is_odd_number = [~F.col(name).between(0, HIGHEST_OFFSET) for name in NUMBERS]
+    is_odd_text = [F.col(name).rlike(NO_TEXT) for name in TEXTS]
+    names = F.map_keys("properties")
+    doubts = [
+        F.col("_corrupt").isNotNull(),
+        *is_null,
+        *is_odd_number,
+        *is_odd_text,
+        F.size(names) > F.size(F.array_distinct(names)),
+        F.exists(F.map_values("properties"), lambda value: value.rlike(NESTED)),
+        # A second object behind the first, or torn text: from_json would not see it.
+        ~F.col("value").rlike(r"^\s*\{[^{}]*(\{[^{}]*\}[^{}]*)*\}\s*$"),
+    ]
+    is_suspect = F.coalesce(reduce(lambda a, b: a | b, doubts), F.lit(True))
+    return typed.select(
+        *MESSAGE_COLUMNS, F.when(is_suspect, F.col("value")).alias("suspect_value"), "source", "position"
+    )
+
+
 def message_rows(lines: DataFrame) -> DataFrame:
     """Columns of a RocketMQ MessageExt, with `reason` and `detail` where the text in `value` cannot be used.
 
     Columns  MESSAGE_COLUMNS, reason, detail (null for a good row), raw (null for a good row), source, position
     Rule     every field of the contract is required and strictly typed; unknown ones are dropped
     """
-    parsed = lines.select("value", "source", "position", parse_json("value", MESSAGE_FIELDS).alias("m"))
+    parsed = parsed_lines(lines, MESSAGE_FIELDS, "m")
     body = F.try_to_binary("m.bodyBase64", F.lit("base64"))
     checks = [
-        *json_faults("value", "m", MESSAGE_FIELDS),
+        *json_faults("o", "m", MESSAGE_FIELDS),
         negative_fault("m", ["queueId", "reconsumeTimes", *OFFSETS]),
         offset_fault("m", [*OFFSETS]),
+        repetition_fault("m.properties"),
         time_fault("m", ["bornTimestamp", "storeTimestamp"]),
         fault(body.isNull(), "BODY_NOT_BASE64", F.lit("bodyBase64 is no base64")),
     ]
-    return parsed.select(
+    return parsed.select(*_typed_columns(), *verdict_columns(checks), F.col("source"), F.col("position"))
+
+
+def _typed_columns() -> list[Column]:
+    return [
         F.col("m.topic").alias("topic"),
         F.col("m.queueId").alias("queue_id"),
         F.col("m.queueOffset").alias("queue_offset"),
@@ -80,11 +121,12 @@ def message_rows(lines: DataFrame) -> DataFrame:
         F.col("m.reconsumeTimes").alias("reconsume_times"),
         F.col("m.preparedTransactionOffset").alias("prepared_transaction_offset"),
         F.col("m.properties").alias("properties"),
-        body.alias("body"),
-        *verdict_columns(checks),
-        F.col("source"),
-        F.col("position"),
-    )
+        F.try_to_binary("m.bodyBase64", F.lit("base64")).alias("body"),
+    ]
+
+
+def _ddl(fields: dict[str, str]) -> str:
+    return ", ".join(f"`{name}` {type_}" for name, type_ in {**fields, CORRUPT: "string"}.items())
 
 
 def stored_properties(properties: Column) -> Column:
@@ -103,28 +145,32 @@ def topic_fault(kind: str) -> Column:
     return fault(wrong, "WRONG_TOPIC", F.concat(F.lit(f"landed as {kind} but its topic is "), topic))
 
 
-def parse_json(value: str, fields: dict[str, str]) -> Column:
-    """`value` parsed strictly to `fields` (name -> type); the whole text in `_corrupt` where anything did not fit."""
-    ddl = ", ".join(f"`{name}` {type_}" for name, type_ in {**fields, CORRUPT: "string"}.items())
-    return F.from_json(value, ddl, JSON_OPTIONS)
+def parsed_lines(lines: DataFrame, fields: dict[str, str], struct: str) -> DataFrame:
+    """`lines` with `struct`, their `value` parsed strictly to `fields` (name -> type), and with `o` for json_faults.
 
-
-def json_faults(value: str, struct: str, required: dict[str, str]) -> list[Column]:
-    """Faults of the text itself: not one JSON object, a required field absent, a value of another type."""
+    `struct._corrupt` has the whole text where anything did not fit.
+    """
     # As an array: a parser of one object would not see a second one that lost its line end, or torn text behind it.
-    objects = F.from_json(F.concat(F.lit("["), F.col(value), F.lit("]")), "array<map<string,variant>>")
+    # A column of its own: written into several conditions it would be parsed for each of them again.
+    objects = F.from_json(F.concat(F.lit("["), F.col("value"), F.lit("]")), "array<map<string,string>>")
+    typed = F.from_json("value", _ddl(fields), JSON_OPTIONS)
+    return lines.select("value", "source", "position", objects.alias("o"), typed.alias(struct))
+
+
+def json_faults(objects: str, struct: str, required: dict[str, str]) -> list[Column]:
+    """Faults of the text itself: not one JSON object, a required field absent, a value of another type."""
     given = F.get(objects, F.lit(0))
     is_object = (F.size(objects) == 1) & given.isNotNull()
     odd = F.array_compact(
         F.array(
             *[
-                F.when(F.col(f"{struct}.{name}").isNull() | _is_no_text(F.element_at(given, name), type_), F.lit(name))
+                F.when(F.col(f"{struct}.{name}").isNull() | _is_no_text(struct, name, type_), F.lit(name))
                 for name, type_ in required.items()
             ]
         )
     )
-    mistyped = F.filter(odd, lambda name: _is_given(F.element_at(given, name)))
-    missing = F.filter(odd, lambda name: ~_is_given(F.element_at(given, name)))
+    mistyped = F.filter(odd, lambda name: F.element_at(given, name).isNotNull())
+    missing = F.filter(odd, lambda name: F.element_at(given, name).isNull())
     return [
         fault(~F.coalesce(is_object, F.lit(False)), "BROKEN_JSON", F.lit("the line is not one JSON object")),
         fault(F.size(missing) > 0, "MISSING_FIELD", F.concat_ws(", ", missing)),
@@ -132,17 +178,18 @@ def json_faults(value: str, struct: str, required: dict[str, str]) -> list[Colum
     ]
 
 
-def _is_given(value: Column) -> Column:
-    return value.isNotNull() & ~F.is_variant_null(value)
-
-
-def _is_no_text(given: Column, type_: str) -> Column:
+def _is_no_text(struct: str, name: str, type_: str) -> Column:
     """True where a text field is given as something else, or a map of texts holds objects or arrays."""
+    typed = F.col(f"{struct}.{name}")
+    # from_json takes anything for a text. Only what looks like something else is parsed once more, with its types.
+    given = F.try_variant_get(F.try_parse_json("value"), f"$.{name}", "variant")
     if type_ == "string":
-        wrong = F.schema_of_variant(given) != "STRING"
+        wrong = F.when(typed.rlike(NO_TEXT), F.schema_of_variant(given) != "STRING")
     elif type_ == "map<string,string>":
+        looks_nested = F.exists(F.map_values(typed), lambda value: value.rlike(NESTED))
         values = F.map_values(F.try_variant_get(given, "$", "map<string,variant>"))
-        wrong = F.exists(values, lambda each: F.schema_of_variant(each).rlike("^(OBJECT|ARRAY)"))
+        is_nested = F.exists(values, lambda value: F.schema_of_variant(value).rlike("^(OBJECT|ARRAY)"))
+        wrong = F.when(looks_nested, is_nested)
     else:
         wrong = F.lit(False)
     return F.coalesce(wrong, F.lit(False))
@@ -158,6 +205,12 @@ def offset_fault(struct: str, names: list[str]) -> Column:
     """Fault of an offset that has no next one."""
     odd = F.array_compact(F.array(*[F.when(F.col(f"{struct}.{name}") > HIGHEST_OFFSET, F.lit(name)) for name in names]))
     return fault(F.size(odd) > 0, "OFFSET_OUT_OF_RANGE", F.concat_ws(", ", odd))
+
+
+def repetition_fault(properties: str) -> Column:
+    """Fault of a name given twice, which no map of the tables can hold."""
+    names = F.map_keys(properties)
+    return fault(F.size(names) > F.size(F.array_distinct(names)), "PROPERTY_REPEATED", F.lit("properties"))
 
 
 def time_fault(struct: str, names: list[str]) -> Column:

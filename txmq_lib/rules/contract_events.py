@@ -12,7 +12,7 @@ from txmq_lib.rules.contract import (
     fault,
     json_faults,
     negative_fault,
-    parse_json,
+    parsed_lines,
     time_fault,
     verdict_columns,
 )
@@ -35,11 +35,12 @@ def end_rows(lines: DataFrame, broker_name: str) -> DataFrame:
     """END_TRANSACTION requests, flat or under `header` (R11); `broker_name` is used where `bname` is absent."""
     names = [name for name in (*END_NUMBERS, *END_TEXTS) if name != "ts"]
     texts = {**dict.fromkeys(["ts", *names], "string"), "header": "map<string,string>"}
-    parsed = lines.select("value", "source", "position", parse_json("value", texts).alias("p"))
+    parsed = parsed_lines(lines, texts, "p")
     flat = parsed.select(
         "value",
         "source",
         "position",
+        "o",
         F.struct(
             F.col("p.ts").alias("ts"),
             *[F.coalesce(F.col("p.header")[name], F.col(f"p.{name}")).alias(name) for name in names],
@@ -78,7 +79,7 @@ def end_rows(lines: DataFrame, broker_name: str) -> DataFrame:
 def offset_rows(lines: DataFrame, broker_name: str) -> DataFrame:
     """Offset reports (R102): increase-only unless `increaseOnly` is false."""
     texts = dict.fromkeys([*OFFSET_NUMBERS, "group", "topic", "increaseOnly", "clientId"], "string")
-    parsed = lines.select("value", "source", "position", parse_json("value", texts).alias("t"))
+    parsed = parsed_lines(lines, texts, "t")
     typed = _typed(parsed, OFFSET_NUMBERS, ("group", "topic", "increaseOnly", "clientId"))
     is_increase_only = _boolean(F.col("t.increaseOnly"), default=True)
     checks = [
@@ -104,7 +105,7 @@ def ack_rows(lines: DataFrame, broker_name: str) -> DataFrame:
         **dict.fromkeys([*ACK_NUMBERS, "group", "topic", "clientId", "event"], "string"),
         "offsets": "array<string>",
     }
-    parsed = lines.select("value", "source", "position", parse_json("value", texts).alias("t"))
+    parsed = parsed_lines(lines, texts, "t")
     typed = _typed(parsed, ACK_NUMBERS, ("group", "topic", "clientId", "event"))
     needs_offsets = F.col("m.event").isin("taken", "acked")
     offsets = F.transform("t.offsets", lambda offset: offset.try_cast("bigint"))
@@ -140,14 +141,11 @@ def _typed(parsed: DataFrame, numbers: dict[str, str], texts: tuple[str, ...]) -
 
 def _text_faults(required: dict[str, str]) -> list[Column]:
     # The texts are looked up in `t`, so a header's fields count as present too.
-    broken = json_faults("value", "m", {})[0]
+    broken = json_faults("o", "m", {})[0]
     absent = F.array_compact(F.array(*[F.when(F.col(f"t.{name}").isNull(), F.lit(name)) for name in required]))
     odd = F.array_compact(
         F.array(
-            *[
-                F.when(F.col(f"t.{name}").isNotNull() & F.col(f"m.{name}").isNull(), F.lit(name))
-                for name in required
-            ]
+            *[F.when(F.col(f"t.{name}").isNotNull() & F.col(f"m.{name}").isNull(), F.lit(name)) for name in required]
         )
     )
     return [

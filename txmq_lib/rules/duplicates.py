@@ -19,8 +19,11 @@ def judged_by_key(batch: DataFrame, existing: DataFrame, key: Sequence[str]) -> 
     """
     repeated = (
         batch.groupBy(*key)
-        .agg(F.min_by("content_hash", "position").alias("_first_hash"), F.min("position").alias("_first_position"),
-             F.count("*").alias("_rows"))
+        .agg(
+            F.min_by("content_hash", "position").alias("_first_hash"),
+            F.min("position").alias("_first_position"),
+            F.count("*").alias("_rows"),
+        )
         .where("_rows > 1")
         .drop("_rows")
     )

@@ -36,8 +36,14 @@ def advanced(known: DataFrame, reports: DataFrame, *, pass_number: int) -> DataF
         F.lit(pass_number).cast("bigint").alias("pass_number"),
         *[F.col(f"_{name}") for name in known.columns if name not in QUEUE],
     )
-    compared = ("next_offset", "highest_store_timestamp", "lowest_kept_offset", "lost_before_timestamp",
-                "is_end_known", "source_identity")
+    compared = (
+        "next_offset",
+        "highest_store_timestamp",
+        "lowest_kept_offset",
+        "lost_before_timestamp",
+        "is_end_known",
+        "source_identity",
+    )
     is_same = F.lit(True)
     for name in compared:
         is_same = is_same & F.col(name).eqNullSafe(F.col(f"_{name}"))

@@ -43,9 +43,7 @@ def message_columns() -> list[Column]:
 
 def messages(stored: DataFrame) -> DataFrame:
     """Rows of `message`: visible messages of real topics."""
-    return stored.select(
-        "*", *message_columns(), property_of(PROPERTY_UNIQ_KEY).alias("transaction_id")
-    )
+    return stored.select("*", *message_columns(), property_of(PROPERTY_UNIQ_KEY).alias("transaction_id"))
 
 
 def half_messages(stored: DataFrame) -> DataFrame:

@@ -141,9 +141,7 @@ def milliseconds(seconds: Column) -> Column:
 
 def _decision() -> Column:
     code = F.col("commit_or_rollback")
-    return (
-        F.when(code == END_COMMIT, COMMIT).when(code == END_ROLLBACK, ROLLBACK).when(code == END_UNKNOWN, UNKNOWN)
-    )
+    return F.when(code == END_COMMIT, COMMIT).when(code == END_ROLLBACK, ROLLBACK).when(code == END_UNKNOWN, UNKNOWN)
 
 
 def _is_unknown() -> Column:

@@ -17,7 +17,7 @@ from txmq_lib.sources.message_format import (
     Bytes,
     Frame,
     host_text,
-    offset_message_id,
+    offset_message_ids,
     read_body,
     read_header,
     topic_text,
@@ -89,10 +89,9 @@ def property_maps(texts: Sequence[str]) -> pa.MapArray:
     """
     pieces = pc.split_pattern(pc.utf8_rtrim(pa.array(texts, pa.string()), "\x02"), "\x02")
     pairs = pc.split_pattern(pieces.flatten(), "\x01", max_splits=1)
-    pairs, offsets = _kept(pc.equal(pc.list_value_length(pairs), 2), pairs, pieces.offsets)
-    has_both = pc.and_(pc.not_equal(pc.list_element(pairs, 0), ""), pc.not_equal(pc.list_element(pairs, 1), ""))
-    pairs, offsets = _kept(has_both, pairs, offsets)
+    offsets, pairs = _kept(pc.equal(pc.list_value_length(pairs), 2), pieces.offsets, pairs)
     keys, values = pc.list_element(pairs, 0), pc.list_element(pairs, 1)
+    offsets, keys, values = _kept(pc.and_(pc.not_equal(keys, ""), pc.not_equal(values, "")), offsets, keys, values)
     # Rows share a few sequences of names, so looking at each sequence once finds a repeated name in no time.
     sequences = pc.unique(pc.binary_join(pa.ListArray.from_arrays(offsets, keys), "\x01")).to_pylist()
     if any(len(set(found)) < len(found) for found in (sequence.split("\x01") for sequence in sequences)):
@@ -100,12 +99,12 @@ def property_maps(texts: Sequence[str]) -> pa.MapArray:
     return pa.MapArray.from_arrays(offsets, keys, values)
 
 
-def _kept(is_kept: pa.BooleanArray, pairs: pa.ListArray, offsets: pa.Int32Array) -> tuple[pa.ListArray, pa.Int32Array]:
-    """Only these pairs, and where each row's begin then."""
+def _kept(is_kept: pa.BooleanArray, offsets: pa.Int32Array, *items: pa.Array) -> tuple[pa.Array, ...]:
+    """Where each row's items begin once only these are kept, then the items that are."""
     if pc.all(is_kept).as_py():
-        return pairs, offsets
+        return offsets, *items
     kept_before = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(is_kept.cast(pa.int32()))])
-    return pairs.filter(is_kept), kept_before.take(offsets)
+    return kept_before.take(offsets), *(item.filter(is_kept) for item in items)
 
 
 def _without_repeats(text: str) -> str:
@@ -144,7 +143,7 @@ def _decoded(
     born_hosts = list(map(host_text, header["born_address"], header["born_port"]))
     store_hosts = list(map(host_text, header["store_address"], header["store_port"]))
     offsets = header["commit_log_offset"]
-    message_ids = list(map(offset_message_id, header["store_address"], header["store_port"], offsets))
+    message_ids = offset_message_ids(header["store_address"], header["store_port"], offsets)
     properties = [data[frame.properties_start : frame.end].decode("utf-8", "replace") for frame in frames]
     return {
         "topic": pa.array([topic_text(frame.topic) for frame in frames], pa.string()),

@@ -7,6 +7,7 @@ decompressed and its sysFlag bit cleared. An IPv6 host reads `[2001:db8::1]:4242
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import IPv6Address
 from mmap import mmap
@@ -148,9 +149,9 @@ def host_text(address: bytes, port: int) -> str | None:
     return f"[{IPv6Address(address)}]:{port}"
 
 
-def offset_message_id(address: bytes, port: int, physical_offset: int) -> str:
-    """The broker's id of a stored message (semantics 6.5): 32 hex digits, 56 where the store host is IPv6."""
-    return f"{_host_hex(address, port)}{physical_offset:016X}"
+def offset_message_ids(addresses: Iterable[bytes], ports: Iterable[int], offsets: Iterable[int]) -> list[str]:
+    """The broker's ids of stored messages (semantics 6.5): 32 hex digits, 56 where the store host is IPv6."""
+    return [f"{host}{offset:016X}" for host, offset in zip(map(_host_hex, addresses, ports), offsets, strict=True)]
 
 
 @lru_cache(maxsize=4096)

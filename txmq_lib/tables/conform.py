@@ -32,4 +32,8 @@ def conform(frame: DataFrame, spec: TableSpec) -> DataFrame:
 
 def _fits(given: str, wanted: str) -> bool:
     # Widening is harmless, anything else is a mistake of the rule that made the frame.
-    return given == wanted or given == "void" or (given, wanted) in {("int", "bigint"), ("int", "int"), ("float", "double")}
+    return (
+        given == wanted
+        or given == "void"
+        or (given, wanted) in {("int", "bigint"), ("int", "int"), ("float", "double")}
+    )

@@ -1,14 +1,15 @@
-"""What Delta's log says: versions, transaction numbers, tagged commits. Reads only; the one place that calls its JVM side."""
+"""What Delta's log says: versions, transaction numbers, tagged commits. Reads only."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
 COMMITS_LOOKED_BACK = 50
+MERGE_METRICS = ("numTargetRowsInserted", "numTargetRowsUpdated")
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class TaggedCommit:
     @property
     def rows(self) -> int:
         """Rows written: inserted and updated by a merge, else output rows."""
-        merged = [int(self.metrics[key]) for key in ("numTargetRowsInserted", "numTargetRowsUpdated") if key in self.metrics]
+        merged = [int(self.metrics[key]) for key in MERGE_METRICS if key in self.metrics]
         return sum(merged) if merged else int(self.metrics.get("numOutputRows", 0))
 
 
@@ -31,7 +32,7 @@ class DeltaLogView:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         # The Delta classes have no Python face for transaction numbers, hence the JVM door.
-        self._jvm: Any = spark._jvm
+        self._jvm = cast("Any", spark._jvm)
         self._session: Any = spark._jsparkSession
         log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._session, path)
         self._log_path: Any = log.logPath()

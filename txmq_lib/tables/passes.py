@@ -16,7 +16,7 @@ from typing import Any
 
 from delta.exceptions import DeltaConcurrentModificationException
 from delta.tables import DeltaTable
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 
 from txmq_lib.errors import PassConflict
 from txmq_lib.schemas import table_spec, table_specs
@@ -57,6 +57,7 @@ class Pass:
     wall_clock: Callable[[], datetime]
     counts: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    _kept: list[DataFrame] = field(default_factory=list)
 
     def read(self, table: str) -> DataFrame:
         """All rows of the table as the plan saw it."""
@@ -70,14 +71,25 @@ class Pass:
         """False where the table has not moved since the last committed pass of this job."""
         return self.since_versions.get(table, 0) < self.input_versions[table]
 
-    def append(self, table: str, frame: DataFrame, *, step: str) -> int:
-        """Append `frame` once; the rows written. An empty frame makes no commit."""
+    def cached(self, frame: DataFrame) -> DataFrame:
+        """`frame`, computed once and kept until the pass ends: what several steps read is planned and read once."""
+        self._kept.append(frame.persist())
+        return self._kept[-1]
+
+    def release(self) -> None:
+        """Let go of what `cached` kept."""
+        while self._kept:
+            self._kept.pop().unpersist()
+
+    def append(self, table: str, frame: DataFrame, *, step: str, has_rows: bool | None = None) -> int:
+        """Append `frame` once; the rows written. An empty frame makes no commit; `has_rows` spares looking."""
 
         def write() -> None:
             writer = conform(frame, table_spec(table)).write.format("delta").mode("append")
             writer.options(**self._txn_options(table, step)).save(self.warehouse.path(table))
 
-        return self._write_once(table, step, write, is_empty=frame.isEmpty)
+        is_empty = frame.isEmpty if has_rows is None else lambda: not has_rows
+        return self._write_once(table, step, write, is_empty=is_empty)
 
     def overwrite(self, table: str, frame: DataFrame, *, step: str, where: str | None = None) -> int:
         """Replace the table's rows (those that satisfy `where`, a partition condition) by `frame`, once."""
@@ -108,14 +120,16 @@ class Pass:
 
         return self._write_once(table, step, write, is_empty=frame.isEmpty)
 
-    def commit(self, counts: Mapping[str, int] | None = None, checkpoints: Mapping[str, int] | None = None) -> PassReport:
+    def commit(
+        self, counts: Mapping[str, int] | None = None, checkpoints: Mapping[str, int] | None = None
+    ) -> PassReport:
         """Write the committed row, last of all."""
         self.counts.update(counts or {})
         _append_pass_row(self, COMMITTED, checkpoints or {})
         return PassReport(self.job, self.number, dict(self.counts), dict(self.seconds))
 
     def abandon(self) -> None:
-        """Give the plan up for good: its inputs are gone. What it wrote stays, landing again adds only what is missing."""
+        """Give the plan up for good: its inputs are gone. What it wrote stays, landing again adds what is missing."""
         _append_pass_row(self, ABANDONED, {})
 
     @contextmanager
@@ -176,7 +190,9 @@ class Pass:
                 # Somebody carries the same plan on, or another job wrote the table: look, then try again.
                 if self._has_landed(table, step):
                     return None
-        raise PassConflict(f"{self.job} pass {self.number}: {table} was written by others {WRITE_ATTEMPTS} times; try again")
+        raise PassConflict(
+            f"{self.job} pass {self.number}: {table} was written by others {WRITE_ATTEMPTS} times; try again"
+        )
 
 
 def open_pass(
@@ -225,7 +241,10 @@ def run_passes(open_next: Callable[[], Pass], work: Callable[[Pass], PassReport]
     """Carry unfinished passes of others on, then one of our own; the report of our own."""
     while True:
         current = open_next()
-        report = work(current)
+        try:
+            report = work(current)
+        finally:
+            current.release()
         if current.is_own:
             return report
 
@@ -242,7 +261,7 @@ def _ended(log: DeltaLogView, job: str) -> int:
     return max(log.txn_version(_app_id(job, "pass", state)) for state in (COMMITTED, ABANDONED))
 
 
-def _plan_row(warehouse: Warehouse, job: str, number: int) -> Any:
+def _plan_row(warehouse: Warehouse, job: str, number: int) -> Row:
     rows = warehouse.read("pass").where(f"job = '{job}' and pass_number = {number} and state = '{STARTED}'").collect()
     return rows[0]
 

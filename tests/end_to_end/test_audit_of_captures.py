@@ -1,0 +1,130 @@
+"""Audit role: what a real broker wrote gets the verdicts that its own rows prove, from files and from its store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import truth
+from captured import unpack_store
+from truth import Transaction
+
+AUDIT = "role=audit"
+FILES = {"half": "half", "op": "op", "message": "visible", "max-time": "max_time"}
+EXPECTED = {
+    "basic": {
+        "COMMITTED": 290,
+        "ROLLED_BACK": 55,
+        "CONFLICT": 14,
+        "DISCARDED": 11,
+        "COMMITTED_AND_DISCARDED": 4,
+        "DUPLICATED": 2,
+        "DIVERTED": 1,
+    },
+    "consumer": {"COMMITTED": 978, "ROLLED_BACK": 85},
+    # Counted from the rows of these captures by tests/truth.py, which shares nothing with the rules.
+    "mixed": {
+        "COMMITTED": 268,
+        "DISCARDED": 114,
+        "ROLLED_BACK": 110,
+        "COMMITTED_AND_DISCARDED": 6,
+        "DUPLICATED": 1,
+        "CONFLICT": 1,
+    },
+    "restart": {"COMMITTED": 46, "DUPLICATED": 9, "DISCARDED": 5, "ROLLED_BACK": 5},
+}
+
+
+def judged(house) -> dict[Transaction, tuple]:
+    return {
+        Transaction(row["transaction_id"], int(row["born_timestamp"].timestamp() * 1000 + 0.5)): (
+            row["verdict"],
+            row["visible_count"],
+            row["op_count"],
+            row["given_up_count"] > 0,
+        )
+        for row in house.rows("verdict")
+    }
+
+
+def expected(capture: str) -> dict[Transaction, tuple]:
+    counted = truth.verdicts(truth.facts(capture))
+    return {key: (one.verdict, one.visible, one.ops, one.given_up) for key, one in counted.items()}
+
+
+@pytest.mark.parametrize("capture", sorted(EXPECTED))
+def test_files_and_store_give_every_transaction_the_verdict_its_rows_prove(open_house, tmp_path: Path, capture):
+    files, store = open_house(AUDIT, name="files"), open_house(AUDIT, name="store")
+    for kind, name in FILES.items():
+        if truth.rows(capture, name):
+            files.land(kind, truth.CAPTURES / capture / f"{name}.jsonl.gz")
+    files.audit()
+    store.land_store(unpack_store(capture, tmp_path))
+    store.audit()
+    from_files, from_store = judged(files), judged(store)
+    diverted = {key for key, one in from_files.items() if one[0] == "DIVERTED"}
+    assert {key: one for key, one in from_files.items() if key not in diverted} == expected(capture)
+    assert from_store == from_files
+    counts: dict[str, int] = {}
+    for verdict, *_ in from_files.values():
+        counts[verdict] = counts.get(verdict, 0) + 1
+    assert counts == EXPECTED[capture]
+    assert not files.rows("quarantine")
+    assert not store.rows("quarantine")
+    assert_rows_are_equal(files, store)
+    if capture == "restart":
+        before = store.versions()
+        store.audit()
+        store.land_store(tmp_path / "store")
+        assert store.versions() == before
+
+
+def assert_rows_are_equal(files, store) -> None:
+    ours = ("landed_pass", "origin")
+    for table in ("half_message", "op_message", "trans_check_max_time", "message"):
+        by_place = {}
+        for house in (files, store):
+            rows = house.rows(table)
+            kept = [{name: value for name, value in row.items() if name not in ours} for row in rows]
+            by_place[house.warehouse.uri] = {
+                tuple(row.get(name) for name in ("topic", "queue_id", "queue_offset", "position")): row for row in kept
+            }
+        from_files, from_store = by_place[files.warehouse.uri], by_place[store.warehouse.uri]
+        # The reading client skipped system topics that a store holds.
+        assert {place: from_store.get(place) for place in from_files} == from_files, table
+        extra = {place[0] for place in from_store.keys() - from_files.keys()}
+        assert extra <= {"rmq_sys_wheel_timer", "RMQ_SYS_TRACE_TOPIC", "OFFSET_MOVED_EVENT"}, (table, extra)
+
+
+def test_pending_is_right_at_every_instant_landed_at_once_or_one_after_another(open_house):
+    everything = truth.facts("basic")
+    times = sorted(row["storeTimestamp"] for rows in everything for row in rows)
+    instants = [times[len(times) * part // 11] for part in range(1, 11)]
+    growing = open_house(AUDIT, name="growing")
+    landed: set[tuple] = set()
+    seen_pending = 0
+    for number, instant in enumerate(instants):
+        given = everything.until(instant)
+        for kind, rows in zip(FILES, given, strict=True):
+            new = [row for row in rows if (kind, row["topic"], row["queueId"], row["queueOffset"]) not in landed]
+            landed |= {(kind, row["topic"], row["queueId"], row["queueOffset"]) for row in new}
+            if new:
+                growing.land_rows(kind, new)
+        growing.reconcile()
+        assert open_transactions(growing) == truth.pending(given), f"instant {number}"
+        seen_pending += len(truth.pending(given))
+        if number == 5:
+            at_once = open_house(AUDIT, name=f"at-once-{number}")
+            for kind, rows in zip(FILES, given, strict=True):
+                if rows:
+                    at_once.land_rows(kind, rows)
+            at_once.reconcile()
+            assert open_transactions(at_once) == truth.pending(given), f"at once, instant {number}"
+    assert seen_pending > 50
+
+
+def open_transactions(house) -> set[Transaction]:
+    return {
+        Transaction(row["transaction_id"], int(row["born_timestamp"].timestamp() * 1000 + 0.5))
+        for row in house.rows("pending_half")
+    }

@@ -1,0 +1,130 @@
+"""A pass killed after any of its writes and run again ends as if never killed; a second one with nothing new is silent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from house import NOW, House
+from truth import CAPTURES
+
+SETTINGS = (
+    "transaction_timeout=2",
+    "transaction_check_interval=3",
+    "transaction_check_max=0",
+    "roll_back_given_up=true",
+)
+UNTOLD = {"pass": ("wall_timestamp", "seconds", "plan_id", "started_by")}
+
+
+class Killed(BaseException):
+    """Stands for a killed process: nothing may catch it."""
+
+
+def contents(house: House) -> dict[str, list[str]]:
+    """Every row of every table but the pass log, in some fixed order."""
+    tables = sorted(house.versions())
+    return {table: sorted(str(sorted(row.items(), key=str)) for row in house.rows(table)) for table in tables}
+
+
+def kill_after(house: House, write_number: int) -> None:
+    """Let the house's next job die right after its n-th write."""
+    seen = iter(range(write_number, 0, -1))
+
+    def hook(table: str, step: str) -> None:
+        if next(seen) == 1:
+            raise Killed(f"{table} {step}")
+
+    house.warehouse.on_write = hook
+
+
+def writes_of(house: House, job: Callable[[], object]) -> list[str]:
+    steps: list[str] = []
+    house.warehouse.on_write = lambda table, step: steps.append(step)
+    job()
+    return steps
+
+
+@pytest.fixture
+def landed(open_house) -> House:
+    house = open_house(*SETTINGS)
+    house.land("half", CAPTURES / "restart" / "half.jsonl.gz")
+    house.land("end", CAPTURES / "restart" / "ends.jsonl.gz")
+    far = {"producerGroup": "G", "tranStateTableOffset": 99_000, "commitLogOffset": 99_000_000, "commitOrRollback": 8}
+    wrong = {"producerGroup": "nobody", "tranStateTableOffset": 0, "commitLogOffset": 0, "commitOrRollback": 8}
+    moment = int(NOW.timestamp() * 1000)
+    house.land_rows("end", [{"ts": moment, **far}, {"ts": moment, **wrong}])
+    return house
+
+
+def test_a_reconcile_killed_after_each_of_its_writes_ends_as_if_never_killed(landed, copied):
+    whole = copied(landed, "whole")
+    steps = writes_of(whole, whole.reconcile)
+    assert steps == [
+        *("started", "end_outcome", "end_held", "quarantine_end", "message", "trans_check_max_time"),
+        *("op_message", "frontier", "committed"),
+    ]
+    expected = contents(whole)
+    assert expected["message"]
+    assert expected["trans_check_max_time"]
+    for number, step in enumerate(steps[:-1], start=1):
+        house = copied(landed, f"killed-{number}")
+        kill_after(house, number)
+        with pytest.raises(Killed, match=step):
+            house.reconcile()
+        house.warehouse.on_write = lambda table, step: None
+        house.reconcile()
+        assert contents(house) == expected, f"killed after {step}"
+    before = whole.versions()
+    whole.reconcile()
+    assert whole.versions() == before
+
+
+def test_a_landing_killed_after_each_of_its_writes_ends_as_if_never_killed(open_house, copied):
+    empty = open_house("role=audit")
+    good = CAPTURES / "restart" / "half.jsonl.gz"
+    bad = empty.scratch / "bad.jsonl"
+    bad.write_text("{torn\n", encoding="utf-8")
+    whole = copied(empty, "whole")
+    steps = writes_of(whole, lambda: whole.land("half", good, bad))
+    assert steps == ["started", "half", "quarantine_half", "frontier", "committed"]
+    expected = contents(whole)
+    for number, step in enumerate(steps[:-1], start=1):
+        house = copied(empty, f"killed-{number}")
+        kill_after(house, number)
+        with pytest.raises(Killed, match=step):
+            house.land("half", good, bad)
+        house.warehouse.on_write = lambda table, step: None
+        house.land("half", good, bad)
+        assert contents(house) == expected, f"killed after {step}"
+
+
+def test_a_killed_audit_is_carried_on_with_its_own_now(open_house, copied):
+    house = open_house("role=audit")
+    house.land("half", CAPTURES / "restart" / "half.jsonl.gz")
+    kill_after(house, 1)
+    with pytest.raises(Killed):
+        house.audit()
+    house.warehouse.on_write = lambda table, step: None
+    house.audit(NOW + timedelta(hours=1))
+    passes = {(row["pass_number"], row["state"]): row["now"] for row in house.rows("pass") if row["job"] == "audit"}
+    assert sorted(passes) == [(1, "committed"), (1, "started"), (2, "committed"), (2, "started")]
+    assert passes[(1, "started")] == passes[(1, "committed")]
+    assert passes[(2, "started")] - passes[(1, "started")] == timedelta(hours=1)
+    assert {row["verdict"] for row in house.rows("verdict")} == {"PENDING"}
+
+
+def test_a_landing_whose_file_is_gone_is_given_up_and_the_next_one_goes_on(open_house):
+    house = open_house("role=audit")
+    gone = house.scratch / "gone.jsonl"
+    gone.write_text("{torn\n", encoding="utf-8")
+    kill_after(house, 1)
+    with pytest.raises(Killed):
+        house.land("half", gone)
+    house.warehouse.on_write = lambda table, step: None
+    gone.unlink()
+    house.land("half", CAPTURES / "restart" / "half.jsonl.gz")
+    states = [(row["pass_number"], row["state"]) for row in house.rows("pass") if row["job"] == "land"]
+    assert sorted(states) == [(1, "abandoned"), (1, "started"), (2, "committed"), (2, "started")]
+    assert len(house.rows("half_message")) == 133

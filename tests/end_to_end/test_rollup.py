@@ -1,0 +1,158 @@
+"""Rollup passes: real consumers end where their broker ended, acknowledgements where R107 says."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import truth
+
+T0 = 1_795_262_400_000
+
+
+def reports_of_consumers():
+    for row in truth.rows("consumer", "rpc_offsets"):
+        if row["cmd"] == "UPDATE_CONSUMER_OFFSET":
+            header = row["header"]
+            yield {
+                "ts": row["ts"],
+                "group": header["consumerGroup"],
+                "topic": header["topic"],
+                "queueId": header["queueId"],
+                "offset": header["commitOffset"],
+                "clientId": row["client"],
+            }
+
+
+def polled_offsets():
+    for row in truth.rows("consumer", "consumer_offsets"):
+        if row["brokerOffset"] >= 0:
+            place = {"group": row["group"], "topic": row["topic"], "queueId": row["queueId"]}
+            yield {"ts": row["ts"], **place, "offset": row["brokerOffset"], "increaseOnly": False}
+
+
+def broker_file(*groups):
+    """The offsets of some groups in the broker's own consumerOffset.json, whose queue ids are unquoted (R89)."""
+    text = (truth.CAPTURES / "consumer" / "config" / "consumerOffset.json").read_text(encoding="utf-8")
+    table = json.loads(re.sub(r"([{,]\s*)(\d+)\s*:", r'\1"\2":', text))["offsetTable"]
+    return {
+        (group, topic, int(queue)): offset
+        for key, queues in table.items()
+        for topic, group in [key.split("@", 1)]
+        if group in groups
+        for queue, offset in queues.items()
+    }
+
+
+def next_offsets(house, broker, *groups):
+    return {
+        (row["consumer_group"], row["topic"], row["queue_id"]): row["next_offset"]
+        for row in house.rows("consumer_offset")
+        if row["broker_name"] == broker and row["consumer_group"] in groups
+    }
+
+
+def test_reports_of_real_consumers_end_at_the_brokers_values_and_its_resets_are_listed(open_house):
+    house = open_house()
+    reports = list(reports_of_consumers())
+    assert len(reports) == 1051
+    # The later half lands first, so that every queue is judged again from its history.
+    house.land_rows("offset", reports[500:], broker="reported")
+    house.rollup()
+    house.land_rows("offset", reports[:500], broker="reported")
+    house.land_rows("offset", polled_offsets(), broker="polled")
+    report = house.rollup()
+    groups = ("CG_TAG", "CG_CLUSTER")
+    expected = broker_file(*groups)
+    assert len(expected) == 18
+    assert next_offsets(house, "reported", *groups) == expected
+    rows = {(row["broker_name"], row["consumer_group"], row["queue_id"]): row for row in house.rows("consumer_offset")}
+    rewinds = {
+        key: [(one["from_offset"], one["to_offset"]) for one in row["rewinds"]]
+        for key, row in rows.items()
+        if row["rewind_count"]
+    }
+    assert rewinds == {
+        ("polled", "CG_RESET", 0): [(107, 27), (107, 50)],
+        ("polled", "CG_RESET", 1): [(106, 27), (106, 50)],
+    }
+    assert report.counts["rewinds"] == 4
+    assert sum(row["report_count"] for (broker, *_), row in rows.items() if broker == "reported") == 1051
+    before = house.versions()
+    assert house.rollup().counts["consumer_offset"] == 0
+    assert house.versions() == before
+
+
+def ack(second, event, *offsets, client="A", queue=0):
+    place = {"group": "G", "topic": "T", "queueId": queue, "clientId": client}
+    return {"ts": T0 + second * 1_000, **place, "event": event, "offsets": list(offsets)}
+
+
+FIRST = [ack(1, "allocated"), ack(2, "taken", 0, 1, 2, 3), ack(3, "acked", 0, 2), ack(1, "taken", 9, queue=1)]
+SECOND = [
+    ack(4, "acked", 1),
+    ack(5, "taken", 4),
+    ack(6, "dropped"),
+    ack(7, "acked", 3),
+    ack(8, "allocated", client="B"),
+]
+THIRD = [ack(9, "taken", 3, 4, client="B"), ack(10, "acked", 4, client="B")]
+
+
+def rolled_up(house):
+    offsets = {
+        row["queue_id"]: tuple(row[name] for name in ("next_offset", "client_id", "report_count", "redelivery_count"))
+        for row in house.rows("consumer_offset")
+    }
+    found = sorted(row["next_offset"] for row in house.rows("consumer_offset_commit") if row["origin"] == "ack")
+    return offsets, found
+
+
+def test_acknowledgements_report_their_safe_offset_pass_after_pass(open_house):
+    house = open_house()
+    house.land_rows("ack", FIRST)
+    house.rollup()
+    # 1 pins: 0 is done, 1 to 3 were taken and come again. Queue 1 is held by nobody.
+    assert rolled_up(house) == ({0: (1, "A", 1, 3)}, [1])
+    house.land_rows("ack", SECOND)
+    house.rollup()
+    # 1 and 2 are done now; what A acknowledged after it dropped the queue is not; B holds it and has taken nothing.
+    assert rolled_up(house) == ({0: (3, "A", 2, 0)}, [1, 3])
+    house.land_rows("ack", THIRD)
+    house.rollup()
+    # 4 is done above the gap at 3: the report is 3 again, and both come again.
+    assert rolled_up(house) == ({0: (3, "A", 3, 2)}, [1, 3, 3])
+    before = house.versions()
+    house.rollup()
+    assert house.versions() == before
+
+
+class KilledError(Exception):
+    """Stands for kill -9 right after a write."""
+
+
+@pytest.mark.parametrize("last_write", ["from_acks", "consumer_offset"])
+def test_a_rollup_killed_after_a_write_and_run_again_ends_as_if_never_killed(open_house, copied, last_write):
+    house = open_house()
+    house.land_rows("ack", FIRST)
+    house.land_rows("offset", [{"ts": T0 + 2_500, "group": "G", "topic": "T", "queueId": 0, "offset": 1}])
+    unharmed = copied(house, "unharmed")
+    unharmed.rollup()
+
+    def kill(table, step):
+        if step == last_write:
+            raise KilledError
+
+    house.warehouse.on_write = kill
+    with pytest.raises(KilledError):
+        house.rollup()
+    house.warehouse.on_write = lambda table, step: None
+    house.rollup()
+    assert rolled_up(house) == rolled_up(unharmed) == ({0: (1, None, 2, 3)}, [1])
+    for table in ("consumer_offset", "consumer_offset_commit"):
+        assert by_text(house.rows(table)) == by_text(unharmed.rows(table))
+
+
+def by_text(rows):
+    return sorted(json.dumps(row, default=str, sort_keys=True) for row in rows)

@@ -1,0 +1,267 @@
+"""Settings: the layers, every fault of them at once, durations, and what a plan records."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from txmq_lib.durations import duration_text, milliseconds
+from txmq_lib.errors import EXIT_USAGE, SettingsError
+from txmq_lib.resources import conf_dir
+from txmq_lib.settings import BrokerPolicy, Settings
+
+DEFAULTS = BrokerPolicy(
+    role="engine",
+    transaction_timeout_ms=6_000,
+    transaction_check_interval_ms=60_000,
+    transaction_check_max=15,
+    file_reserved_time_ms=259_200_000,
+)
+
+
+def faults_of(*assignments, files=(), warehouse=None):
+    with pytest.raises(SettingsError) as raised:
+        Settings.load(files, assignments, warehouse)
+    assert raised.value.exit_status == EXIT_USAGE
+    return list(raised.value.faults)
+
+
+@pytest.fixture
+def conf(tmp_path):
+    """Writes one settings file and gives its path."""
+
+    def write(text, name="site.yaml"):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+def test_the_defaults_are_those_of_rocketmq_and_of_the_design():
+    settings = Settings.load()
+    assert settings.for_broker("any") == DEFAULTS
+    assert settings.persist_consumer_offset_interval_ms == 5_000
+    assert (settings.roll_back_given_up, settings.warehouse, settings.land.topics) == (False, "./warehouse", ("*",))
+    assert (settings.sources, settings.thresholds.quarantined, settings.spark) == ((), None, {})
+
+
+def test_a_later_layer_wins_and_each_value_knows_the_layer_that_set_it(conf):
+    first = conf("transaction_timeout: 2\ntransaction_check_max: 3\nland: {topics: [a, b]}\n", "first.yaml")
+    second = conf("transaction_timeout: 3s\nbrokers: {x: {role: audit}}\n", "second.yaml")
+    settings = Settings.load([first, second], ["transaction_check_max=5", "brokers.x.transaction_timeout=1m"], "/data")
+    assert {key: (value, layer) for key, value, layer in settings.rows() if layer != "base.yaml"} == {
+        "transaction_timeout": ("3s", second),
+        "transaction_check_max": (5, "--set"),
+        "land.topics": (["a", "b"], first),
+        "brokers.x.role": ("audit", second),
+        "brokers.x.transaction_timeout": ("1m", "--set"),
+        "warehouse": ("/data", "--warehouse"),
+    }
+    assert settings.origin("file_reserved_time") == "base.yaml"
+
+
+def test_a_broker_has_its_own_limits_and_those_of_all_for_the_rest():
+    own = ["brokers.a={transaction_timeout: 500ms, role: audit}", "brokers.dotted.name.transaction_check_max=0"]
+    settings = Settings.load(assignments=own)
+    assert settings.for_broker("a") == replace(DEFAULTS, transaction_timeout_ms=500, role="audit")
+    assert settings.for_broker("dotted.name") == replace(DEFAULTS, transaction_check_max=0)
+    assert settings.for_broker("dotted") == DEFAULTS
+    assert Settings.load(assignments=["role=audit"]).for_broker("a") == replace(DEFAULTS, role="audit")
+
+
+def test_every_fault_of_every_layer_is_told_at_once_with_its_layer_and_key(conf):
+    wrong = conf(
+        """
+role: auditt
+transactionTimeOut: 6000
+transaction_check_max: 15.0
+transaction_check_interval: yes
+file_reserved_time: 0
+brokers: {1: {}, x: {rol: audit, transaction_timeout: 1.00001}}
+land: {topic: [a]}
+sources: [{kind: hlf, paths: [], broker: 3}, 4]
+thresholds: 4
+spark: {foo: 1, spark.x: [1]}
+""",
+        "wrong.yaml",
+    )
+    torn = conf("land: [\n", "torn.yaml")
+    listed = conf("- a\n", "listed.yaml")
+    found = faults_of("transaction_check_max=-1", "nothing", "a..b=1", "land.topics=x", files=[wrong, torn, listed])
+    sources = "'half', 'op', 'message', 'max-time', 'end', 'offset', 'ack' or 'store'"
+    assert sorted(found) == sorted(
+        [
+            f"{wrong}: role: must be 'engine' or 'audit', not 'auditt'",
+            f"{wrong}: transactionTimeOut: unknown key; did you mean transaction_timeout?",
+            f"{wrong}: transaction_check_max: must be a whole number, not 15.0",
+            f"{wrong}: transaction_check_interval: must be a number of s or a text such as 500ms, 2s, 3m, 72h or 3d,"
+            " not True",
+            f"{wrong}: file_reserved_time: must be more than 0 and at most 36500d, not 0",
+            f"{wrong}: brokers[1]: must be a text, not 1",
+            f"{wrong}: brokers.x.rol: unknown key; did you mean role?",
+            f"{wrong}: brokers.x.transaction_timeout: must be whole milliseconds, not 1.00001",
+            f"{wrong}: land.topic: unknown key; did you mean topics?",
+            f"{wrong}: sources[0].kind: must be {sources}, not 'hlf'",
+            f"{wrong}: sources[0].paths: must not be empty, not []",
+            f"{wrong}: sources[0].broker: must be a text, not 3",
+            f"{wrong}: sources[1]: must be a mapping, not 4",
+            f"{wrong}: thresholds: must be a mapping, not 4",
+            f"{wrong}: spark.foo: is no Spark setting: their names begin with `spark.`",
+            f"{wrong}: spark.spark.x: must be a text, a number or true/false, not [1]",
+            f"{torn}: is not valid YAML: line 2, column 1: expected the node content, but found '<stream end>'",
+            f"{listed}: must hold `key: value` lines, not a list",
+            "--set: transaction_check_max: must be greater than or equal to 0, not -1",
+            "--set nothing: must look like key=value, with dots between nested keys",
+            "--set a..b=1: must look like key=value, with dots between nested keys",
+            "--set: land.topics: must be a list, not 'x'",
+        ]
+    )
+
+
+def test_a_fault_that_a_later_layer_would_hide_is_told(conf):
+    path = conf("transaction_timeout: soon\n")
+    assert [fault.split(":")[1].strip() for fault in faults_of("transaction_timeout=2", files=[path])] == [
+        "transaction_timeout"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("role: audit\nrole: engine\n", "role: is given twice, again in line 2"),
+        ("brokers:\n  x: {role: audit}\n  x: {role: audit}\n", "brokers.x: is given twice, again in line 3"),
+        ("land: {topics: [a], topics: [b]}\n", "land.topics: is given twice, again in line 1"),
+        ("brokers: &a {x: *a}\n", "is not valid YAML: line 1: an alias refers to what it is part of"),
+        (
+            "role: !!python/name:os.system\n",
+            "is not valid YAML: line 1, column 7: could not determine a constructor for the tag"
+            " 'tag:yaml.org,2002:python/name:os.system'",
+        ),
+    ],
+)
+def test_yaml_that_means_two_things_or_runs_code_is_a_fault(conf, text, fault):
+    path = conf(text)
+    assert faults_of(files=[path]) == [f"{path}: {fault}"]
+
+
+def test_files_that_cannot_be_read_are_faults(tmp_path):
+    latin = tmp_path / "latin.yaml"
+    latin.write_bytes(b"warehouse: caf\xe9\n")
+    missing = tmp_path / "missing.yaml"
+    assert faults_of(files=[latin, missing], warehouse="") == [
+        f"{latin}: is not UTF-8 at byte 14",
+        f"{missing}: cannot be read: No such file or directory",
+        "--warehouse: warehouse: must not be empty, not ''",
+    ]
+
+
+def test_a_section_whose_lines_are_all_commented_out_sets_nothing(conf):
+    path = conf("land:\n  # topics: [a]\nbrokers:\n  x:\nsources:\nthresholds:\nspark:\n")
+    settings = Settings.load([path])
+    assert (settings.land.topics, settings.sources, settings.spark) == (("*",), (), {})
+    assert settings.for_broker("x") == DEFAULTS
+
+
+def test_durations_take_the_unit_of_the_key_or_their_own():
+    taken = [
+        (6, "s"),
+        (0.5, "s"),
+        ("2s", "h"),
+        ("2000ms", "h"),
+        ("3m", "s"),
+        (72, "h"),
+        ("3d", "s"),
+        ("1.5h", "s"),
+        (0.1, "s"),
+    ]
+    assert [milliseconds(value, unit) for value, unit in taken] == [
+        6_000, 500, 2_000, 2_000, 180_000, 259_200_000, 259_200_000, 5_400_000, 100,
+    ]  # fmt: skip
+    assert [duration_text(ms) for ms in (1, 1_500, 6_000, 60_000, 259_200_000)] == ["1ms", "1500ms", "6s", "1m", "72h"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [True, None, "", "6", "-1s", "1 week", "1e3s", [1], {}, 0, -1, "0s", float("nan"), float("inf"), 10**12, 0.0001],
+)
+def test_what_is_no_duration_is_refused(value):
+    with pytest.raises(ValueError, match=r"^must be "):
+        milliseconds(value, "s")
+
+
+def test_spark_settings_keep_their_dots_and_become_texts(conf):
+    path = conf("spark: {spark.ui.enabled: true, spark.sql.shuffle.partitions: 4}\n")
+    settings = Settings.load([path], ["spark.spark.sql.shuffle.partitions=8"])
+    assert settings.spark == {"spark.ui.enabled": "true", "spark.sql.shuffle.partitions": "8"}
+
+
+def test_a_plan_records_what_decides_results_and_no_location_or_secret():
+    settings = Settings.load(
+        assignments=[
+            "transaction_timeout=2000ms",
+            "spark.spark.hadoop.fs.s3a.secret.key=hush",
+            "sources=[{kind: half, paths: [/in], broker: b}]",
+        ],
+        warehouse="/here",
+    )
+    assert json.loads(settings.to_json()) == {
+        "role": "engine",
+        "transaction_timeout": "2s",
+        "transaction_check_interval": "1m",
+        "transaction_check_max": 15,
+        "file_reserved_time": "72h",
+        "roll_back_given_up": False,
+        "persist_consumer_offset_interval": "5s",
+        "brokers": {},
+        "land": {"topics": ["*"]},
+        "thresholds": {"quarantined": None},
+    }
+    elsewhere = Settings.load(assignments=["spark.spark.hadoop.fs.s3a.secret.key=other"], warehouse="/there")
+    again = Settings.from_json(settings.to_json(), running=elsewhere)
+    assert again.to_json() == settings.to_json()
+    assert (again.warehouse, again.spark) == (elsewhere.warehouse, elsewhere.spark)
+
+
+def test_the_fingerprint_follows_the_meaning_not_the_writing():
+    def fingerprint(*assignments):
+        return Settings.load(assignments=assignments).fingerprint()
+
+    same = {fingerprint("transaction_timeout=2"), fingerprint("transaction_timeout=2000ms", "warehouse=/x")}
+    assert same == {fingerprint("transaction_timeout=2s")}
+    assert fingerprint("transaction_timeout=3") not in same
+    assert len(fingerprint()) == 12
+
+
+def test_a_record_of_an_older_version_takes_new_keys_from_the_defaults_and_of_a_newer_one_is_refused():
+    assert Settings.from_json('{"transaction_timeout": "2s"}').for_broker("b").transaction_timeout_ms == 2_000
+    with pytest.raises(SettingsError, match="recorded settings: checked_by: unknown key"):
+        Settings.from_json('{"checked_by": "x"}')
+
+
+def test_settings_are_frozen():
+    with pytest.raises(ValueError, match="frozen"):
+        Settings.load().role = "audit"
+
+
+def test_base_yaml_has_every_key_and_explains_each():
+    lines = (conf_dir() / "base.yaml").read_text(encoding="utf-8").splitlines()
+    keys = [(lines[at - 1], line.split(":")[0]) for at, line in enumerate(lines) if line and line[0] not in "# "]
+    assert [key for _, key in keys] == [field.alias or name for name, field in Settings.model_fields.items()]
+    assert [key for above, key in keys if not above.startswith("#")] == []
+
+
+def test_the_example_for_a_cluster_loads():
+    settings = Settings.load([conf_dir() / "cluster.example.yaml"])
+    assert settings.for_broker("broker-a").transaction_check_interval_ms == 30_000
+    assert settings.for_broker("in-house").role == "engine"
+
+
+def test_settings_are_read_without_loading_spark():
+    code = "import sys, txmq_lib.settings; print({'pyspark', 'delta', 'pyarrow'} & set(sys.modules))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "set()\n"

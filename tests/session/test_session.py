@@ -1,0 +1,82 @@
+"""The session: in UTC, with Delta, tuned for one machine, quiet, and overruled only where that is safe."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from deltalake import DeltaTable
+
+from txmq_lib.session import build_session
+from txmq_lib.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+FIRST_SESSION = """
+import json, os, sys
+from txmq_lib.session import build_session
+from txmq_lib.settings import Settings
+
+spark = build_session("first", Settings.load(assignments=sys.argv[1:]))
+keys = ("spark.master", "spark.driver.memory", "spark.ui.enabled", "spark.sql.session.timeZone",
+        "spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions", "spark.jars.packages")
+print(json.dumps({key: spark.conf.get(key, None) for key in keys}))
+spark.range(3).write.format("delta").save("table")
+spark.sql(f"SHOW TBLPROPERTIES delta.`{os.getcwd()}/table`").collect()
+"""
+
+
+def test_times_are_utc_and_stored_in_microseconds(spark):
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.parquet.outputTimestampType") == "TIMESTAMP_MICROS"
+
+
+def test_given_spark_settings_stay_and_the_rest_is_tuned_for_one_machine(spark):
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "1"  # as tests/conftest.py gives it
+    assert spark.conf.get("spark.databricks.delta.snapshotPartitions") == "1"
+    assert spark.conf.get("spark.sql.sources.parallelPartitionDiscovery.parallelism") == "2"
+
+
+def test_building_again_gives_the_running_session(spark):
+    assert build_session("again", Settings.load()).sparkContext is spark.sparkContext
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "1"
+
+
+def test_workers_run_this_python(spark):
+    assert spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).collect() == [sys.executable]
+
+
+def test_a_table_that_lost_rows_is_still_readable_without_spark(spark, warehouse_dir):
+    path = str(warehouse_dir / "numbers")
+    spark.range(10).coalesce(1).write.format("delta").save(path)
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE id < 4")
+    assert sorted(DeltaTable(path).to_pyarrow_table().column("id").to_pylist()) == [4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.slow
+def test_a_session_that_starts_its_own_jvm_is_quiet_local_and_leaves_nothing_behind(tmp_path):
+    own = ["spark.spark.sql.shuffle.partitions=3", "spark.spark.sql.session.timeZone=Europe/Berlin"]
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
+    command = [sys.executable, "-c", FIRST_SESSION, *own]
+    told = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**env, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (told.returncode, told.stderr) == (0, "")
+    assert json.loads(told.stdout) == {
+        "spark.master": "local[*]",
+        "spark.driver.memory": "2g",
+        "spark.ui.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "3",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.jars.packages": None,
+    }
+    assert [path.name for path in tmp_path.iterdir()] == ["table"]

@@ -1,0 +1,59 @@
+"""Rows as an aligned table, apart from `render` because rich takes its time to load. Knows no table's columns."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from txmq_lib.cli.render import as_text
+
+NOTHING = "-"
+GAP = 2
+# Free text may be folded into its column; everything else stays on one line, whole.
+FOLDED = ("detail", "source", "counts", "text", "value", "meaning", "remark")
+FOLDED_WIDTH = 24
+# What would move the cursor or change colours shows as its escape.
+VISIBLE_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+
+
+def write_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], console: Console | None = None) -> None:
+    """An aligned table. A terminal gets the first columns that fit and is told of the others; a pipe gets all of
+    them, a row per line. Nothing is cut short."""
+    if not rows:
+        return
+    cells = [
+        [NOTHING if value is None else as_text(value).translate(VISIBLE_CONTROLS) for value in row] for row in rows
+    ]
+    widths = {name: max(cell_len(name), *(cell_len(row[place]) for row in cells)) for place, name in enumerate(columns)}
+    console = console or Console(file=sys.stdout, highlight=False)
+    if console.is_terminal:
+        shown = fitting(widths, console.width)
+    else:
+        console.width = sum(widths.values()) + GAP * len(columns)
+        shown = list(columns)
+    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
+    for name in shown:
+        table.add_column(Text(name), no_wrap=name not in FOLDED and name != shown[0], overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(row[place]) for place, name in enumerate(columns) if name in shown))
+    console.print(table)
+    if left_out := [name for name in columns if name not in shown]:
+        sys.stderr.write(f"not shown for want of width: {', '.join(left_out)}\n")
+
+
+def fitting(widths: dict[str, int], room: int) -> list[str]:
+    """The columns that fit into `room` beside each other, in their order; always the first."""
+    shown: list[str] = []
+    for name, width in widths.items():
+        needed = min(width, FOLDED_WIDTH) if name in FOLDED else width
+        if shown and needed > room:
+            break
+        shown.append(name)
+        room -= needed + GAP
+    return shown
