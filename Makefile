@@ -1,6 +1,6 @@
 # txmq: `make help` lists what can be made. Needs Python >= 3.11 and Java >= 17; everything else is fetched into .venv.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-rest test-real check bench clean
+.PHONY: help setup demo test test-fast test-rest test-long test-real check bench clean
 
 .NOTPARALLEL:
 
@@ -10,6 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.txmq-ready
 FAST := $(wildcard tests/plain tests/rules)
+PASSES := tests/session tests/views tests/end_to_end/test_engine_on_captures.py
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,12 +33,15 @@ $(READY): pyproject.toml
 demo: setup ## Land, reconcile and audit the store of a real broker; show what is in it
 	@$(BIN)/txmq demo
 
-test: check test-fast test-rest ## Checks and all tests (but those that need a real broker)
+test: check test-fast test-rest ## Checks, the fast tests, and whole passes on the captures
 
 test-fast: setup ## Tests without Spark, then those of the rules: under two minutes
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(FAST)
 
 test-rest: setup
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(PASSES)
+
+test-long: setup ## Every test but the fast ones and those that need a real broker: spark-submit, README, all captures
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(addprefix --ignore=,$(FAST)) tests
 
 test-real: setup ## Tests against a real RocketMQ broker

@@ -16,7 +16,7 @@ HALF_MS = 1_795_257_051_730
 
 def half(offset: int, **changes) -> dict:
     row = copy.deepcopy(truth.rows("basic", "half")[0])
-    row.update(queueOffset=offset, commitLogOffset=1000 * offset, **changes)
+    row |= {"queueOffset": offset, "commitLogOffset": 1000 * offset, **changes}
     row["properties"]["UNIQ_KEY"] = f"T{offset}"
     return row
 

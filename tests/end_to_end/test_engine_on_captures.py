@@ -102,6 +102,6 @@ def test_what_the_broker_refused_is_refused_and_what_it_repeated_is_repeated(eng
             assert row["reason"] == REFUSED[end["scenario"]], end
     quarantined = [row for row in engine.rows("quarantine") if row["kind"] == "end"]
     assert sorted(row["reason"] for row in quarantined) == sorted(REFUSED.values())
-    twice = [end for end in crafted if end["scenario"] == "s10_duplicate_end"][0]
+    twice = next(end for end in crafted if end["scenario"] == "s10_duplicate_end")
     assert outcomes[(31224, twice["ts"], 8)]["outcome"] == "repeated"
     assert truth.rows("basic", "verdicts")

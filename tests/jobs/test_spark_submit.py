@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pyspark
 import pytest
 from truth import CAPTURES
 
@@ -25,7 +26,13 @@ SPARK = (
 
 
 def started(job: str, warehouse: Path, *arguments: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    environment = {
+        **os.environ,
+        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
     command = [str(BIN / "spark-submit"), *SPARK, str(ROOT / "jobs" / f"{job}.py"), "--warehouse", str(warehouse)]
     return subprocess.Popen(
         [*command, *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -14,7 +14,7 @@ from truth import rows as capture_rows
 
 from txmq_lib.sources.commit_log import list_files, log_end
 from txmq_lib.sources.message_batch import ARROW_SCHEMA, decode_batches, property_maps
-from txmq_lib.sources.message_format import Frame, read_frame
+from txmq_lib.sources.message_format import END, Frame, read_frame
 from txmq_lib.sources.store import read_range
 
 # What a store also holds: the timer's own messages, which the reading client of the captures did not ask for.
@@ -24,8 +24,8 @@ UNREAD_TOPICS = {"rmq_sys_wheel_timer"}
 def frames_of(data: bytes) -> list[Frame]:
     """Records that lie one after the other."""
     frames: list[Frame] = []
-    while not frames or frames[-1].end < len(data):
-        frames.append(read_frame(data, frames[-1].end if frames else 0, len(data)))
+    while not frames or frames[-1][END] < len(data):
+        frames.append(read_frame(data, frames[-1][END] if frames else 0, len(data)))
     return frames
 
 

@@ -14,6 +14,7 @@ from record_encoder import encode_record
 
 from txmq_lib.sources.message_batch import decode_batches
 from txmq_lib.sources.message_format import (
+    END,
     host_text,
     is_complete,
     offset_message_ids,
@@ -33,7 +34,7 @@ def test_a_record_is_whole_only_with_its_last_byte():
     for record in (encode_record(0), encode_record(0, born_ip="::1", store_ip="::1", topic=b"T" * 200)):
         assert read_frame(record, 0, len(record)) is not None
         assert [n for n in range(len(record)) if read_frame(record[:n], 0, n) is not None] == []
-        assert read_frame(b"..." + record + b"...", 3, len(record) + 3).end == len(record) + 3
+        assert read_frame(b"..." + record + b"...", 3, len(record) + 3)[END] == len(record) + 3
 
 
 @pytest.mark.parametrize(

@@ -165,9 +165,7 @@ def test_a_check_request_names_the_newest_copy_and_all_offsets(spark):
         ("waits", {**half(0), **newest}),
         ("given up", {**half(RESERVED + 1), **newest}),
     ]
-    requests = check_requests(
-        with_action(undecided(spark, given), policies=BROKERS, now=NOW), now=NOW, pass_number=6
-    )
+    requests = check_requests(with_action(undecided(spark, given), policies=BROKERS, now=NOW), now=NOW, pass_number=6)
     expected = rows(
         spark,
         "check_request",

@@ -38,6 +38,12 @@ from txmq_lib.views.trace import trace
 DEMO_NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 DEMO_BROKER = "oracle-a"
 DEMO_WAREHOUSE = "demo-warehouse"
+# A few hundred rows: one partition, nothing to adapt, and over before the JVM's second compiler would pay.
+DEMO_SETTINGS = (
+    "spark.spark.sql.shuffle.partitions=1",
+    "spark.spark.sql.adaptive.enabled=false",
+    "spark.spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+)
 MARK = ".txmq-demo"
 LISTED = 20
 
@@ -62,7 +68,7 @@ MOST_TELLING = (*GIVEN_UP[:1], *CONTRADICTING, names.DISCARDED, *names.VERDICTS)
 def run_demo(options: Given) -> None:
     """Do all of it in a fresh local warehouse and tell what came of it."""
     directory = local_directory(options.warehouse or DEMO_WAREHOUSE)
-    settings = Settings.load(options.conf, (*options.assignments, "role=audit"), str(directory))
+    settings = Settings.load(options.conf, (*DEMO_SETTINGS, *options.assignments, "role=audit"), str(directory))
     make_fresh(directory)
     begun = wall_clock()
     with tempfile.TemporaryDirectory(prefix="txmq-demo-") as scratch:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import datetime
+from functools import partial
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -40,25 +42,31 @@ def run_rollup(
 def _roll_up(current: Pass) -> PassReport:
     if not (current.has_new_rows(REPORTS) or current.has_new_rows(ACKS)):
         return current.commit({"from_acks": 0, OFFSETS: 0})
-    with current.timed("find"):
-        found = _found_from_acks(current).persist()
-        reports = reports_not_rolled_up(current.read(OFFSETS), current.new_rows(REPORTS)).unionByName(found).persist()
-    with current.timed("roll up"):
-        rows = _changed(_with_redelivery(current, _rolled_up(current, reports, found)), current).persist()
-        tally = _tally(rows, current.read(OFFSETS))
-    current.append(REPORTS, found, step="from_acks")
-    current.upsert(OFFSETS, rows, step=OFFSETS)
-    for frame in (found, reports, rows):
-        frame.unpersist()
+    with ExitStack() as kept:
+        keep = partial(_kept, kept)
+        with current.timed("find"):
+            found = keep(_found_from_acks(current, keep))
+            landed = reports_not_rolled_up(current.read(OFFSETS), current.new_rows(REPORTS))
+            rolled = keep(_rolled_up(current, keep(landed.unionByName(found)), found))
+        with current.timed("redelivery"):
+            rows = keep(_changed(_with_redelivery(current, rolled), current))
+            tally = _tally(rows, current.read(OFFSETS))
+        current.append(REPORTS, found, step="from_acks")
+        current.upsert(OFFSETS, rows, step=OFFSETS)
     return current.commit(tally)
 
 
-def _found_from_acks(current: Pass) -> DataFrame:
+def _kept(kept: ExitStack, frame: DataFrame) -> DataFrame:
+    kept.callback(frame.unpersist)
+    return frame.persist()
+
+
+def _found_from_acks(current: Pass, keep: Callable[[DataFrame], DataFrame]) -> DataFrame:
     """Reports that the new acknowledgements make and no earlier pass has found."""
     if not current.has_new_rows(ACKS):
         return current.warehouse.empty(REPORTS)
     clients = current.new_rows(ACKS).select(*HOLDER).distinct()  # a client has many new events
-    found = acked_reports(current.read(ACKS).join(clients, list(HOLDER), "left_semi")).persist()
+    found = keep(acked_reports(current.read(ACKS).join(clients, list(HOLDER), "left_semi")))
     earlier = current.read(REPORTS).where(F.col("origin") == ORIGIN_ACK).where(within_times("ts", found, "ts"))
     fresh = found.join(earlier, ["broker_name", "content_hash"], "left_anti")
     return fresh.select(*earlier.columns)
@@ -79,7 +87,7 @@ def _with_redelivery(current: Pass, rolled: DataFrame) -> DataFrame:
     state = current.read(OFFSETS)
     new_events = current.new_rows(ACKS).select(*OFFSET_KEY).distinct().withColumn("has_events", F.lit(True))
     silent = state.select(*rolled.columns).join(new_events, list(OFFSET_KEY), "left_semi")
-    rows = rolled.unionByName(silent.join(rolled, list(OFFSET_KEY), "left_anti")).persist()
+    rows = rolled.unionByName(silent.join(rolled, list(OFFSET_KEY), "left_anti"))
     known = state.select(*OFFSET_KEY, "pass_number", F.col("redelivery_count").alias("known_count"))
     # Elsewhere no event had landed by the pass before, nor has one since.
     may_have_events = F.col("has_events") | F.col("known_count").isNotNull() | F.col("pass_number").isNull()

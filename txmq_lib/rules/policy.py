@@ -36,4 +36,7 @@ class Policies:
 
     def has_role(self, role: str) -> Column:
         """True for rows of brokers in `role`."""
-        return self.column("role") == F.lit(role)
+        value = F.lit(self.default.role == role)
+        for broker_name, limits in self.brokers.items():
+            value = F.when(F.col("broker_name") == broker_name, F.lit(limits.role == role)).otherwise(value)
+        return value

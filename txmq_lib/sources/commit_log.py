@@ -18,7 +18,17 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from txmq_lib.errors import InputError
-from txmq_lib.sources.message_format import HEADER_FIELDS, MAGIC_BLANK, Frame, is_complete, read_frame, read_header
+from txmq_lib.sources.message_format import (
+    END,
+    HEADER_FIELDS,
+    MAGIC_BLANK,
+    START,
+    STATED_OFFSET,
+    Frame,
+    is_complete,
+    read_frame,
+    read_header,
+)
 
 COMMIT_LOG_DIR: Final = "commitlog"
 
@@ -78,7 +88,7 @@ class MappedLog:
     def frame_at(self, position: int, limit: int) -> Frame | None:
         """The whole record at a position, provided that it states this position as its own."""
         frame = read_frame(self.data, position, limit)
-        return frame if frame is not None and frame.physical_offset == self.base_offset + position else None
+        return frame if frame is not None and frame[STATED_OFFSET] == self.base_offset + position else None
 
     def bytes_between(self, start: int, end: int) -> bytes:
         """The stored bytes between two physical offsets."""
@@ -164,8 +174,8 @@ def walk(log: MappedLog, start: int, stop: int) -> Iterator[tuple[int, int, Fram
     position, limit = max(start - base, 0), min(stop - base, log.size)
     while position < limit:
         frame = read_frame(data, position, limit)
-        if frame is not None and frame.physical_offset == base + position:
-            end = frame.end
+        if frame is not None and frame[STATED_OFFSET] == base + position:
+            end = frame[END]
         elif log.is_blank(position, limit):
             return
         else:
@@ -202,7 +212,7 @@ def record_at(files: Sequence[LogFile], offset: int) -> RecordIdentity | None:
 
 def _identity(log: MappedLog, frame: Frame) -> RecordIdentity:
     store_timestamp_ms = read_header(log.data, frame)[HEADER_FIELDS.index("store_timestamp")]
-    return RecordIdentity(frame.physical_offset, store_timestamp_ms, frame.end - frame.start)
+    return RecordIdentity(frame[STATED_OFFSET], store_timestamp_ms, frame[END] - frame[START])
 
 
 def _last_record(log: MappedLog, start: int) -> tuple[RecordIdentity | None, int]:

@@ -11,9 +11,12 @@ import pyarrow.compute as pc
 
 from txmq_lib import names
 from txmq_lib.sources.message_format import (
+    END,
     HEADER_FIELDS,
     MAX_TIMESTAMP_MS,
+    START,
     SYS_FLAG_COMPRESSED,
+    TOPIC,
     Bytes,
     Frame,
     host_text,
@@ -67,13 +70,14 @@ def decode_batches(data: Bytes, frames: Sequence[Frame]) -> Iterator[pa.RecordBa
     headers = [read_header(data, frame) for frame in frames]
     bodies: list[Body] = []
     first, batch_bytes = 0, 0
-    for end, (frame, header) in enumerate(zip(frames, headers, strict=True), start=1):
-        body = read_body(data[frame.body_start : frame.body_end], header[_CRC], header[_SYS_FLAG])
+    for row, (frame, header) in enumerate(zip(frames, headers, strict=True), start=1):
+        end, _, _, start, body_start, body_end, _ = frame
+        body = read_body(data[body_start:body_end], header[_CRC], header[_SYS_FLAG])
         bodies.append(body)
-        batch_bytes += frame.end - frame.start + len(body[0] or b"")
-        if batch_bytes >= MAX_BATCH_BYTES or end == len(frames):
-            yield _batch(data, frames[first:end], headers[first:end], bodies)
-            first, bodies, batch_bytes = end, [], 0
+        batch_bytes += end - start + len(body[0] or b"")
+        if batch_bytes >= MAX_BATCH_BYTES or row == len(frames):
+            yield _batch(data, frames[first:row], headers[first:row], bodies)
+            first, bodies, batch_bytes = row, [], 0
 
 
 def torn_batch(position: int, raw: bytes) -> pa.RecordBatch:
@@ -124,7 +128,7 @@ def _batch(data: Bytes, frames: Sequence[Frame], headers: Sequence[Header], bodi
     reason = pc.if_else(is_out_of_range, names.TIMESTAMP_OUT_OF_RANGE, columns["reason"])
     reason = pc.if_else(is_malformed, names.RECORD_MALFORMED, reason)
     raw = [
-        data[frame.start : min(frame.end, frame.start + MAX_RAW_BYTES)] if is_bad else None
+        data[frame[START] : min(frame[END], frame[START] + MAX_RAW_BYTES)] if is_bad else None
         for frame, is_bad in zip(frames, reason.is_valid().to_pylist(), strict=True)
     ]
     columns |= {"reason": reason, "raw": pa.array(raw, pa.binary())}
@@ -144,9 +148,9 @@ def _decoded(
     store_hosts = list(map(host_text, header["store_address"], header["store_port"]))
     offsets = header["commit_log_offset"]
     message_ids = offset_message_ids(header["store_address"], header["store_port"], offsets)
-    properties = [data[frame.properties_start : frame.end].decode("utf-8", "replace") for frame in frames]
+    properties = [data[start:end].decode("utf-8", "replace") for end, _, _, _, _, _, start in frames]
     return {
-        "topic": pa.array([topic_text(frame.topic) for frame in frames], pa.string()),
+        "topic": pa.array([topic_text(frame[TOPIC]) for frame in frames], pa.string()),
         "queue_id": pa.array(header["queue_id"], pa.int32()),
         "queue_offset": pa.array(header["queue_offset"], pa.int64()),
         "commit_log_offset": pa.array(offsets, pa.int64()),

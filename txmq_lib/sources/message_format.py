@@ -12,7 +12,7 @@ from functools import lru_cache
 from ipaddress import IPv6Address
 from mmap import mmap
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import lz4.frame
 import zstandard
@@ -60,16 +60,14 @@ _ZSTD_SLICE_BYTES: Final = 1024
 Bytes = bytes | mmap
 
 
-class Frame(NamedTuple):
-    """Where the parts of one whole record lie, counted from the start of the bytes it was found in."""
-
-    start: int
-    body_start: int
-    body_end: int
-    topic: bytes
-    properties_start: int
-    end: int
-    physical_offset: int  # as the record states it
+# Where the parts of one whole record lie: its end, the physical offset it states as its own, its topic, then where
+# it, its body, the end of its body and its properties begin, all counted from the start of the bytes it was found in.
+# A plain tuple: one is made for every record of a log, wanted or not, and a named one costs a third of the speed.
+Frame = tuple[int, int, bytes, int, int, int, int]
+END: Final = 0
+STATED_OFFSET: Final = 1
+TOPIC: Final = 2
+START: Final = 3
 
 
 def read_frame(data: Bytes, start: int, limit: int) -> Frame | None:
@@ -95,20 +93,21 @@ def read_frame(data: Bytes, start: int, limit: int) -> Frame | None:
         return None
     if properties_start + (data[properties_start - 2] << 8 | data[properties_start - 1]) != end:
         return None
-    return Frame(
-        start, body_start, body_end, data[topic_start : properties_start - 2], properties_start, end, physical_offset
-    )
+    topic = data[topic_start : properties_start - 2]
+    return end, physical_offset, topic, start, body_start, body_end, properties_start
 
 
 def is_complete(data: Bytes, frame: Frame) -> bool:
     """False where bytes of a record still being written are missing: wrong body CRC, or properties that end in zero."""
-    has_tail = frame.properties_start == frame.end or data[frame.end - 1] != 0
-    return has_tail and _is_crc_right(data[frame.body_start : frame.body_end], read_header(data, frame)[_CRC])
+    end, _, _, _, body_start, body_end, properties_start = frame
+    has_tail = properties_start == end or data[end - 1] != 0
+    return has_tail and _is_crc_right(data[body_start:body_end], read_header(data, frame)[_CRC])
 
 
 def read_header(data: Bytes, frame: Frame) -> tuple[Any, ...]:
     """The fixed part of a record, in the order of HEADER_FIELDS; times in epoch ms, addresses as their bytes."""
-    return _HEADERS[data[frame.start + _SYS_FLAG_LOW_BYTE] >> 4 & 3].unpack_from(data, frame.start)
+    start = frame[START]
+    return _HEADERS[data[start + _SYS_FLAG_LOW_BYTE] >> 4 & 3].unpack_from(data, start)
 
 
 def read_body(

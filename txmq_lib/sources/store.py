@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from txmq_lib.errors import UsageError
 from txmq_lib.sources.commit_log import LogFile, list_files, open_log, walk
 from txmq_lib.sources.message_batch import ARROW_SCHEMA, MAX_RAW_BYTES, decode_batches, torn_batch
-from txmq_lib.sources.message_format import Frame
+from txmq_lib.sources.message_format import TOPIC, Frame
 
 SOURCE_NAME: Final = "rocketmq_store"
 MAX_BATCH_ROWS: Final = 8192
@@ -102,7 +102,7 @@ def read_range(file: LogFile, start: int, stop: int, topics: Sequence[str] | Non
         for begin, end, frame in walk(log, start, stop):
             if frame is None:
                 yield torn_batch(begin, log.bytes_between(begin, min(end, begin + MAX_RAW_BYTES)))
-            elif wanted[frame.topic]:
+            elif wanted[frame[TOPIC]]:
                 frames.append(frame)
                 if len(frames) == MAX_BATCH_ROWS:
                     yield from decode_batches(log.data, frames)

@@ -1,0 +1,58 @@
+"""What must never be, each seen to be noticed."""
+
+from __future__ import annotations
+
+import pytest
+from builders import at, lines_of, rows
+
+from txmq_lib.rules.invariants import broken_invariants
+
+pytestmark = pytest.mark.spark
+
+SYSTEM, NOT_ONE, BOTH = (
+    "system topic among messages",
+    "a commit without exactly one message",
+    "a transaction pending and decided",
+)
+
+
+def broken(spark, *, effective, places, pending=()):
+    ddl = "broker_name string, commit_log_offset bigint, topic string, queue_id int, queue_offset bigint"
+    frame = spark.createDataFrame([(broker, physical, topic, 0, 0) for broker, physical, topic in places], ddl)
+    found = broken_invariants(rows(spark, "end_outcome", effective), frame, rows(spark, "pending_half", pending))
+    return lines_of(found, "invariant", "broker_name", "example")
+
+
+def test_a_sound_pass_breaks_nothing(spark):
+    effective = [
+        {"commit_log_offset": 100},
+        {"commit_log_offset": 100, "broker_name": "c"},
+        {"commit_log_offset": 300, "transaction_id": "R", "decision": "rollback"},
+    ]
+    pending = [
+        {"transaction_id": "P"}, {"broker_name": "d"}, {"producer_group": None}, {"born_timestamp": at(7)},
+    ]  # fmt: skip
+    places = [("b", 100, "TopicA"), ("c", 100, "TopicA")]
+    assert broken(spark, effective=effective, places=places, pending=pending) == []
+
+
+def test_each_broken_rule_is_named_with_an_example(spark):
+    effective = [
+        {"commit_log_offset": 100, "transaction_id": "fine"},
+        {"commit_log_offset": 200, "transaction_id": "no message"},
+        {"commit_log_offset": 300, "transaction_id": "two messages"},
+        {"commit_log_offset": 400, "transaction_id": "once"},
+        {"commit_log_offset": 400, "transaction_id": "twice"},
+        {"commit_log_offset": 500, "transaction_id": "rolled back, visible", "decision": "rollback"},
+        {"commit_log_offset": 600, "transaction_id": "in a system topic"},
+        {"commit_log_offset": 700, "transaction_id": "still pending", "decision": "rollback", "producer_group": None},
+    ]
+    places = [
+        ("b", 100, "TopicA"), ("b", 300, "TopicA"), ("b", 300, "TopicA"), ("b", 400, "TopicA"), ("b", 500, "TopicA"),
+        ("b", 600, "RMQ_SYS_TRANS_OP_HALF_TOPIC"), ("b", 800, "TopicA"),
+    ]  # fmt: skip
+    pending = [{"transaction_id": "still pending", "producer_group": None}, {"transaction_id": "P"}]
+    assert broken(spark, effective=effective, places=places, pending=pending) == sorted(
+        [(SYSTEM, "b", "RMQ_SYS_TRANS_OP_HALF_TOPIC"), (BOTH, "b", "still pending"),
+         *[(NOT_ONE, "b", example) for example in ("200", "300", "400", "500", "800")]]
+    )  # fmt: skip
