@@ -99,6 +99,10 @@ def table_specs() -> dict[str, TableSpec]:
     return {path.stem: _load(path) for path in sorted(schemas_dir().glob("*.yaml"))}
 
 
+@cache
 def table_spec(table: str) -> TableSpec:
-    """One table's spec; KeyError where `schemas/` has no such file."""
-    return table_specs()[table]
+    """One table's spec, without reading the others; KeyError where `schemas/` has no such file."""
+    path = schemas_dir() / f"{table}.yaml"
+    if not path.is_file():
+        raise KeyError(table)
+    return _load(path)
