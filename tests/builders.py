@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from txmq_lib.rules.policy import Limits, Policies
 from txmq_lib.schemas import Field, table_spec
+from txmq_lib.tables.local_frame import local_frame
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NOW_MS = 1_795_262_400_000
@@ -64,7 +65,7 @@ def at(ms: int) -> datetime:
 
 def rows(spark: SparkSession, table: str, given: Iterable[Mapping[str, Any]] = ()) -> DataFrame:
     """A frame with exactly the table's columns; what a row does not give is valid and dull."""
-    return spark.createDataFrame([row(table, **columns) for columns in given], schema_of(table))
+    return local_frame(spark, [row(table, **columns) for columns in given], schema_of(table))
 
 
 def row(table: str, **given: Any) -> tuple[Any, ...]:

@@ -33,6 +33,8 @@ _CHOSEN = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # A stack trace taken for every column made in Python: a third of the time it takes to build a plan.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # The read views use deltalake, which cannot read tables with deletion vectors.
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
 }

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from txmq_lib.rules.offsets import rolled_up, starting_points
 from txmq_lib.schemas import table_spec
 from txmq_lib.tables.conform import struct_type
+from txmq_lib.tables.local_frame import local_frame
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -79,7 +80,8 @@ def in_conflict(events: list[Report], number: int) -> bool:
 
 
 def frame(spark, histories: list[list[Report]]):
-    return spark.createDataFrame(
+    return local_frame(
+        spark,
         [
             (
                 str(case),
@@ -157,7 +159,7 @@ def test_resets_late_reports_and_conflicts_end_as_in_the_model_at_once_or_in_bat
 
 
 def no_state(spark):
-    return spark.createDataFrame([], struct_type(table_spec("consumer_offset")))
+    return local_frame(spark, [], struct_type(table_spec("consumer_offset")))
 
 
 def outcomes(offsets):

@@ -17,7 +17,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(*command, env=None, stdin=None):
-    return subprocess.run(command, env=env, input=stdin, cwd=ROOT, capture_output=True, text=True, check=False)
+    # What an outer make hands to an inner one would make the inner one tell where it is.
+    outer = {name: value for name, value in (env or os.environ).items() if not name.startswith("MAKE")}
+    return subprocess.run(command, env=outer, input=stdin, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def tool(name):

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from txmq_lib.schemas import table_spec
 from txmq_lib.tables.conform import struct_type
+from txmq_lib.tables.local_frame import local_frame
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 QUEUE = {"broker_name": "b", "consumer_group": "g", "topic": "t", "queue_id": 0}
@@ -50,12 +51,12 @@ def rows(spark: SparkSession, table: str, given: Iterable[Mapping[str, Any]]) ->
     spec = table_spec(table)
     defaults = {"consumer_offset_commit": REPORT, "consumer_ack": ACK, "consumer_offset": STATE}[table]
     whole = [{**defaults, **row} for row in given]
-    return spark.createDataFrame([tuple(row.get(name) for name in spec.columns) for row in whole], struct_type(spec))
+    return local_frame(spark, [tuple(row.get(name) for name in spec.columns) for row in whole], struct_type(spec))
 
 
 def no_rows(spark: SparkSession, table: str) -> DataFrame:
     """The table, empty."""
-    return spark.createDataFrame([], struct_type(table_spec(table)))
+    return local_frame(spark, [], struct_type(table_spec(table)))
 
 
 def second_of(moment: datetime) -> float:

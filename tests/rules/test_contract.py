@@ -9,6 +9,7 @@ from builders import NOW_MS, table_of
 from pyspark.sql import functions as F
 
 from txmq_lib.rules.contract import MESSAGE_COLUMNS, message_rows, stored_properties, topic_fault
+from txmq_lib.tables.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 
@@ -145,7 +146,7 @@ FAULTS = [
 
 def lines(spark, texts):
     """Landing lines named by their source."""
-    return spark.createDataFrame([(text, why, number) for number, (why, text) in enumerate(texts)], LINES)
+    return local_frame(spark, [(text, why, number) for number, (why, text) in enumerate(texts)], LINES)
 
 
 def test_each_fault_of_a_line_has_its_reason_and_names_the_fields(spark):
@@ -184,7 +185,7 @@ def test_a_good_line_becomes_typed_columns(spark):
 def test_properties_are_kept_as_a_broker_stores_them(spark):
     given = {"UNIQ_KEY": "K", "mine": "my value", "MIN_OFFSET": "0", "MAX_OFFSET": "453", "empty": "", "": "nameless",
              "none": None, "min_offset": "kept", "space": " "}  # fmt: skip
-    frame = spark.createDataFrame([("all", given), ("nothing", {})], "why string, properties map<string,string>")
+    frame = local_frame(spark, [("all", given), ("nothing", {})], "why string, properties map<string,string>")
     stored = frame.withColumn("stored", stored_properties(F.col("properties")))
     assert table_of(stored, "why", "stored") == {
         "all": {"UNIQ_KEY": "K", "mine": "my value", "min_offset": "kept", "space": " "},
@@ -195,7 +196,7 @@ def test_properties_are_kept_as_a_broker_stores_them(spark):
 def test_a_message_of_another_kind_is_refused(spark):
     half, op, max_time = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
     topics = [half, op, max_time, "TopicA", "SCHEDULE_TOPIC_XXXX", "rmq_sys_trans_half_topic"]
-    frame = spark.createDataFrame([(topic,) for topic in topics], "topic string")
+    frame = local_frame(spark, [(topic,) for topic in topics], "topic string")
     kinds = ("half", "op", "max-time", "message")
     judged = frame.select("topic", *[topic_fault(kind)["detail"].alias(kind) for kind in kinds])
     found = table_of(judged, "topic", *kinds)

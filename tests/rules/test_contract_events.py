@@ -8,6 +8,7 @@ import pytest
 from builders import NOW_MS, table_of
 
 from txmq_lib.rules.contract_events import ack_rows, end_rows, offset_rows
+from txmq_lib.tables.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 
@@ -43,7 +44,7 @@ def nested(**changes):
 def judged(spark, rows_of, edges):
     """Reason and detail per edge, in one action."""
     lines = [(line, why, number) for number, (why, line, *_) in enumerate(edges)]
-    frame = spark.createDataFrame(lines, "value string, source string, position bigint")
+    frame = local_frame(spark, lines, "value string, source string, position bigint")
     return rows_of(frame, "b")
 
 

@@ -6,6 +6,7 @@ import pytest
 from builders import table_of
 
 from txmq_lib.rules.duplicates import counted_by_content, judged_by_key
+from txmq_lib.tables.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 
@@ -39,16 +40,16 @@ BATCH_ROWS = [  # broker, key, content, position, why, status
 
 
 def test_the_first_of_a_key_stands_and_equal_content_adds_nothing(spark):
-    batch = spark.createDataFrame([line[:5] for line in BATCH_ROWS], BATCH)
-    existing = spark.createDataFrame(EXISTING_ROWS, EXISTING)
+    batch = local_frame(spark, [line[:5] for line in BATCH_ROWS], BATCH)
+    existing = local_frame(spark, EXISTING_ROWS, EXISTING)
     judged = judged_by_key(batch, existing, ("broker_name", "queue_offset"))
     assert judged.columns == [*batch.columns, "status"]
     assert table_of(judged, "why", "status") == {line[4]: line[5] for line in BATCH_ROWS}
 
 
 def test_with_nothing_there_yet_the_batch_alone_decides(spark):
-    batch = spark.createDataFrame([line[:5] for line in BATCH_ROWS[:10]], BATCH)
-    judged = judged_by_key(batch, spark.createDataFrame([], EXISTING), ("broker_name", "queue_offset"))
+    batch = local_frame(spark, [line[:5] for line in BATCH_ROWS[:10]], BATCH)
+    judged = judged_by_key(batch, local_frame(spark, [], EXISTING), ("broker_name", "queue_offset"))
     assert table_of(judged, "why", "status") == {
         **{line[4]: "new" for line in BATCH_ROWS[:5]},
         **{line[4]: line[5] for line in BATCH_ROWS[5:10]},
@@ -67,8 +68,8 @@ def test_equal_events_are_counted_and_only_those_beyond_what_is_there_are_new(sp
         ("b", 0, 4, 16, "there for another broker"),
     ]
     counted = counted_by_content(
-        spark.createDataFrame(batch, BATCH),
-        spark.createDataFrame(there, "broker_name string, content_hash bigint, occurrence int"),
+        local_frame(spark, batch, BATCH),
+        local_frame(spark, there, "broker_name string, content_hash bigint, occurrence int"),
     )
     assert table_of(counted, "why", "occurrence") == {
         "third of two": 2,

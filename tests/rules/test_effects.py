@@ -14,6 +14,7 @@ from txmq_lib.rules.effects import (
     restored_messages,
     restored_places,
 )
+from txmq_lib.tables.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 
@@ -34,7 +35,7 @@ def test_offsets_go_on_densely_where_each_queue_ends(spark):
              ("c", "TopicA", 0, "of another broker", 9)]  # fmt: skip
     frontier = rows(spark, "landing_frontier", [{"next_offset": 70}, {"next_offset": 5, "broker_name": "c"},
                                                 {"next_offset": 8, "queue_id": 9}])  # fmt: skip
-    found = numbered(spark.createDataFrame(given, ddl), frontier, ("turn",))
+    found = numbered(local_frame(spark, given, ddl), frontier, ("turn",))
     assert table_of(found, "name", "queue_offset") == {
         "first": 70, "second": 71, "third": 72, "of a new queue": 0, "of a new topic": 0, "of another broker": 5,
     }  # fmt: skip
@@ -61,7 +62,8 @@ def test_a_commit_has_a_place_in_its_real_queue_in_the_order_of_ends(spark):
 
 
 def test_a_commit_restores_its_half_to_its_real_topic(spark):
-    places = spark.createDataFrame(
+    places = local_frame(
+        spark,
         [("b", 9_000, "TopicA", 3, 71)],
         "broker_name string, commit_log_offset bigint, topic string, queue_id int, queue_offset bigint",
     )
@@ -83,7 +85,8 @@ def test_a_commit_restores_its_half_to_its_real_topic(spark):
 
 
 def test_every_decided_half_has_one_op_that_says_no_more_than_its_offset(spark):
-    named = spark.createDataFrame(
+    named = local_frame(
+        spark,
         [("b", 0, 45), ("b", 0, 40), ("b", 1, 7), ("c", 0, 1)],
         "broker_name string, queue_id int, half_queue_offset bigint",
     )
@@ -108,7 +111,7 @@ def pending_to_give_up(spark):
         {"transaction_id": "K", "queue_offset": 40, "commit_log_offset": 9_000, "check_times": 15, "queue_id": 0},
         {"transaction_id": "E", "queue_offset": 30, "commit_log_offset": 8_000, "check_times": 0, "queue_id": 0},
     ]
-    reasons = spark.createDataFrame([("K", "check_max"), ("E", "expired")], "transaction_id string, reason string")
+    reasons = local_frame(spark, [("K", "check_max"), ("E", "expired")], "transaction_id string, reason string")
     return rows(spark, "pending_half", given).join(reasons, on="transaction_id", how="inner")
 
 

@@ -7,6 +7,7 @@ from builders import at, rows, table_of
 from chispa import assert_df_equality
 
 from txmq_lib.rules.frontier import advanced, file_reports, reached
+from txmq_lib.tables.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 
@@ -16,7 +17,7 @@ COLUMNS = ("next_offset", "highest_store_timestamp", "lowest_kept_offset", "lost
 
 def placed(spark, *given):
     ddl = "broker_name string, topic string, queue_id int, queue_offset bigint, store_timestamp timestamp"
-    return spark.createDataFrame(list(given), ddl)
+    return local_frame(spark, list(given), ddl)
 
 
 def test_a_queue_is_reached_behind_its_highest_offset(spark):

@@ -6,6 +6,7 @@ import pytest
 from builders import at, lines_of, rows
 
 from txmq_lib.rules.invariants import broken_invariants
+from txmq_lib.tables.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 
@@ -18,7 +19,7 @@ SYSTEM, NOT_ONE, BOTH = (
 
 def broken(spark, *, effective, places, pending=()):
     ddl = "broker_name string, commit_log_offset bigint, topic string, queue_id int, queue_offset bigint"
-    frame = spark.createDataFrame([(broker, physical, topic, 0, 0) for broker, physical, topic in places], ddl)
+    frame = local_frame(spark, [(broker, physical, topic, 0, 0) for broker, physical, topic in places], ddl)
     found = broken_invariants(rows(spark, "end_outcome", effective), frame, rows(spark, "pending_half", pending))
     return lines_of(found, "invariant", "broker_name", "example")
 

@@ -7,6 +7,7 @@ from builders import NOW, NOW_MS, at, table_of
 from pyspark.sql import functions as F
 
 from txmq_lib.rules.moments import age_ms, is_time, later, timestamp_of
+from txmq_lib.tables.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 
@@ -15,7 +16,7 @@ LATEST = 253_402_300_799_999
 
 def test_epoch_milliseconds_are_times_from_1970_to_the_year_9999(spark):
     stamps = [0, -1, NOW_MS, LATEST, LATEST + 1, 2**63 - 1, -(2**63), None]
-    frame = spark.createDataFrame([(ms,) for ms in stamps], "ms bigint")
+    frame = local_frame(spark, [(ms,) for ms in stamps], "ms bigint")
     judged = frame.withColumns({"is": is_time(F.col("ms")), "back": F.unix_millis(timestamp_of(F.col("ms")))})
     assert table_of(judged, "ms", "is", "back") == {
         0: (True, 0),
@@ -31,15 +32,15 @@ def test_epoch_milliseconds_are_times_from_1970_to_the_year_9999(spark):
 
 def test_an_age_counts_milliseconds_and_is_negative_for_what_is_not_born_yet(spark):
     moments = [(ms, at(ms)) for ms in (-6_000, -1, 0, 1)]
-    frame = spark.createDataFrame([*moments, (None, None)], "ms int, born timestamp")
+    frame = local_frame(spark, [*moments, (None, None)], "ms int, born timestamp")
     aged = frame.withColumn("age", age_ms(NOW, F.col("born")))
     assert table_of(aged, "ms", "age") == {-6_000: 6_000, -1: 1, 0: 0, 1: -1, None: None}
 
 
 def test_a_later_moment_stays_within_1970_and_9999_and_never_comes_from_nothing(spark):
     spans = [0, 1, -60_000, 2**52, -(2**62), None]
-    frame = spark.createDataFrame([(ms, NOW) for ms in spans], "ms bigint, moment timestamp")
-    frame = frame.unionByName(spark.createDataFrame([(7, None)], frame.schema))
+    frame = local_frame(spark, [(ms, NOW) for ms in spans], "ms bigint, moment timestamp")
+    frame = frame.unionByName(local_frame(spark, [(7, None)], frame.schema))
     moved = frame.withColumn("moved", F.unix_millis(later(F.col("moment"), F.col("ms"))))
     assert table_of(moved, "ms", "moved") == {
         0: NOW_MS,

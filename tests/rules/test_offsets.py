@@ -14,6 +14,7 @@ from txmq_lib.rules.offsets import (
     rolled_up,
     starting_points,
 )
+from txmq_lib.tables.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 
@@ -247,8 +248,8 @@ PLACES = [
 
 
 def test_lag_is_never_negative_and_off_queue_offsets_are_states_of_their_own(spark):
-    places = spark.createDataFrame(
-        [place[:4] for place in PLACES], "why string, next_offset bigint, highest bigint, lowest bigint"
+    places = local_frame(
+        spark, [place[:4] for place in PLACES], "why string, next_offset bigint, highest bigint, lowest bigint"
     )
     highest, next_offset, lowest = F.col("highest"), F.col("next_offset"), F.col("lowest")
     told = places.select(

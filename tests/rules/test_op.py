@@ -6,6 +6,7 @@ import pytest
 from builders import at, lines_of
 
 from txmq_lib.rules.op import KEPT, op_tokens
+from txmq_lib.tables.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 
@@ -44,7 +45,7 @@ def test_each_token_of_a_body_is_a_row_or_a_fault(spark):
         ("b", 1, number, 100 + number, at(number), 9, f"raw {why}", why, 55, tags, body)
         for number, (why, tags, body, _, _) in enumerate(BODIES)
     ]
-    tokens = op_tokens(spark.createDataFrame(given, DDL)).cache()
+    tokens = op_tokens(local_frame(spark, given, DDL)).cache()
     good = lines_of(tokens.where("reason is null"), "source", "position", "half_queue_offset")
     assert good == sorted((why, *one) for why, _, _, named, _ in BODIES for one in named)
     bad = lines_of(tokens.where("reason is not null"), "source", "position", "reason", "detail")

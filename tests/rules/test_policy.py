@@ -7,6 +7,7 @@ from builders import table_of
 from pyspark.sql import functions as F
 
 from txmq_lib.rules.policy import Limits, Policies
+from txmq_lib.tables.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 
@@ -17,7 +18,7 @@ POLICIES = Policies(
 
 
 def test_a_broker_has_its_own_limits_and_all_others_the_default(spark):
-    frame = spark.createDataFrame([("real",), ("plain",), ("Real",), ("other",)], "broker_name string")
+    frame = local_frame(spark, [("real",), ("plain",), ("Real",), ("other",)], "broker_name string")
     names = ("role", "transaction_timeout_ms", "transaction_check_interval_ms", "transaction_check_max",
              "file_reserved_time_ms")  # fmt: skip
     limited = frame.select("broker_name", *[POLICIES.column(name).alias(name) for name in names])
@@ -31,7 +32,7 @@ def test_a_broker_has_its_own_limits_and_all_others_the_default(spark):
 
 
 def test_a_role_is_held_by_name(spark):
-    frame = spark.createDataFrame([("real",), ("plain",), ("other",)], "broker_name string")
+    frame = local_frame(spark, [("real",), ("plain",), ("other",)], "broker_name string")
     roles = frame.withColumns({"audit": POLICIES.has_role("audit"), "engine": POLICIES.has_role("engine")})
     assert table_of(roles, "broker_name", "audit", "engine") == {
         "real": (True, False),

@@ -7,6 +7,7 @@ from builders import NOW, lines_of, rows, schema_of, table_of
 from pyspark.sql import functions as F
 
 from txmq_lib.rules.quarantine import not_yet_quarantined, quarantine_rows
+from txmq_lib.tables.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 
@@ -24,7 +25,7 @@ FAULTS = [  # reason, detail, raw, source
 
 
 def quarantined(spark, *, broker_name="b", kind="op", pass_number=4):
-    bad = spark.createDataFrame(FAULTS, "reason string, detail string, raw string, source string")
+    bad = local_frame(spark, FAULTS, "reason string, detail string, raw string, source string")
     return quarantine_rows(bad, broker_name=F.lit(broker_name).cast("string"), kind=kind, raw=F.col("raw"), job="land",
                            pass_number=pass_number, now=NOW)  # fmt: skip
 

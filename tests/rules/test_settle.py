@@ -7,6 +7,7 @@ from builders import NOW, RESERVED_MS, at, policies, rows, schema_of, table_of
 from chispa import assert_df_equality
 
 from txmq_lib.rules.settle import immunity_limit_ms, java_long, judged_ends, matched_ends, outcome_rows
+from txmq_lib.tables.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 
@@ -191,5 +192,5 @@ def test_numbers_are_read_as_java_reads_them(spark):
     texts = {"7": 7, "+7": 7, "-7": -7, "-0": 0, "9223372036854775807": 2**63 - 1, "-9223372036854775808": -(2**63),
              "9223372036854775808": None, "7.0": None, "1e3": None, " 7": None, "7\n": None, "+": None, "": None,
              "0x7": None, "7L": None, "1_000": None, None: None}  # fmt: skip
-    frame = spark.createDataFrame([(text,) for text in texts], "text string")
+    frame = local_frame(spark, [(text,) for text in texts], "text string")
     assert table_of(frame.withColumn("number", java_long(frame["text"])), "text", "number") == texts

@@ -6,6 +6,7 @@ import pytest
 from builders import at, lines_of
 
 from txmq_lib.rules.transaction import join_transaction, transactions_of
+from txmq_lib.tables.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 
@@ -22,8 +23,8 @@ OTHERS = {
 
 def test_rows_join_on_all_four_and_no_group_equals_no_group(spark):
     given = [(*ONE, "the same"), *((*key, why) for why, key in OTHERS.items())]
-    left = spark.createDataFrame(given, f"{KEY}, why string")
-    right = spark.createDataFrame([(*ONE, 1), (*OTHERS["no group"], 2), ("b", None, "PG", at(0), 3)], f"{KEY}, n int")
+    left = local_frame(spark, given, f"{KEY}, why string")
+    right = local_frame(spark, [(*ONE, 1), (*OTHERS["no group"], 2), ("b", None, "PG", at(0), 3)], f"{KEY}, n int")
     joined = join_transaction(left, right, "left")
     assert joined.columns == [*left.columns, "n"]
     expected = {why: None for why in OTHERS} | {"the same": 1, "no group": 2}
@@ -36,7 +37,7 @@ def test_rows_join_on_all_four_and_no_group_equals_no_group(spark):
 
 def test_a_transaction_is_one_however_many_rows_it_has(spark):
     groupless = OTHERS["no group"]
-    frame = spark.createDataFrame([(*ONE, 1), (*ONE, 2), (*groupless, 3), (*groupless, 4)], f"{KEY}, n int")
+    frame = local_frame(spark, [(*ONE, 1), (*ONE, 2), (*groupless, 3), (*groupless, 4)], f"{KEY}, n int")
     assert lines_of(transactions_of(frame), "broker_name", "transaction_id", "producer_group", "born_timestamp") == [
         ("b", "T", None, 0),
         ("b", "T", "PG", 0),

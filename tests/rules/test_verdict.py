@@ -6,7 +6,8 @@ import pytest
 from builders import at, policies, rows, schema_of, table_of
 from chispa import assert_df_equality
 
-from txmq_lib.rules.verdict import Evidence, changed, diverted_halves, judged, transaction_figures
+from txmq_lib.rules.figures import Evidence, diverted_halves, transaction_figures
+from txmq_lib.rules.verdict import changed, judged
 
 pytestmark = pytest.mark.spark
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from builders import RESERVED_MS, at, lines_of, policies, rows, table_of
 
-from txmq_lib.rules.verdict import Evidence, expiring, judged, transaction_figures
+from txmq_lib.rules.figures import Evidence, transaction_figures
+from txmq_lib.rules.verdict import expiring, judged
 
 pytestmark = pytest.mark.spark
 

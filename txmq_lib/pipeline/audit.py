@@ -11,9 +11,10 @@ from pyspark.sql import functions as F
 
 from txmq_lib.pipeline.policies import policies_of
 from txmq_lib.pipeline.pruning import within_offsets, within_times
+from txmq_lib.rules.figures import Evidence, diverted_halves, transaction_figures
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction import join_transaction, transactions_of
-from txmq_lib.rules.verdict import Evidence, changed, diverted_halves, expiring, judged, transaction_figures
+from txmq_lib.rules.verdict import changed, expiring, judged
 from txmq_lib.settings import Settings
 from txmq_lib.tables.passes import Pass, PassReport, open_pass, run_passes
 from txmq_lib.tables.warehouse import Warehouse

@@ -108,7 +108,7 @@ def _judged(quick: DataFrame) -> DataFrame:
 def _are_unchanged(current: Pass, files: list[LandingFile]) -> bool:
     wanted = {file.uri: file for file in files}
     try:
-        found = {file.uri: file for file in list_files(current.warehouse.spark, list(wanted))}
+        found = {file.uri: file for file in list_files(current.warehouse.spark, [file.path for file in files])}
     except Exception:
         return False
     return found == wanted

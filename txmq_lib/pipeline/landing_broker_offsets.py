@@ -13,6 +13,7 @@ from txmq_lib.pipeline.quarantining import append_quarantine
 from txmq_lib.rules.duplicates import counted_by_content
 from txmq_lib.sources.consumer_offset_file import ConsumerOffsetFile, parse_consumer_offsets
 from txmq_lib.sources.landing_files import LandingFile
+from txmq_lib.tables.local_frame import local_frame
 from txmq_lib.tables.passes import Pass
 
 QUEUE = ("broker_name", "consumer_group", "topic", "queue_id")
@@ -26,7 +27,7 @@ FAULT_SCHEMA = "reason string, detail string, raw string, source string"
 
 def read_broker_files(spark: SparkSession, files: Sequence[LandingFile]) -> list[ConsumerOffsetFile]:
     """The offset tables in `files`, wherever Spark can read."""
-    rows = spark.read.format("binaryFile").load([file.uri for file in files]).collect()
+    rows = spark.read.format("binaryFile").load([file.path for file in files]).collect()
     return [
         ConsumerOffsetFile(
             parse_consumer_offsets(bytes(row["content"])),
@@ -46,7 +47,7 @@ def land(current: Pass, tables: Sequence[ConsumerOffsetFile], *, broker_name: st
         for position, entry in enumerate(table.offsets.entries)
     ]
     faults = [(bad.reason, None, bad.raw, table.path) for table in tables for bad in table.offsets.bad]
-    entries = spark.createDataFrame(rows, ENTRY_SCHEMA).withColumn("content_hash", F.xxhash64(*CONTENT))
+    entries = local_frame(spark, rows, ENTRY_SCHEMA).withColumn("content_hash", F.xxhash64(*CONTENT))
     known = current.read("consumer_offset_commit").where(F.col("broker_name") == broker_name)
     changed = counted_by_content(_changed(entries, known), known)
     current.append(
@@ -56,7 +57,7 @@ def land(current: Pass, tables: Sequence[ConsumerOffsetFile], *, broker_name: st
         ),
         step="broker_offsets",
     )
-    bad_rows = spark.createDataFrame(faults, FAULT_SCHEMA)
+    bad_rows = local_frame(spark, faults, FAULT_SCHEMA)
     append_quarantine(current, bad_rows, broker_name=broker_name, kind="broker_offsets")
 
 

@@ -27,6 +27,7 @@ from txmq_lib.sources.commit_log import LogFile, RecordIdentity, list_files, log
 from txmq_lib.sources.consume_queue import queue_bounds
 from txmq_lib.sources.consumer_offset_file import read_consumer_offset_file
 from txmq_lib.sources.store import SOURCE_NAME, RocketmqStore
+from txmq_lib.tables.local_frame import local_frame
 from txmq_lib.tables.passes import Pass
 from txmq_lib.tables.warehouse import Warehouse
 
@@ -78,8 +79,10 @@ def land(current: Pass) -> None:
     broker_name = arguments["broker_name"]
     stored = current.cached(_stored(current))
     is_engine = current.settings.for_broker(broker_name).role == ROLE_ENGINE
-    never_visible = F.col("sys_flag").bitwiseAND(SYS_FLAG_TRANSACTION_MASK).isin(SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK)
-    queued = stored.where(F.col("topic").isNull() | ~never_visible)
+    transaction_type = F.col("sys_flag").bitwiseAND(SYS_FLAG_TRANSACTION_MASK)
+    # A damaged record may have a topic and no flags.
+    never_visible = F.coalesce(transaction_type.isin(SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK), F.lit(False))
+    queued = stored.where(~never_visible)
     for kind, topic in KINDS.items():
         landing_messages.land(
             current,
@@ -135,7 +138,8 @@ def _reports(current: Pass, rows: DataFrame) -> DataFrame:
         lowest_commit_log_offset=arguments["lowest_offset"],
         end_commit_log_offset=arguments["to_offset"],
     )
-    kept = spark.createDataFrame(
+    kept = local_frame(
+        spark,
         [(broker_name, topic, queue_id, bound.lowest_offset) for (topic, queue_id), bound in bounds.items()],
         "broker_name string, topic string, queue_id int, lowest_kept_offset bigint",
     )
@@ -155,18 +159,18 @@ def _reports(current: Pass, rows: DataFrame) -> DataFrame:
     if tuple(arguments["topics"]) != EVERY_TOPIC or arguments["last"] is None:
         return queues
     offset, store_ms, size = arguments["last"]
-    whole = Row(
-        broker_name=broker_name,
-        topic=frontier.WHOLE_LOG_TOPIC,
-        queue_id=frontier.WHOLE_LOG_QUEUE_ID,
-        next_offset=arguments["to_offset"],
-        highest_store_timestamp=datetime.fromtimestamp(store_ms / 1000, UTC),
-        lowest_kept_offset=None,
-        lost_before_timestamp=None,
-        is_end_known=True,
-        source_identity=f"{offset}:{store_ms}:{size}",
-    )
-    return queues.unionByName(spark.createDataFrame([whole], queues.schema))
+    whole = {
+        "broker_name": broker_name,
+        "topic": frontier.WHOLE_LOG_TOPIC,
+        "queue_id": frontier.WHOLE_LOG_QUEUE_ID,
+        "next_offset": arguments["to_offset"],
+        "highest_store_timestamp": datetime.fromtimestamp(store_ms / 1000, UTC),
+        "lowest_kept_offset": None,
+        "lost_before_timestamp": None,
+        "is_end_known": True,
+        "source_identity": f"{offset}:{store_ms}:{size}",
+    }
+    return queues.unionByName(local_frame(spark, [whole], queues.schema))
 
 
 def _known(warehouse: Warehouse, broker_name: str) -> Row | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from txmq_lib.errors import UsageError
 TEXT_ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 PARQUET_ENDING = ".parquet"
 BROKER_FILE_ENDINGS = (".json", ".json.bak")
+LOCAL_SCHEME = ("^file:/+", "file:/")  # a listing writes file:///, Spark's metadata file:/
 FILE_PLACES = 40  # bits of a position left for the place within one file
 
 
@@ -21,6 +23,7 @@ class LandingFile:
     """One input file: its URI, and size and modification time by which a changed file is noticed."""
 
     uri: str
+    path: str  # the same for Spark's readers, which take no URI but a pattern
     size: int
     modified_ms: int
 
@@ -47,16 +50,16 @@ def is_broker_file(file: LandingFile) -> bool:
 def json_lines(spark: SparkSession, files: list[LandingFile]) -> DataFrame:
     """One row per record: value (JSON text), source (uri:place), position (orders records as given)."""
     indexed = list(enumerate(files))
-    texts = [(index, file.uri) for index, file in indexed if file.uri.endswith(TEXT_ENDINGS)]
-    tables = [(index, file.uri) for index, file in indexed if file.uri.endswith(PARQUET_ENDING)]
+    texts = [(index, file) for index, file in indexed if file.uri.endswith(TEXT_ENDINGS)]
+    tables = [(index, file) for index, file in indexed if file.uri.endswith(PARQUET_ENDING)]
     frames = []
     if texts:
-        lines = spark.read.text([uri for _, uri in texts]).where("trim(value) <> ''")
+        lines = spark.read.text([file.path for _, file in texts]).where("trim(value) <> ''")
         # The row's number within its Spark partition; a block's byte offset keeps blocks of one file in order.
         row = F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)  # noqa: TID251 (a file's own order)
         frames.append(_placed(lines, texts, F.col("value"), F.col("_metadata.file_block_start") + row))
     if tables:
-        rows = spark.read.parquet(*[uri for _, uri in tables])
+        rows = spark.read.parquet(*[file.path for _, file in tables])
         value = F.to_json(F.struct(*[F.col(f"`{name}`") for name in rows.columns]))
         frames.append(_placed(rows, tables, value, F.col("_metadata.row_index")))
     result = frames[0]
@@ -65,9 +68,10 @@ def json_lines(spark: SparkSession, files: list[LandingFile]) -> DataFrame:
     return result
 
 
-def _placed(frame: DataFrame, files: list[tuple[int, str]], value: Column, place: Column) -> DataFrame:
-    path = F.col("_metadata.file_path")
-    index = F.coalesce(*[F.when(path == uri, F.lit(number)) for number, uri in files], F.lit(0)).cast("bigint")
+def _placed(frame: DataFrame, files: list[tuple[int, LandingFile]], value: Column, place: Column) -> DataFrame:
+    path = F.regexp_replace(F.col("_metadata.file_path"), *LOCAL_SCHEME)
+    unknown = F.raise_error(F.concat(F.lit("a file that was not listed: "), path)).cast("int")
+    index = F.coalesce(*[F.when(path == file.uri, F.lit(number)) for number, file in files], unknown).cast("bigint")
     return frame.select(
         value.alias("value"),
         F.concat_ws(":", path, place.cast("string")).alias("source"),
@@ -80,16 +84,26 @@ def _files_under(spark: SparkSession, path: str) -> list[LandingFile]:
     session: Any = spark._jsparkSession
     root = jvm.org.apache.hadoop.fs.Path(path)
     filesystem = root.getFileSystem(session.sessionState().newHadoopConf())
-    matches = filesystem.globStatus(root) or []
+    matches = [filesystem.getFileStatus(root)] if filesystem.exists(root) else filesystem.globStatus(root) or []
     files: list[LandingFile] = []
     for status in matches:
         entries = [status] if status.isFile() else list(filesystem.listStatus(status.getPath()))
         files += [
-            LandingFile(entry.getPath().toUri().toString(), entry.getLen(), entry.getModificationTime())
+            _landing_file(
+                entry.getPath().toUri().toString(),
+                entry.getPath().toString(),
+                entry.getLen(),
+                entry.getModificationTime(),
+            )
             for entry in entries
             if entry.isFile() and _is_readable(entry.getPath().getName(), is_named=status.isFile())
         ]
     return sorted(files, key=lambda file: file.uri) if len(matches) != 1 or not matches[0].isFile() else files
+
+
+def _landing_file(uri: str, path: str, size: int, modified_ms: int) -> LandingFile:
+    literal = re.sub(r"([][{}*?\\])", r"\\\1", path)
+    return LandingFile(re.sub(*LOCAL_SCHEME, uri), literal, size, modified_ms)
 
 
 def _is_readable(name: str, *, is_named: bool) -> bool:

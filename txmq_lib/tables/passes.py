@@ -23,6 +23,7 @@ from txmq_lib.schemas import table_spec, table_specs
 from txmq_lib.settings import Settings
 from txmq_lib.tables.conform import conform, struct_type
 from txmq_lib.tables.delta_log import DeltaLogView
+from txmq_lib.tables.local_frame import local_frame
 from txmq_lib.tables.warehouse import Warehouse
 
 STARTED, COMMITTED, ABANDONED = "started", "committed", "abandoned"
@@ -313,7 +314,7 @@ def _append_pass_row(current: Pass, state: str, checkpoints: Mapping[str, int], 
         "txmq_version": _txmq_version(),
     }
     note = json.dumps({"plan_id": plan_id, "input_versions": current.input_versions})
-    frame = warehouse.spark.createDataFrame([row], struct_type(table_spec("pass"))).coalesce(1)
+    frame = local_frame(warehouse.spark, [row], struct_type(table_spec("pass"))).coalesce(1)
     writer = frame.write.format("delta").mode("append")
     try:
         writer.options(

@@ -12,6 +12,7 @@ from txmq_lib.errors import TableMissingError
 from txmq_lib.schemas import TableSpec, table_spec, table_specs
 from txmq_lib.tables.conform import struct_type
 from txmq_lib.tables.delta_log import DeltaLogView
+from txmq_lib.tables.local_frame import local_frame
 
 CHANGE_FEED_MERGES = ("append", "insert_missing")
 CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
@@ -85,7 +86,7 @@ class Warehouse:
 
     def empty(self, table: str) -> DataFrame:
         """No rows, with the table's columns."""
-        return self.spark.createDataFrame([], struct_type(table_spec(table)))
+        return local_frame(self.spark, [], struct_type(table_spec(table)))
 
     def _create(self, spec: TableSpec) -> None:
         builder = (

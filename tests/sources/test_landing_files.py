@@ -1,0 +1,39 @@
+"""Landing files as Spark reads them: every record with a place of its own, whatever its file is called."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+from txmq_lib.sources.landing_files import json_lines, list_files
+
+ODD_NAMES = ("a b", "c%20d", "é#x?", "plus+", "{x}[1]*", "back\\slash")
+
+
+def test_records_of_several_files_have_places_that_ascend_file_by_file(spark, tmp_path: Path):
+    paths = [tmp_path / "second.jsonl", tmp_path / "first.jsonl.gz", tmp_path / "third.parquet"]
+    paths[0].write_text('{"n": 0}\n\n{"n": 1}\n', encoding="utf-8")
+    with gzip.open(paths[1], "wt", encoding="utf-8") as lines:
+        lines.writelines(f'{{"n": {n}}}\n' for n in range(2, 50))
+    spark.range(50, 53).selectExpr("id as n").coalesce(1).write.parquet(str(paths[2]))
+    rows = json_lines(spark, list_files(spark, [str(path) for path in paths])).orderBy("position").collect()
+    assert [int(row["value"].strip("}").rpartition(":")[2]) for row in rows] == list(range(53))
+    assert len({row["position"] for row in rows}) == 53
+    assert len({row["source"] for row in rows}) == 53
+
+
+def test_a_file_is_read_whatever_its_name_alone_or_with_its_directory(spark, tmp_path: Path):
+    paths = [tmp_path / f"{name}.jsonl" for name in ODD_NAMES]
+    for number, path in enumerate(paths):
+        path.write_text(f'{{"n": {number}}}\n', encoding="utf-8")
+    one_by_one = list_files(spark, [str(path) for path in paths])
+    assert sorted(one_by_one, key=lambda file: file.uri) == list_files(spark, [str(tmp_path)])
+    rows = json_lines(spark, one_by_one).orderBy("position").collect()
+    assert [row["value"] for row in rows] == [f'{{"n": {number}}}' for number in range(len(paths))]
+
+
+def test_a_pattern_names_the_files_it_fits(spark, tmp_path: Path):
+    for name in ("half-1.jsonl", "half-2.jsonl", "op-1.jsonl", "_half-3.jsonl", "half-4.txt"):
+        (tmp_path / name).write_text("{}\n", encoding="utf-8")
+    files = list_files(spark, [str(tmp_path / "half-*")])
+    assert [Path(file.uri).name for file in files] == ["half-1.jsonl", "half-2.jsonl"]

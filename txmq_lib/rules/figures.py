@@ -1,0 +1,131 @@
+"""The figures a verdict follows from, counted over everything that landed or was written for a transaction. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.names import (
+    DIVERTING_TOPICS,
+    HALF_TOPIC,
+    OUTCOME_CONTRADICTING,
+    PROPERTY_REAL_TOPIC,
+    TRANSACTION_KEY,
+)
+from txmq_lib.rules.pending import made_visible, named_by_ops
+
+FIGURES = ("visible_count", "op_count", "half_count", "given_up_count", "contradicting_count")
+
+HALF, GIVEN_UP, OP, VISIBLE, DIVERTED, CHECK, CONTRADICTION = range(7)
+# What a row of evidence says; a kind that lacks one leaves it null.
+EVIDENCE_TYPES = {
+    "at": "timestamp",
+    "times": "int",
+    "place": "bigint",
+    "queue_offset": "bigint",
+    "real_topic": "string",
+    "real_queue_id": "int",
+}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All rows, of the tables named, that concern the transactions to judge; more rows do no harm."""
+
+    halves: DataFrame
+    ops: DataFrame
+    visible: DataFrame
+    given_up: DataFrame
+    diverted: DataFrame
+    checks: DataFrame
+    outcomes: DataFrame
+
+
+def diverted_halves(messages: DataFrame) -> DataFrame:
+    """Rows of `message` that are halves diverted by a delay or a timer (R8)."""
+    is_half = F.col("properties")[PROPERTY_REAL_TOPIC] == HALF_TOPIC
+    has_key = F.col("transaction_id").isNotNull()
+    return messages.where(F.col("topic").isin(*DIVERTING_TOPICS) & is_half & has_key)
+
+
+def transaction_figures(evidence: Evidence) -> DataFrame:
+    """One row per transaction with a half, given-up or diverted row: the figures its verdict follows from.
+
+    Everything said of a transaction is put in one column of kinds and grouped once: a join per kind costs Spark's
+    planner seconds, whatever the data.
+    """
+    halves, given_up = evidence.halves, evidence.given_up
+    contradictions = evidence.outcomes.where(F.col("outcome") == OUTCOME_CONTRADICTING)
+    rows = [
+        _said(HALF, halves, at="store_timestamp", times="broker_check_times", place="commit_log_offset", **_REAL),
+        _said(
+            GIVEN_UP,
+            given_up.withColumn("_place", F.coalesce("half_commit_log_offset", "commit_log_offset")),
+            at="store_timestamp", times="broker_check_times", place="_place", queue_offset="queue_offset", **_REAL,
+        ),
+        _said(OP, named_by_ops(halves, evidence.ops), at="op_store_timestamp"),
+        _said(VISIBLE, made_visible(halves, given_up, evidence.visible), at="visible_store_timestamp"),
+        _said(DIVERTED, evidence.diverted, at="store_timestamp"),
+        _said(CHECK, evidence.checks, times="check_times"),
+        _said(CONTRADICTION, contradictions),
+    ]  # fmt: skip
+    return _counted(reduce(DataFrame.unionByName, rows))
+
+
+_REAL = {"real_topic": "real_topic", "real_queue_id": "real_queue_id"}
+
+
+def _said(kind: int, rows: DataFrame, **columns: str) -> DataFrame:
+    values = [
+        (F.col(columns[name]) if name in columns else F.lit(None)).cast(wanted).alias(name)
+        for name, wanted in EVIDENCE_TYPES.items()
+    ]
+    return rows.select(*TRANSACTION_KEY, F.lit(kind).alias("kind"), *values)
+
+
+def _counted(said: DataFrame) -> DataFrame:
+    kind, times = F.col("kind"), F.col("times")
+    real = F.struct("real_topic", "real_queue_id")
+    first_copy = F.when((kind == HALF) & F.col("real_topic").isNotNull(), F.col("place"))
+    first_given_up = F.when(kind == GIVEN_UP, F.col("queue_offset"))
+    grouped = said.groupBy(*TRANSACTION_KEY).agg(
+        *[_count_of(number).alias(name) for number, name in _COUNTS.items()],
+        F.min_by(real, first_copy).alias("_real"),
+        F.min_by(real, first_given_up).alias("_given_up_real"),
+        F.coalesce(F.max(F.when(kind == CHECK, times)), F.lit(0)).alias("check_times"),
+        F.coalesce(F.max(F.when(kind.isin(HALF, GIVEN_UP), times)), F.lit(0)).alias("broker_check_times"),
+        F.min("at").alias("first_timestamp"),
+        F.max("at").alias("last_timestamp"),
+        F.max(F.when(kind == OP, F.col("at"))).alias("op_timestamp"),
+        F.max(F.when(kind == HALF, F.col("at"))).alias("last_half_timestamp"),
+        F.max(F.when(kind == HALF, F.col("place"))).alias("_newest_half"),
+        F.max(F.when(kind == GIVEN_UP, F.col("place"))).alias("_last_given_up"),
+    )
+    # A half row behind it has resumed it (R73).
+    is_final = F.coalesce(F.col("_newest_half") <= F.col("_last_given_up"), F.lit(True))
+    return grouped.where("half_count > 0 or given_up_count > 0 or diverted_count > 0").select(
+        *TRANSACTION_KEY,
+        F.coalesce("_real.real_topic", "_given_up_real.real_topic").alias("real_topic"),
+        F.coalesce("_real.real_queue_id", "_given_up_real.real_queue_id").alias("real_queue_id"),
+        *_COUNTS.values(),
+        *("check_times", "broker_check_times", "first_timestamp", "last_timestamp"),
+        *("op_timestamp", "last_half_timestamp"),
+        ((F.col("given_up_count") > 0) & is_final).alias("is_discarded"),
+    )
+
+
+_COUNTS = {
+    HALF: "half_count",
+    GIVEN_UP: "given_up_count",
+    OP: "op_count",
+    VISIBLE: "visible_count",
+    DIVERTED: "diverted_count",
+    CONTRADICTION: "contradicting_count",
+}
+
+
+def _count_of(kind: int) -> Column:
+    return F.count_if(F.col("kind") == kind)

@@ -1,0 +1,29 @@
+"""Rows at hand as a frame that Spark knows whole: no job, no Python worker, and empty ones are planned away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+
+def local_frame(
+    spark: SparkSession, rows: Iterable[Mapping[str, Any] | Sequence[Any]], schema: StructType | str
+) -> DataFrame:
+    """`rows` (mappings, or values in column order) as a frame of `schema` (a type or DDL).
+
+    Through Arrow, so that it becomes a local relation; a list of rows would become a job of Python workers.
+    """
+    wanted = cast("StructType", StructType.fromDDL(schema)) if isinstance(schema, str) else schema
+    arrow = to_arrow_schema(wanted)
+    values = [row if isinstance(row, Mapping) else dict(zip(wanted.names, row, strict=True)) for row in rows]
+    table: Any = pa.Table.from_pylist([_plain(row) for row in values], schema=arrow)
+    return spark.createDataFrame(table, wanted)
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: list(value.items()) if isinstance(value, Mapping) else value for name, value in row.items()}
