@@ -17,6 +17,9 @@ SPARK_SETTINGS = (
     "spark.spark.master=local[2]",
     "spark.spark.sql.shuffle.partitions=1",  # test rows are few
     "spark.spark.sql.adaptive.enabled=false",  # nothing to adapt with one partition
+    # Compiling code for a handful of rows costs more than interpreting: a quarter of the time of a small pass.
+    "spark.spark.sql.codegen.factoryMode=NO_CODEGEN",
+    "spark.spark.sql.codegen.wholeStage=false",
     "spark.spark.driver.memory=1g",
     # Short jobs end before the second compiler pays: a cold session with five small jobs needs 48 s of CPU, not 81 s.
     "spark.spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

@@ -42,6 +42,8 @@ DEMO_WAREHOUSE = "demo-warehouse"
 DEMO_SETTINGS = (
     "spark.spark.sql.shuffle.partitions=1",
     "spark.spark.sql.adaptive.enabled=false",
+    "spark.spark.sql.codegen.factoryMode=NO_CODEGEN",
+    "spark.spark.sql.codegen.wholeStage=false",
     "spark.spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 )
 MARK = ".txmq-demo"
