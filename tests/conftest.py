@@ -20,7 +20,7 @@ SPARK_SETTINGS = (
     # Compiling code for a handful of rows costs more than interpreting: a quarter of the time of a small pass.
     "spark.spark.sql.codegen.factoryMode=NO_CODEGEN",
     "spark.spark.sql.codegen.wholeStage=false",
-    "spark.spark.driver.memory=1g",
+    "spark.spark.driver.memory=2g",
     # Short jobs end before the second compiler pays: a cold session with five small jobs needs 48 s of CPU, not 81 s.
     "spark.spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 )

@@ -42,6 +42,12 @@ class UsageError(TxmqError):
     exit_status = EXIT_USAGE
 
 
+class NothingToLandError(UsageError):
+    """No file where files to land were named."""
+
+    code = "NOTHING_TO_LAND"
+
+
 class SchemaError(TxmqError):
     """A frame or a stored table does not have the columns its YAML in `schemas/` declares."""
 

@@ -7,6 +7,7 @@ import re
 
 import pytest
 import truth
+from house import BROKER
 
 T0 = 1_795_262_400_000
 
@@ -33,14 +34,14 @@ def polled_offsets():
 
 
 def broker_file(*groups):
-    """The offsets of some groups in the broker's own consumerOffset.json, whose queue ids are unquoted (R89)."""
+    """The offsets of some groups (none given: all) in the broker's consumerOffset.json with unquoted queue ids (R89)."""
     text = (truth.CAPTURES / "consumer" / "config" / "consumerOffset.json").read_text(encoding="utf-8")
     table = json.loads(re.sub(r"([{,]\s*)(\d+)\s*:", r'\1"\2":', text))["offsetTable"]
     return {
         (group, topic, int(queue)): offset
         for key, queues in table.items()
         for topic, group in [key.split("@", 1)]
-        if group in groups
+        if not groups or group in groups
         for queue, offset in queues.items()
     }
 
@@ -49,7 +50,7 @@ def next_offsets(house, broker, *groups):
     return {
         (row["consumer_group"], row["topic"], row["queue_id"]): row["next_offset"]
         for row in house.rows("consumer_offset")
-        if row["broker_name"] == broker and row["consumer_group"] in groups
+        if row["broker_name"] == broker and (not groups or row["consumer_group"] in groups)
     }
 
 
@@ -78,9 +79,24 @@ def test_reports_of_real_consumers_end_at_the_brokers_values_and_its_resets_are_
         ("polled", "CG_RESET", 1): [(106, 27), (106, 50)],
     }
     assert report.counts["rewinds"] == 4
-    assert sum(row["report_count"] for (broker, *_), row in rows.items() if broker == "reported") == 1051
+    counted = [row["report_count"] for row in house.rows("consumer_offset") if row["broker_name"] == "reported"]
+    assert sum(counted) == 1051
     before = house.versions()
-    assert house.rollup().counts["consumer_offset"] == 0
+    assert house.rollup().counts == {"idle": 1}
+    assert house.versions() == before
+
+
+def test_the_brokers_own_file_gives_its_values_and_landing_it_again_nothing(open_house):
+    house = open_house()
+    path = truth.CAPTURES / "consumer" / "config" / "consumerOffset.json"
+    house.land("offset", path)
+    house.rollup()
+    expected = broker_file()
+    assert ("CG_BCAST@broadcast", "TopicR", 0) in expected
+    assert next_offsets(house, BROKER) == expected
+    before = house.versions()
+    house.land("offset", path)
+    house.rollup()
     assert house.versions() == before
 
 

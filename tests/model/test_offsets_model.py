@@ -100,7 +100,6 @@ def frame(spark, histories: list[list[Report]]):
             for event in history
         ],
         REPORT_DDL,
-        verifySchema=False,
     )
 
 

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from datetime import datetime
 
+from txmq_lib.errors import NothingToLandError
 from txmq_lib.pipeline.audit import run_audit
 from txmq_lib.pipeline.landing import run_land_files, run_land_store
 from txmq_lib.pipeline.reconcile import run_reconcile
@@ -18,16 +19,20 @@ from txmq_lib.tables.warehouse import Warehouse
 def run_cycle(
     warehouse: Warehouse, settings: Settings, *, now: datetime, wall_clock: Callable[[], datetime]
 ) -> PassReport:
-    """All passes of the cycle as one report: counts and seconds summed per step; the number is the reconcile pass's."""
-    landed = [
-        report
-        for source in settings.sources
-        for report in _land(warehouse, settings, source, now=now, wall_clock=wall_clock)
-    ]
+    """All passes of the cycle as one report: counts and seconds summed per step; the number is the reconcile pass's.
+
+    A source where there is nothing yet is counted (`sources_empty`) and passed over.
+    """
+    counts: Counter[str] = Counter()
+    landed: list[PassReport] = []
+    for source in settings.sources:
+        try:
+            landed += _land(warehouse, settings, source, now=now, wall_clock=wall_clock)
+        except NothingToLandError:
+            counts["sources_empty"] += 1
     reconciled = run_reconcile(warehouse, settings, now=now, wall_clock=wall_clock)
     rolled_up = run_rollup(warehouse, settings, now=now, wall_clock=wall_clock)
     audited = run_audit(warehouse, settings, now=now, wall_clock=wall_clock)
-    counts: Counter[str] = Counter()
     seconds: defaultdict[str, float] = defaultdict(float)
     for report in (*landed, reconciled, rolled_up, audited):
         counts.update(report.counts)

@@ -9,6 +9,7 @@ from datetime import datetime
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from txmq_lib.errors import NothingToLandError
 from txmq_lib.names import ROLE_ENGINE
 from txmq_lib.pipeline import landing_events, landing_messages, landing_store
 from txmq_lib.rules.contract import MESSAGE_COLUMNS, message_rows, quick_message_rows
@@ -35,9 +36,11 @@ def run_land_files(
 ) -> PassReport:
     """Land JSON lines or Parquet files of one `kind` for one broker (design section 8)."""
     warehouse.ensure()
-    files = [asdict(file) for file in list_files(warehouse.spark, paths)]
+    found = list_files(warehouse.spark, paths, takes_broker_files=kind == "offset")
+    files = [asdict(file) for file in found]
     arguments = {"kind": kind, "broker_name": broker_name, "files": files}
     return run_passes(
+        JOB,
         lambda: open_pass(warehouse, JOB, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock),
         _land,
     )
@@ -55,11 +58,11 @@ def run_land_store(
     """Land what a broker's store directory holds beyond what was landed of it before."""
     warehouse.ensure()
 
-    def open_next() -> Pass:
+    def open_next() -> Pass | None:
         arguments = landing_store.plan(warehouse, settings, path=path, broker_name=broker_name)
         return open_pass(warehouse, JOB, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock)
 
-    return run_passes(open_next, _land)
+    return run_passes(JOB, open_next, _land)
 
 
 def _land(current: Pass) -> PassReport:
@@ -106,12 +109,12 @@ def _judged(quick: DataFrame) -> DataFrame:
 
 
 def _are_unchanged(current: Pass, files: list[LandingFile]) -> bool:
-    wanted = {file.uri: file for file in files}
+    paths = [file.path for file in files]
     try:
-        found = {file.uri: file for file in list_files(current.warehouse.spark, [file.path for file in files])}
-    except Exception:
+        found = list_files(current.warehouse.spark, paths, takes_broker_files=True)
+    except NothingToLandError:
         return False
-    return found == wanted
+    return found == files
 
 
 def _given_up(current: Pass) -> PassReport:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from txmq_lib.names import ORIGIN_BROKER_FILE
@@ -67,8 +67,10 @@ def _changed(entries: DataFrame, known: DataFrame) -> DataFrame:
     last = told.groupBy(*QUEUE).agg(
         F.max_by("next_offset", F.struct("ts", "landed_pass", "landing_order")).alias("_last_offset")
     )
-    joined = entries.join(last, on=list(QUEUE), how="left")
-    return joined.where(~F.col("next_offset").eqNullSafe(F.col("_last_offset"))).drop("_last_offset")
+    in_order = Window.partitionBy(*QUEUE).orderBy("ts")
+    before = F.coalesce(F.lag("next_offset").over(in_order), F.col("_last_offset"))
+    joined = entries.join(last, on=list(QUEUE), how="left").withColumn("_before", before)
+    return joined.where(~F.col("next_offset").eqNullSafe(F.col("_before"))).drop("_last_offset", "_before")
 
 
 def _moment(table: ConsumerOffsetFile) -> datetime:

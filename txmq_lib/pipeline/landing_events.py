@@ -74,5 +74,8 @@ def landed(rows: DataFrame, current: Pass, *, has_origin: bool, dropped: Sequenc
 
 def _of_same_times(current: Pass, existing: DataFrame, batch: DataFrame) -> DataFrame:
     with current.timed("range"):
-        span = batch.agg(F.min("ts").alias("low"), F.max("ts").alias("high")).first()
-    return existing.where(F.col("ts").between(span["low"], span["high"])) if span and span["low"] else existing
+        ms = F.unix_millis("ts")  # a time would come back in the local zone, where an hour may come twice
+        low, high = batch.agg(F.min(ms), F.max(ms)).collect()[0]
+    if low is None:
+        return existing
+    return existing.where(F.col("ts").between(F.timestamp_millis(F.lit(low)), F.timestamp_millis(F.lit(high))))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, Row
@@ -10,9 +13,11 @@ from pyspark.sql import functions as F
 
 from txmq_lib.errors import InputError
 from txmq_lib.names import (
+    DIVERTING_TOPICS,
     HALF_TOPIC,
     MAX_TIME_TOPIC,
     OP_TOPIC,
+    PROPERTY_REAL_TOPIC,
     ROLE_ENGINE,
     SYS_FLAG_PREPARED,
     SYS_FLAG_ROLLBACK,
@@ -24,7 +29,7 @@ from txmq_lib.pipeline.quarantining import append_quarantine
 from txmq_lib.rules import frontier
 from txmq_lib.settings import Settings
 from txmq_lib.sources.commit_log import LogFile, RecordIdentity, list_files, log_end, record_at
-from txmq_lib.sources.consume_queue import queue_bounds
+from txmq_lib.sources.consume_queue import QueueBounds, queue_bounds
 from txmq_lib.sources.consumer_offset_file import read_consumer_offset_file
 from txmq_lib.sources.store import SOURCE_NAME, RocketmqStore
 from txmq_lib.tables.local_frame import local_frame
@@ -38,14 +43,20 @@ EVERY_TOPIC = ("*",)
 def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: str) -> dict[str, Any]:
     """What a pass over the store is to read: a physical range fixed now, so that a rerun reads the same.
 
-    Raises InputError where `path` is no store directory.
+    Raises InputError where `path` is no store directory, or a file is missing in the middle of what is to be read.
     """
-    files = list_files(path).files
+    path = str(Path(path).absolute())  # whoever carries the plan on may stand elsewhere
+    files, gaps = list_files(path)
     if not files:
         raise InputError(f"{path} holds no commit log files (commitlog/<20 digits>); give a broker's store directory")
-    known = _known(warehouse, broker_name)
+    whole_log = _whole_log_topic(settings.land.topics)
+    known = _known(warehouse, broker_name, whole_log)
     is_rebuilt = known is not None and not _is_same_log(files, known)
     start = files[0].base_offset if known is None or is_rebuilt else max(files[0].base_offset, known["next_offset"])
+    if missing := [f"{low} to {high}" for low, high in gaps if high > start]:
+        raise InputError(
+            f"{path}: the commit log misses physical offsets {', '.join(missing)}; copy the store again, all files"
+        )
     end = log_end(files, start)
     first = record_at(files, files[0].base_offset)
     landed_to = 0 if known is None else int(known["next_offset"])
@@ -61,12 +72,16 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
         "is_rebuilt": is_rebuilt,
         "lost_before_ms": first.store_timestamp_ms if first is not None and first.offset > landed_to else None,
         "topics": list(settings.land.topics),
+        "whole_log": whole_log,
     }
 
 
 def is_still_there(current: Pass) -> bool:
     """True where the store still holds what the plan is to read."""
-    files = list_files(current.arguments["path"]).files
+    try:
+        files = list_files(current.arguments["path"]).files
+    except InputError:
+        return False
     last = current.arguments["last"]
     if not files or files[0].base_offset > current.arguments["from_offset"]:
         return False
@@ -117,7 +132,7 @@ def _stored(current: Pass) -> DataFrame:
         .option("to_offset", arguments["to_offset"])
     )
     if tuple(arguments["topics"]) != EVERY_TOPIC:
-        wanted = [*TRANSACTION_TOPICS, *arguments["topics"]]
+        wanted = [*TRANSACTION_TOPICS, *DIVERTING_TOPICS, *arguments["topics"]]
         reader = reader.option("topics", "[" + ", ".join(f'"{topic}"' for topic in wanted) + "]")
     rows = reader.load(arguments["path"])
     return rows.withColumns(
@@ -130,7 +145,7 @@ def _stored(current: Pass) -> DataFrame:
 
 
 def _reports(current: Pass, rows: DataFrame) -> DataFrame:
-    """Frontier reports of a store: what was read of each queue, what is kept of it, and the whole log."""
+    """Frontier reports of a store: what was read and is kept of each queue, the topics read whole, and the log."""
     arguments = current.arguments
     broker_name, spark = arguments["broker_name"], current.warehouse.spark
     bounds = queue_bounds(
@@ -140,42 +155,69 @@ def _reports(current: Pass, rows: DataFrame) -> DataFrame:
     )
     kept = local_frame(
         spark,
-        [(broker_name, topic, queue_id, bound.lowest_offset) for (topic, queue_id), bound in bounds.items()],
-        "broker_name string, topic string, queue_id int, lowest_kept_offset bigint",
+        [
+            (broker_name, topic, queue_id, bound.next_offset, bound.lowest_offset)
+            for (topic, queue_id), bound in bounds.items()
+            if _is_wanted(topic, arguments["topics"])
+        ],
+        "broker_name string, topic string, queue_id int, _end bigint, lowest_kept_offset bigint",
     )
     lost_ms = arguments["lost_before_ms"]
-    lost = F.when(F.col("lowest_kept_offset") > 0, F.timestamp_millis(F.lit(lost_ms).cast("bigint")))
+    # Without consume queues nobody knows which queue lost something.
+    has_lost = F.coalesce(F.col("lowest_kept_offset") > 0, F.lit(True))
     queues = (
         frontier.reached(rows)
-        .join(kept, on=list(frontier.QUEUE), how="left")
+        .join(kept, on=list(frontier.QUEUE), how="full")
         .withColumns(
             {
-                "lost_before_timestamp": lost,
+                "next_offset": F.coalesce("next_offset", "_end"),
+                "lost_before_timestamp": F.when(has_lost, F.timestamp_millis(F.lit(lost_ms).cast("bigint"))),
                 "is_end_known": F.lit(True),
                 "source_identity": F.lit(None).cast("string"),
             }
         )
+        .drop("_end")
     )
-    if tuple(arguments["topics"]) != EVERY_TOPIC or arguments["last"] is None:
+    if arguments["last"] is None:
         return queues
     offset, store_ms, size = arguments["last"]
-    whole = {
+    read_to = {
         "broker_name": broker_name,
-        "topic": frontier.WHOLE_LOG_TOPIC,
-        "queue_id": frontier.WHOLE_LOG_QUEUE_ID,
+        "queue_id": frontier.WHOLE_QUEUE_ID,
         "next_offset": arguments["to_offset"],
         "highest_store_timestamp": datetime.fromtimestamp(store_ms / 1000, UTC),
-        "lowest_kept_offset": None,
-        "lost_before_timestamp": None,
         "is_end_known": True,
-        "source_identity": f"{offset}:{store_ms}:{size}",
     }
-    return queues.unionByName(local_frame(spark, [whole], queues.schema))
+    log = {**read_to, "topic": arguments["whole_log"], "source_identity": f"{offset}:{store_ms}:{size}"}
+    topics = [] if arguments["whole_log"] == frontier.WHOLE_LOG_TOPIC else _wanted_topics(rows, bounds, arguments)
+    whole = [log, *[{**read_to, "topic": topic} for topic in sorted(topics)]]
+    return queues.unionByName(local_frame(spark, whole, queues.schema))
 
 
-def _known(warehouse: Warehouse, broker_name: str) -> Row | None:
+def _whole_log_topic(topics: Sequence[str]) -> str:
+    """The frontier's name for a log of which these topics are read."""
+    return frontier.WHOLE_LOG_TOPIC if tuple(topics) == EVERY_TOPIC else f"[{', '.join(sorted(topics))}]"
+
+
+def _is_wanted(topic: str, patterns: Sequence[str]) -> bool:
+    always = (*TRANSACTION_TOPICS, *DIVERTING_TOPICS)
+    return topic in always or any(fnmatchcase(topic, pattern) for pattern in patterns)
+
+
+def _wanted_topics(
+    rows: DataFrame, bounds: Mapping[tuple[str, int], QueueBounds], arguments: dict[str, Any]
+) -> set[str]:
+    """Real topics read to the end of the log: those with a queue, and those that halves name and nobody wrote to."""
+    real = rows.where(F.col("topic") == HALF_TOPIC).select(F.col("properties")[PROPERTY_REAL_TOPIC].alias("topic"))
+    named = {row["topic"] for row in real.where("topic is not null").distinct().collect()}  # many halves, one topic
+    return {topic for topic in named | {topic for topic, _ in bounds} if _is_wanted(topic, arguments["topics"])}
+
+
+def _known(warehouse: Warehouse, broker_name: str, whole_log: str) -> Row | None:
     rows = warehouse.read("landing_frontier").where(
-        (F.col("broker_name") == broker_name) & (F.col("topic") == frontier.WHOLE_LOG_TOPIC)
+        (F.col("broker_name") == broker_name)
+        & (F.col("topic") == whole_log)
+        & (F.col("queue_id") == frontier.WHOLE_QUEUE_ID)
     )
     return rows.first()
 

@@ -14,11 +14,12 @@ from txmq_lib.pipeline import reconcile_inputs as inputs
 from txmq_lib.pipeline.policies import policies_of
 from txmq_lib.pipeline.reconcile_writes import write
 from txmq_lib.rules import check, settle
+from txmq_lib.rules.moments import epoch_ms
 from txmq_lib.rules.pending import closed, opened
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 from txmq_lib.settings import Settings
-from txmq_lib.tables.passes import Pass, PassReport, open_pass, run_passes
+from txmq_lib.tables.passes import Pass, PassReport, next_pass, open_pass, run_passes
 from txmq_lib.tables.warehouse import Warehouse
 
 JOB = "reconcile"
@@ -51,21 +52,28 @@ def run_reconcile(
 ) -> PassReport:
     """One reconcile pass; with `dry_run` nothing is written and the counts say what would be."""
 
-    def open_next() -> Pass:
-        return open_pass(
-            warehouse, JOB, now=now, arguments={}, settings=settings, wall_clock=wall_clock, is_dry=dry_run
-        )
-
     if dry_run:
-        return _previewed(open_next())
-    return run_passes(open_next, _reconcile)
+        return _previewed(next_pass(warehouse, JOB, now=now, arguments={}, settings=settings, wall_clock=wall_clock))
+    return run_passes(
+        JOB,
+        lambda: open_pass(
+            warehouse, JOB, now=now, arguments={}, settings=settings, wall_clock=wall_clock, is_idle=_is_idle
+        ),
+        _reconcile,
+    )
+
+
+def _is_idle(current: Pass) -> bool:
+    due_ms = current.last_note.get("next_due_ms")
+    is_due = due_ms is not None and epoch_ms(current.now) >= due_ms
+    return current.is_settled((*INPUTS, "landing_frontier")) and not is_due
 
 
 def _reconcile(current: Pass) -> PassReport:
     policies = policies_of(current.settings)
     found = _found(current, policies)
-    checkpoints = write(current, found.outcomes, found.acted, found.effective(policies), policies)
-    return current.commit(checkpoints=checkpoints)
+    checkpoints, next_due_ms = write(current, found.outcomes, found.acted, found.effective(policies), policies)
+    return current.commit(checkpoints=checkpoints, next_due_ms=next_due_ms)
 
 
 def _previewed(current: Pass) -> PassReport:
@@ -111,7 +119,7 @@ def _acted(current: Pass, effective: DataFrame, policies: Policies) -> DataFrame
         candidates,
         inputs.relevant_ops(current, halves),
         inputs.relevant_messages(current, halves),
-        inputs.relevant_given_up(current, halves),
+        inputs.relevant_given_up(current, candidates),
     ).unionByName(transactions_of(effective))
     undecided = join_transaction(candidates, decided, "left_anti")
     return check.with_action(undecided, policies=policies, now=current.now)

@@ -83,11 +83,11 @@ def relevant_messages(current: Pass, halves: DataFrame) -> DataFrame:
     )
 
 
-def relevant_given_up(current: Pass, halves: DataFrame) -> DataFrame:
-    """New given-up rows, and those of transactions born when `halves` were; no bodies."""
+def relevant_given_up(current: Pass, candidates: DataFrame) -> DataFrame:
+    """New given-up rows, and those of transactions born when `candidates` were (a resumed one has some); no bodies."""
     columns = (*TRANSACTION_KEY, "real_topic", "commit_log_offset", "half_commit_log_offset")
     if not current.since_versions:
         return current.read("trans_check_max_time").select(*columns)
-    born = within_times("born_timestamp", halves, "born_timestamp")
+    born = within_times("born_timestamp", candidates, "born_timestamp")
     past = current.read("trans_check_max_time").where(born).select(*columns)
     return current.new_rows("trans_check_max_time").select(*columns).unionByName(past)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import reduce
+from typing import NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from txmq_lib.errors import InvariantViolation
@@ -15,11 +16,20 @@ from txmq_lib.pipeline.quarantining import append_quarantine
 from txmq_lib.rules import check, effects, frontier
 from txmq_lib.rules.invariants import broken_invariants
 from txmq_lib.rules.policy import Policies
+from txmq_lib.rules.settle import COMMIT
 from txmq_lib.schemas import table_spec
 from txmq_lib.tables.passes import Pass
 
 OF_THE_PASS = ("was_held", "pass_number", "judged_timestamp")
 END_KEY = ("broker_name", "origin", "landed_pass", "landing_order")
+
+
+class Placed(NamedTuple):
+    """Where restored and given-up messages go, from the ends of their queues (rows of landing_frontier)."""
+
+    places: DataFrame
+    routed: DataFrame
+    ends: DataFrame
 
 
 def write(
@@ -28,26 +38,49 @@ def write(
     acted: DataFrame,
     effective: DataFrame,
     policies: Policies,
-) -> dict[str, int]:
-    """Write outcomes, effects, checks and pending; the checkpoint per (broker, half queue)."""
+) -> tuple[dict[str, int], int | None]:
+    """Write outcomes, effects, checks and pending; the checkpoint per (broker, half queue), and when more is due.
+
+    That is the epoch millisecond from which on time alone changes something, or None.
+    """
     with current.timed("tally"):
         actions = {row["action"]: row["count"] for row in acted.groupBy("action").count().collect()}
         decisions = {row["decision"]: row["count"] for row in effective.groupBy("decision").count().collect()}
-        tally = {row["outcome"]: row["count"] for row in outcomes.groupBy("outcome").count().collect()}
-    current.counts.update({f"ends_{outcome}": count for outcome, count in tally.items()})
-    giving_up = acted.where(F.col("action") == check.GIVE_UP)
-    if tally:
-        _write_outcomes(current, outcomes)
+        refused_after = F.unix_millis("ts") + policies.column("file_reserved_time_ms") + 1
+        tally = (
+            outcomes.groupBy("outcome", "is_held", "was_held")
+            .agg(F.count("*").alias("rows"), F.min(refused_after).alias("refused_after_ms"))
+            .collect()
+        )
+    for row in tally:
+        name = f"ends_{row['outcome']}"
+        current.counts[name] = current.counts.get(name, 0) + row["rows"]
     still = acted.where(F.col("action") != check.GIVE_UP)
     pending = current.cached(check.asked(still, policies=policies, now=current.now))
+    giving_up = acted.where(F.col("action") == check.GIVE_UP)
+    placed = None
     if decisions or check.GIVE_UP in actions:
-        _write_effects(current, effective, giving_up, pending)
+        # Before the first write: a pass that must not be is given up whole.
+        placed = _placed(current, effective, giving_up, pending)
+    if tally:
+        _write_outcomes(current, outcomes, tally)
+    if placed is not None:
+        _write_effects(
+            current,
+            effective,
+            giving_up,
+            placed,
+            has_commits=COMMIT in decisions,
+            gives_up=check.GIVE_UP in actions,
+        )
     if check.ASK in actions:
         requests = check.check_requests(acted, now=current.now, pass_number=current.number)
-        current.append("check_request", requests, step="check_request")
+        current.append("check_request", requests, step="check_request", has_rows=True)
     if _digest(pending) != _digest(current.read("pending_half")):
         current.overwrite("pending_half", pending, step="pending_half")
-    return _checkpoints(current, pending)
+    checkpoints, due_ms = _checkpoints(current, pending)
+    dues = [due_ms, *[row["refused_after_ms"] for row in tally if row["is_held"]]]
+    return checkpoints, min((due for due in dues if due is not None), default=None)
 
 
 def _digest(pending: DataFrame) -> tuple[int, int]:
@@ -58,16 +91,18 @@ def _digest(pending: DataFrame) -> tuple[int, int]:
     return int(row["rows"]), int(row["sum"])
 
 
-def _write_outcomes(current: Pass, outcomes: DataFrame) -> None:
+def _write_outcomes(current: Pass, outcomes: DataFrame, tally: list[Row]) -> None:
     judged = outcomes.where("not is_held").drop("was_held")
-    current.append("end_outcome", judged, step="end_outcome")
-    news = outcomes.where("is_held <> was_held").limit(1).count()
-    if news:
+    has_judged = any(not row["is_held"] for row in tally)
+    current.append("end_outcome", judged, step="end_outcome", has_rows=has_judged)
+    if any(row["is_held"] != row["was_held"] for row in tally):
         # Those that waited before keep the row that first held them.
         before = current.read("end_outcome").where("is_held")
         still = before.join(outcomes.where("is_held and was_held").select(*END_KEY), on=list(END_KEY), how="left_semi")
         held = still.unionByName(outcomes.where("is_held and not was_held").drop("was_held"))
         current.overwrite("end_outcome", held, step="end_held", where="is_held = true")
+    if all(row["outcome"] != OUTCOME_REFUSED for row in tally):
+        return
     refused = outcomes.where(F.col("outcome") == OUTCOME_REFUSED)
     place = [F.col(name).cast("string") for name in END_KEY[1:]]
     named = refused.select(
@@ -80,8 +115,7 @@ def _write_outcomes(current: Pass, outcomes: DataFrame) -> None:
     append_quarantine(current, named, broker_name=None, kind="end")
 
 
-def _write_effects(current: Pass, effective: DataFrame, giving_up: DataFrame, pending: DataFrame) -> None:
-    rolls_back = current.settings.roll_back_given_up
+def _placed(current: Pass, effective: DataFrame, giving_up: DataFrame, pending: DataFrame) -> Placed:
     ends = current.read("landing_frontier")
     places = current.cached(effects.restored_places(effective, ends))
     routed = current.cached(effects.given_up_places(giving_up, ends))
@@ -90,15 +124,29 @@ def _write_effects(current: Pass, effective: DataFrame, giving_up: DataFrame, pe
     if broken:
         listed = "; ".join(f"{row['invariant']} ({row['broker_name']}: {row['example']})" for row in broken)
         raise InvariantViolation(f"reconcile pass {current.number}: {listed}; the pass is not committed")
+    return Placed(places, routed, ends)
+
+
+def _write_effects(
+    current: Pass,
+    effective: DataFrame,
+    giving_up: DataFrame,
+    placed: Placed,
+    *,
+    has_commits: bool,
+    gives_up: bool,
+) -> None:
+    rolls_back = current.settings.roll_back_given_up
+    places, routed, ends = placed
     halves = current.read("half_message")
     restored_halves = halves.where(within_offsets("commit_log_offset", places, "commit_log_offset"))
     restored = effects.restored_messages(places, restored_halves, now=current.now, pass_number=current.number)
-    current.append("message", restored, step="message")
+    current.append("message", restored, step="message", has_rows=has_commits)
     given_up_halves = halves.where(within_offsets("commit_log_offset", routed, "half_commit_log_offset"))
     given_up = effects.given_up_messages(
         routed, given_up_halves, now=current.now, pass_number=current.number, rolls_back=rolls_back
     )
-    current.append("trans_check_max_time", given_up, step="trans_check_max_time")
+    current.append("trans_check_max_time", given_up, step="trans_check_max_time", has_rows=gives_up)
     named = effective.select("broker_name", F.col("half_queue_id").alias("queue_id"), "half_queue_offset")
     if rolls_back:
         named = named.unionByName(
@@ -120,10 +168,18 @@ def _move_frontier(current: Pass, places: DataFrame, ops: DataFrame, routed: Dat
     move_frontier(current, frontier.file_reports(rows))
 
 
-def _checkpoints(current: Pass, pending: DataFrame) -> dict[str, int]:
-    """Per broker/half queue: the smallest open half offset, else the highest landed + 1."""
+def _checkpoints(current: Pass, pending: DataFrame) -> tuple[dict[str, int], int | None]:
+    """Per broker/half queue the smallest open half offset, else the highest landed + 1; when the next check is due."""
     with current.timed("checkpoint"):
         landed = current.read("landing_frontier").where(F.col("topic") == HALF_TOPIC).collect()
-        smallest = pending.groupBy("broker_name", "queue_id").agg(F.min(F.array_min("half_offsets")).alias("low"))
-        marks = {f"{row['broker_name']}/{row['queue_id']}": row["next_offset"] for row in landed}
-        return marks | {f"{row['broker_name']}/{row['queue_id']}": row["low"] for row in smallest.collect()}
+        queues = (
+            pending.groupBy("broker_name", "queue_id")
+            .agg(
+                F.min(F.array_min("half_offsets")).alias("low"),
+                F.min(F.unix_millis("next_check_timestamp")).alias("due_ms"),
+            )
+            .collect()
+        )
+    marks = {f"{row['broker_name']}/{row['queue_id']}": row["next_offset"] for row in landed}
+    lowest = {f"{row['broker_name']}/{row['queue_id']}": row["low"] for row in queues}
+    return marks | lowest, min((row["due_ms"] for row in queues if row["due_ms"] is not None), default=None)

@@ -34,9 +34,16 @@ def run_rollup(
     earlier one count otherwise, so a growth may be negative.
     """
     return run_passes(
-        lambda: open_pass(warehouse, JOB, now=now, arguments={}, settings=settings, wall_clock=wall_clock),
+        JOB,
+        lambda: open_pass(
+            warehouse, JOB, now=now, arguments={}, settings=settings, wall_clock=wall_clock, is_idle=_is_idle
+        ),
         _roll_up,
     )
+
+
+def _is_idle(current: Pass) -> bool:
+    return current.is_settled((REPORTS, ACKS))
 
 
 def _roll_up(current: Pass) -> PassReport:

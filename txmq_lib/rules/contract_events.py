@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.rules.contract import (
+    NO_TEXT,
     fault,
     json_faults,
     negative_fault,
@@ -24,16 +25,17 @@ END_NUMBERS = {
     "commitLogOffset": "bigint",
     "commitOrRollback": "int",
 }
-END_TEXTS = ("producerGroup", "fromTransactionCheck", "msgId", "transactionId", "bname", "topic")
+END_TEXTS = ("producerGroup", "msgId", "transactionId", "bname", "topic")
 OFFSET_NUMBERS = {"ts": "bigint", "queueId": "int", "offset": "bigint"}
 ACK_NUMBERS = {"ts": "bigint", "queueId": "int"}
+ACK_TEXTS = ("group", "topic", "clientId", "event")
 ACK_EVENTS = ("allocated", "taken", "acked", "dropped")
 NO_OFFSETS = "CAST(array() AS array<bigint>)"
 
 
 def end_rows(lines: DataFrame, broker_name: str) -> DataFrame:
     """END_TRANSACTION requests, flat or under `header` (R11); `broker_name` is used where `bname` is absent."""
-    names = [name for name in (*END_NUMBERS, *END_TEXTS) if name != "ts"]
+    names = [name for name in (*END_NUMBERS, *END_TEXTS, "fromTransactionCheck") if name != "ts"]
     texts = {**dict.fromkeys(["ts", *names], "string"), "header": "map<string,string>"}
     parsed = parsed_lines(lines, texts, "p")
     flat = parsed.select(
@@ -49,7 +51,7 @@ def end_rows(lines: DataFrame, broker_name: str) -> DataFrame:
     typed = _typed(flat, END_NUMBERS, END_TEXTS)
     is_check = _boolean(F.col("t.fromTransactionCheck"), default=False)
     checks = [
-        *_text_faults({**END_NUMBERS, "producerGroup": "string"}),
+        *_text_faults((*END_NUMBERS, "producerGroup"), texts=END_TEXTS, under=("header.", "")),
         fault(is_check.isNull(), "WRONG_TYPE", F.lit("fromTransactionCheck")),
         negative_fault("m", ["tranStateTableOffset", "commitLogOffset"]),
         time_fault("m", ["ts"]),
@@ -83,7 +85,7 @@ def offset_rows(lines: DataFrame, broker_name: str) -> DataFrame:
     typed = _typed(parsed, OFFSET_NUMBERS, ("group", "topic", "increaseOnly", "clientId"))
     is_increase_only = _boolean(F.col("t.increaseOnly"), default=True)
     checks = [
-        *_text_faults({**OFFSET_NUMBERS, "group": "string", "topic": "string"}),
+        *_text_faults((*OFFSET_NUMBERS, "group", "topic"), texts=("group", "topic", "clientId")),
         fault(is_increase_only.isNull(), "WRONG_TYPE", F.lit("increaseOnly")),
         negative_fault("m", ["queueId", "offset"]),
         time_fault("m", ["ts"]),
@@ -101,16 +103,13 @@ def offset_rows(lines: DataFrame, broker_name: str) -> DataFrame:
 
 def ack_rows(lines: DataFrame, broker_name: str) -> DataFrame:
     """What a consumer did with a queue: allocated, taken, acked, dropped (R107)."""
-    texts = {
-        **dict.fromkeys([*ACK_NUMBERS, "group", "topic", "clientId", "event"], "string"),
-        "offsets": "array<string>",
-    }
+    texts = {**dict.fromkeys([*ACK_NUMBERS, *ACK_TEXTS], "string"), "offsets": "array<string>"}
     parsed = parsed_lines(lines, texts, "t")
-    typed = _typed(parsed, ACK_NUMBERS, ("group", "topic", "clientId", "event"))
+    typed = _typed(parsed, ACK_NUMBERS, ACK_TEXTS)
     needs_offsets = F.col("m.event").isin("taken", "acked")
     offsets = F.transform("t.offsets", lambda offset: offset.try_cast("bigint"))
     checks = [
-        *_text_faults({**ACK_NUMBERS, "group": "string", "topic": "string", "clientId": "string", "event": "string"}),
+        *_text_faults((*ACK_NUMBERS, *ACK_TEXTS), texts=ACK_TEXTS),
         fault(~F.col("m.event").isin(*ACK_EVENTS), "UNKNOWN_EVENT", F.col("m.event")),
         fault(
             F.col("t._corrupt").isNotNull() | F.exists(offsets, lambda offset: offset.isNull()),
@@ -139,20 +138,30 @@ def _typed(parsed: DataFrame, numbers: dict[str, str], texts: tuple[str, ...]) -
     return parsed.withColumn("m", F.struct(*fields, *others))
 
 
-def _text_faults(required: dict[str, str]) -> list[Column]:
+def _text_faults(required: tuple[str, ...], *, texts: tuple[str, ...], under: tuple[str, ...] = ("",)) -> list[Column]:
     # The texts are looked up in `t`, so a header's fields count as present too.
     broken = json_faults("o", "m", {})[0]
-    absent = F.array_compact(F.array(*[F.when(F.col(f"t.{name}").isNull(), F.lit(name)) for name in required]))
-    odd = F.array_compact(
-        F.array(
-            *[F.when(F.col(f"t.{name}").isNotNull() & F.col(f"m.{name}").isNull(), F.lit(name)) for name in required]
-        )
-    )
+    absent = [F.when(F.col(f"t.{name}").isNull(), F.lit(name)) for name in required]
+    unread = [
+        F.when(F.col(f"t.{name}").isNotNull() & F.col(f"m.{name}").isNull(), F.lit(name))
+        for name in required
+        if name not in texts
+    ]
+    untold = [F.when(_is_no_text(name, under), F.lit(name)) for name in texts]
+    missing, odd = F.array_compact(F.array(*absent)), F.array_compact(F.array(*unread, *untold))
     return [
         broken,
-        fault(F.size(absent) > 0, "MISSING_FIELD", F.concat_ws(", ", absent)),
+        fault(F.size(missing) > 0, "MISSING_FIELD", F.concat_ws(", ", missing)),
         fault(F.size(odd) > 0, "WRONG_TYPE", F.concat_ws(", ", odd)),
     ]
+
+
+def _is_no_text(name: str, under: tuple[str, ...]) -> Column:
+    # from_json takes anything for a text. Only what looks like something else is parsed once more, with its types.
+    parsed = F.try_parse_json("value")
+    given = F.coalesce(*[F.try_variant_get(parsed, f"$.{place}{name}", "variant") for place in under])
+    wrong = F.when(F.col(f"t.{name}").rlike(NO_TEXT), F.schema_of_variant(given) != "STRING")
+    return F.coalesce(wrong, F.lit(False))
 
 
 def _boolean(text: Column, *, default: bool) -> Column:

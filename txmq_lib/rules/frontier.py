@@ -6,7 +6,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 QUEUE = ("broker_name", "topic", "queue_id")
-WHOLE_LOG_TOPIC, WHOLE_LOG_QUEUE_ID = "*", -1
+# Rows about no single queue: a whole commit log, or all queues of a topic.
+WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID = "*", -1
 
 
 def reached(rows: DataFrame) -> DataFrame:
@@ -21,13 +22,16 @@ def reached(rows: DataFrame) -> DataFrame:
 def advanced(known: DataFrame, reports: DataFrame, *, pass_number: int) -> DataFrame:
     """Rows of `landing_frontier` that change when `reports` (same columns, one row per queue) come in.
 
-    next_offset and store time only move forward; what the source says of itself is taken as reported.
+    next_offset and store time only move forward; what the source says of itself is taken as reported. So is where a
+    whole log ends: another log may stand in its place.
     """
     before = known.select(*QUEUE, *[F.col(name).alias(f"_{name}") for name in known.columns if name not in QUEUE])
     joined = reports.join(before, on=list(QUEUE), how="left")
     merged = joined.select(
         *QUEUE,
-        F.greatest("next_offset", "_next_offset").alias("next_offset"),
+        F.when(F.col("queue_id") == WHOLE_QUEUE_ID, F.col("next_offset"))
+        .otherwise(F.greatest("next_offset", "_next_offset"))
+        .alias("next_offset"),
         F.greatest("highest_store_timestamp", "_highest_store_timestamp").alias("highest_store_timestamp"),
         F.coalesce("lowest_kept_offset", "_lowest_kept_offset").alias("lowest_kept_offset"),
         F.greatest("lost_before_timestamp", "_lost_before_timestamp").alias("lost_before_timestamp"),

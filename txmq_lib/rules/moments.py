@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # 9999-12-31T23:59:59.999Z: later stamps are no times anybody meant, and overflow microseconds.
 LATEST_MS = 253_402_300_799_999
 
@@ -14,6 +15,11 @@ LATEST_MS = 253_402_300_799_999
 def is_time(ms: Column) -> Column:
     """True for epoch milliseconds from 1970 to the year 9999."""
     return (ms >= 0) & (ms <= LATEST_MS)
+
+
+def epoch_ms(moment: datetime) -> int:
+    """Whole epoch milliseconds of a moment with a time zone."""
+    return (moment - EPOCH) // timedelta(milliseconds=1)
 
 
 def timestamp_of(ms: Column) -> Column:

@@ -22,7 +22,7 @@ from txmq_lib.names import (
     TRANSACTION_KEY,
 )
 from txmq_lib.rules.figures import FIGURES
-from txmq_lib.rules.frontier import WHOLE_LOG_TOPIC
+from txmq_lib.rules.frontier import WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 
@@ -98,11 +98,17 @@ def _with_frontier(figures: DataFrame, frontier: DataFrame) -> DataFrame:
 
     Only a source that knows its end can have read a topic less far than the op; a landed file is complete.
     """
-    is_whole = F.col("is_end_known") & (F.col("topic") == WHOLE_LOG_TOPIC)
+    is_all_queues = F.col("is_end_known") & (F.col("queue_id") == WHOLE_QUEUE_ID)
+    is_whole = is_all_queues & (F.col("topic") == WHOLE_LOG_TOPIC)
     brokers = frontier.groupBy("broker_name").agg(
         F.max("highest_store_timestamp").alias("_frontier_timestamp"),
         F.max(F.when(is_whole, F.col("highest_store_timestamp"))).alias("_whole_timestamp"),
         F.max("is_end_known").alias("_knows_end"),
+    )
+    topics = frontier.where(is_all_queues).select(
+        "broker_name",
+        F.col("topic").alias("real_topic"),
+        F.col("highest_store_timestamp").alias("_topic_timestamp"),
     )
     queues = frontier.select(
         "broker_name",
@@ -111,10 +117,12 @@ def _with_frontier(figures: DataFrame, frontier: DataFrame) -> DataFrame:
         F.col("highest_store_timestamp").alias("_queue_timestamp"),
         F.col("lost_before_timestamp").alias("_lost_before"),
     )
-    placed = figures.join(F.broadcast(brokers), on="broker_name", how="left").join(
-        F.broadcast(queues), on=["broker_name", "real_topic", "real_queue_id"], how="left"
+    placed = (
+        figures.join(F.broadcast(brokers), on="broker_name", how="left")
+        .join(F.broadcast(topics), on=["broker_name", "real_topic"], how="left")
+        .join(F.broadcast(queues), on=["broker_name", "real_topic", "real_queue_id"], how="left")
     )
-    read_to = F.greatest("_queue_timestamp", "_whole_timestamp")
+    read_to = F.greatest("_queue_timestamp", "_topic_timestamp", "_whole_timestamp")
     is_unread = F.coalesce(read_to < F.col("op_timestamp"), F.lit(True))
     is_lost = F.coalesce(F.col("last_half_timestamp") < F.col("_lost_before"), F.lit(False))
     may_have_been = F.coalesce("_knows_end", F.lit(False)) & (is_unread | is_lost)

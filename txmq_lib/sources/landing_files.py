@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from txmq_lib.errors import UsageError
+from txmq_lib.errors import NothingToLandError
 
 TEXT_ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 PARQUET_ENDING = ".parquet"
@@ -28,18 +28,21 @@ class LandingFile:
     modified_ms: int
 
 
-def list_files(spark: SparkSession, paths: list[str]) -> list[LandingFile]:
-    """The files behind `paths`, directories opened, in the order given; UsageError names every path that is none."""
+def list_files(spark: SparkSession, paths: list[str], *, takes_broker_files: bool = False) -> list[LandingFile]:
+    """The files behind `paths`, directories opened, each once, in the order given.
+
+    A broker's own offset table is taken where `takes_broker_files`. NothingToLandError names every path without any.
+    """
     found: list[LandingFile] = []
     absent: list[str] = []
     for path in paths:
-        files = _files_under(spark, path)
+        files = [file for file in _files_under(spark, path) if takes_broker_files or not is_broker_file(file)]
         absent += [] if files else [path]
         found += files
     if absent:
         endings = ", ".join((*TEXT_ENDINGS, PARQUET_ENDING))
-        raise UsageError(f"nothing to land at {', '.join(absent)}: give files or directories of {endings}")
-    return found
+        raise NothingToLandError(f"nothing to land at {', '.join(absent)}: give files or directories of {endings}")
+    return list(dict.fromkeys(found))
 
 
 def is_broker_file(file: LandingFile) -> bool:

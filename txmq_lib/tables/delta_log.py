@@ -62,6 +62,10 @@ class DeltaLogView:
                 return TaggedCommit(version, info.get("operationMetrics", {}), note)
         return None
 
+    def operation(self, version: int) -> str | None:
+        """What the commit of a version says it did, or None where the log no longer holds it."""
+        return (self._commit_info(version) or {}).get("operation")
+
     def _commit_info(self, version: int) -> dict[str, Any] | None:
         path = self._jvm.org.apache.hadoop.fs.Path(self._log_path, f"{version:020d}.json")
         filesystem = path.getFileSystem(self._session.sessionState().newHadoopConf())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pyarrow as pa
@@ -25,5 +26,19 @@ def local_frame(
     return spark.createDataFrame(table, wanted)
 
 
+def at_hand(frame: DataFrame) -> tuple[DataFrame, int]:
+    """A small frame computed now, as a local relation, and its number of rows."""
+    table = frame.toArrow()
+    return frame.sparkSession.createDataFrame(table, frame.schema), table.num_rows
+
+
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: list(value.items()) if isinstance(value, Mapping) else value for name, value in row.items()}
+    return {name: _arrow_value(value) for name, value in row.items()}
+
+
+def _arrow_value(value: object) -> object:
+    if isinstance(value, Mapping):
+        return list(value.items())
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return value.astimezone(UTC)  # Spark hands times over in the local zone and without it
+    return value

@@ -7,16 +7,17 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from delta.exceptions import DeltaConcurrentModificationException
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
 
 from txmq_lib.errors import PassConflict
 from txmq_lib.schemas import table_spec, table_specs
@@ -26,6 +27,7 @@ from txmq_lib.tables.delta_log import DeltaLogView
 from txmq_lib.tables.local_frame import local_frame
 from txmq_lib.tables.warehouse import Warehouse
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STARTED, COMMITTED, ABANDONED = "started", "committed", "abandoned"
 WRITE_ATTEMPTS = 5
 TXN_CONF = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
@@ -56,9 +58,11 @@ class Pass:
     settings: Settings
     is_own: bool
     wall_clock: Callable[[], datetime]
+    last_note: dict[str, Any] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     _kept: list[DataFrame] = field(default_factory=list)
+    _own_versions: dict[str, list[int]] = field(default_factory=dict)
 
     def read(self, table: str) -> DataFrame:
         """All rows of the table as the plan saw it."""
@@ -89,8 +93,7 @@ class Pass:
             writer = conform(frame, table_spec(table)).write.format("delta").mode("append")
             writer.options(**self._txn_options(table, step)).save(self.warehouse.path(table))
 
-        is_empty = frame.isEmpty if has_rows is None else lambda: not has_rows
-        return self._write_once(table, step, write, is_empty=is_empty)
+        return self._write_once(table, step, write, is_empty=_emptiness(frame, has_rows))
 
     def overwrite(self, table: str, frame: DataFrame, *, step: str, where: str | None = None) -> int:
         """Replace the table's rows (those that satisfy `where`, a partition condition) by `frame`, once."""
@@ -104,14 +107,20 @@ class Pass:
         return self._write_once(table, step, write)
 
     def upsert(
-        self, table: str, frame: DataFrame, *, step: str, prune: str | None = None, only_if: str | None = None
+        self,
+        table: str,
+        frame: DataFrame,
+        *,
+        step: str,
+        only_if: str | None = None,
+        has_rows: bool | None = None,
     ) -> int:
-        """MERGE `frame` on the table's key (null-safe), once.
+        """MERGE `frame` on the table's key (null-safe), once; `has_rows` spares looking.
 
-        `prune` is an extra condition on target `t` for matching; `only_if` (on t and s) lets a match be updated.
+        `only_if` (on target t and source s) lets a match be updated.
         """
         spec = table_spec(table)
-        on = " and ".join([f"t.{name} <=> s.{name}" for name in spec.key] + ([f"({prune})"] if prune else []))
+        on = " and ".join(f"t.{name} <=> s.{name}" for name in spec.key)
 
         def write() -> None:
             target = DeltaTable.forPath(self.warehouse.spark, self.warehouse.path(table)).alias("t")
@@ -119,19 +128,40 @@ class Pass:
             with self._txn_conf(table, step):
                 merge.whenMatchedUpdateAll(only_if).whenNotMatchedInsertAll().execute()
 
-        return self._write_once(table, step, write, is_empty=frame.isEmpty)
+        return self._write_once(table, step, write, is_empty=_emptiness(frame, has_rows))
+
+    def is_settled(self, tables: Iterable[str]) -> bool:
+        """True where none of `tables` has moved since the last committed pass of this job, nor a setting."""
+        is_same = self.last_note.get("settings_fingerprint") == self.settings.fingerprint()
+        return is_same and not any(self.has_new_rows(table) for table in tables)
+
+    @property
+    def has_written(self) -> bool:
+        """Whether anything of this plan may be in a table, as far as this process knows."""
+        return not self.is_own or bool(self._own_versions)
 
     def commit(
-        self, counts: Mapping[str, int] | None = None, checkpoints: Mapping[str, int] | None = None
+        self,
+        counts: Mapping[str, int] | None = None,
+        checkpoints: Mapping[str, int] | None = None,
+        next_due_ms: int | None = None,
     ) -> PassReport:
-        """Write the committed row, last of all."""
+        """Write the committed row, last of all; `next_due_ms` tells the next pass when time alone gives it work."""
+        self._require_open()
         self.counts.update(counts or {})
-        _append_pass_row(self, COMMITTED, checkpoints or {})
+        # Kept in the commit's note: the next pass of this job reads it without a Spark job.
+        note = {
+            "input_versions": self.input_versions,
+            "own_versions": self._own_versions,
+            "settings_fingerprint": self.settings.fingerprint(),
+            "next_due_ms": next_due_ms,
+        }
+        _append_pass_row(self, COMMITTED, checkpoints or {}, note)
         return PassReport(self.job, self.number, dict(self.counts), dict(self.seconds))
 
     def abandon(self) -> None:
         """Give the plan up for good: its inputs are gone. What it wrote stays, landing again adds what is missing."""
-        _append_pass_row(self, ABANDONED, {})
+        _append_pass_row(self, ABANDONED, {}, {})
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:
@@ -172,6 +202,7 @@ class Pass:
         self, table: str, step: str, write: Callable[[], None], is_empty: Callable[[], bool] | None = None
     ) -> int:
         with self.timed(step):
+            self._require_open()
             # Nothing of a plan of our own can have landed; should another process carry it on, Delta's check decides.
             if self.is_own or not self._has_landed(table, step):
                 if is_empty is not None and is_empty():
@@ -180,8 +211,15 @@ class Pass:
                 self._write_through_conflicts(table, step, write)
             commit = self.warehouse.log(table).tagged_commit(self._tag(step))
         self.counts[step] = commit.rows if commit is not None else 0
+        if commit is not None:
+            self._own_versions.setdefault(table, []).append(commit.version)
         self.warehouse.on_write(table, step)
         return self.counts[step]
+
+    def _require_open(self) -> None:
+        # Its inputs looked gone to another process: what that one landed instead must not land twice.
+        if self.warehouse.log("pass").txn_version(_app_id(self.job, "pass", ABANDONED)) >= self.number:
+            raise PassConflict(f"{self.job} pass {self.number} was given up by another process; run it again")
 
     def _write_through_conflicts(self, table: str, step: str, write: Callable[[], None]) -> None:
         for _ in range(WRITE_ATTEMPTS):
@@ -204,33 +242,19 @@ def open_pass(
     arguments: Mapping[str, Any],
     settings: Settings,
     wall_clock: Callable[[], datetime],
-    is_dry: bool = False,
-) -> Pass:
+    is_idle: Callable[[Pass], bool] | None = None,
+) -> Pass | None:
     """The job's unfinished pass where there is one (is_own false), else a new one whose plan has just landed.
 
-    A dry pass has no plan row: it may be computed, never written.
+    None where `is_idle` says that the new one would find nothing to do: it leaves no trace.
     """
-    warehouse.ensure()
-    log = warehouse.log("pass")
-    planned, ended = log.txn_version(_app_id(job, "pass", STARTED)), _ended(log, job)
-    if planned > ended:
-        return _load_pass(warehouse, job, planned, wall_clock=wall_clock)
-    plan_id = f"{getpass.getuser()}@{socket.gethostname()}:{os.getpid()}:{wall_clock().isoformat()}"
-    mine = Pass(
-        warehouse=warehouse,
-        job=job,
-        number=planned + 1,
-        now=now,
-        input_versions={name: warehouse.version(name) for name in table_specs() if name != "pass"},
-        since_versions=_versions_of(warehouse, log, job, log.txn_version(_app_id(job, "pass", COMMITTED))),
-        arguments=dict(arguments),
-        settings=settings,
-        is_own=True,
-        wall_clock=wall_clock,
-    )
-    if is_dry:
+    mine = next_pass(warehouse, job, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock)
+    if not mine.is_own:
         return mine
-    _append_pass_row(mine, STARTED, {}, plan_id)
+    if is_idle is not None and is_idle(mine):
+        return None
+    plan_id = f"{getpass.getuser()}@{socket.gethostname()}:{os.getpid()}:{wall_clock().isoformat()}"
+    _append_pass_row(mine, STARTED, {}, {"plan_id": plan_id})
     # Delta skips a second plan of this number without a word, so look whose plan landed.
     landed = warehouse.log("pass").tagged_commit(_pass_tag(job, mine.number, STARTED))
     if landed is not None and json.loads(landed.note)["plan_id"] == plan_id:
@@ -238,16 +262,60 @@ def open_pass(
     return _load_pass(warehouse, job, mine.number, wall_clock=wall_clock)
 
 
-def run_passes(open_next: Callable[[], Pass], work: Callable[[Pass], PassReport]) -> PassReport:
-    """Carry unfinished passes of others on, then one of our own; the report of our own."""
+def next_pass(
+    warehouse: Warehouse,
+    job: str,
+    *,
+    now: datetime,
+    arguments: Mapping[str, Any],
+    settings: Settings,
+    wall_clock: Callable[[], datetime],
+) -> Pass:
+    """The job's unfinished pass, else a new one without a plan row: it may be computed, never written."""
+    warehouse.ensure()
+    log = warehouse.log("pass")
+    planned, ended = log.txn_version(_app_id(job, "pass", STARTED)), _ended(log, job)
+    if planned > ended:
+        return _load_pass(warehouse, job, planned, wall_clock=wall_clock)
+    last_note = _note_of(warehouse, log, job, log.txn_version(_app_id(job, "pass", COMMITTED)))
+    return Pass(
+        warehouse=warehouse,
+        job=job,
+        number=planned + 1,
+        now=now,
+        input_versions={name: warehouse.version(name) for name in table_specs() if name != "pass"},
+        since_versions=_since(last_note),
+        last_note=last_note,
+        arguments=dict(arguments),
+        settings=settings,
+        is_own=True,
+        wall_clock=wall_clock,
+    )
+
+
+def run_passes(job: str, open_next: Callable[[], Pass | None], work: Callable[[Pass], PassReport]) -> PassReport:
+    """Carry unfinished passes of others on, then one of our own; the report of our own, counting `idle` if none."""
     while True:
         current = open_next()
+        if current is None:
+            return PassReport(job, 0, {"idle": 1}, {})
         try:
             report = work(current)
+        except PassConflict:
+            raise
+        except Exception:
+            # A plan that cannot be carried out must not stand in the way of the next one.
+            if not current.has_written:
+                current.abandon()
+            raise
         finally:
             current.release()
         if current.is_own:
             return report
+
+
+def _emptiness(frame: DataFrame, has_rows: bool | None) -> Callable[[], bool]:
+    return frame.isEmpty if has_rows is None else lambda: not has_rows
 
 
 def _app_id(job: str, table: str, step: str) -> str:
@@ -263,18 +331,28 @@ def _ended(log: DeltaLogView, job: str) -> int:
 
 
 def _plan_row(warehouse: Warehouse, job: str, number: int) -> Row:
-    rows = warehouse.read("pass").where(f"job = '{job}' and pass_number = {number} and state = '{STARTED}'").collect()
-    return rows[0]
+    rows = warehouse.read("pass").where(f"job = '{job}' and pass_number = {number} and state = '{STARTED}'")
+    # Spark hands times over in the local zone, where an hour may come twice.
+    return rows.withColumn("now_us", F.unix_micros("now")).collect()[0]
 
 
-def _versions_of(warehouse: Warehouse, log: DeltaLogView, job: str, number: int) -> dict[str, int]:
-    """Input versions of an earlier pass: from the note of its plan's commit while the log holds it, else its row."""
+def _note_of(warehouse: Warehouse, log: DeltaLogView, job: str, number: int) -> dict[str, Any]:
+    """What a committed pass left for the next: the note of its commit while the log holds it, else from its row."""
     if number == 0:
         return {}
-    commit = log.tagged_commit(_pass_tag(job, number, STARTED))
+    commit = log.tagged_commit(_pass_tag(job, number, COMMITTED))
     if commit is None:
-        return dict(_plan_row(warehouse, job, number)["input_versions"])
-    return {name: int(version) for name, version in json.loads(commit.note)["input_versions"].items()}
+        return {"input_versions": dict(_plan_row(warehouse, job, number)["input_versions"])}
+    return dict(json.loads(commit.note))
+
+
+def _since(note: Mapping[str, Any]) -> dict[str, int]:
+    """The versions up to which the pass that left `note` knew all: its inputs, and what it wrote right on top."""
+    since = {name: int(version) for name, version in note.get("input_versions", {}).items()}
+    for name, versions in note.get("own_versions", {}).items():
+        while since[name] + 1 in versions:
+            since[name] += 1
+    return since
 
 
 def _load_pass(warehouse: Warehouse, job: str, number: int, *, wall_clock: Callable[[], datetime]) -> Pass:
@@ -283,7 +361,7 @@ def _load_pass(warehouse: Warehouse, job: str, number: int, *, wall_clock: Calla
         warehouse=warehouse,
         job=job,
         number=number,
-        now=row["now"].astimezone(wall_clock().tzinfo),
+        now=EPOCH + timedelta(microseconds=row["now_us"]),
         input_versions=dict(row["input_versions"]),
         since_versions=dict(row["since_versions"]),
         arguments=json.loads(row["arguments"]),
@@ -293,7 +371,7 @@ def _load_pass(warehouse: Warehouse, job: str, number: int, *, wall_clock: Calla
     )
 
 
-def _append_pass_row(current: Pass, state: str, checkpoints: Mapping[str, int], plan_id: str = "") -> None:
+def _append_pass_row(current: Pass, state: str, checkpoints: Mapping[str, int], note: Mapping[str, Any]) -> None:
     warehouse = current.warehouse
     row = {
         "job": current.job,
@@ -302,7 +380,7 @@ def _append_pass_row(current: Pass, state: str, checkpoints: Mapping[str, int], 
         "now": current.now,
         "input_versions": current.input_versions,
         "since_versions": current.since_versions,
-        "plan_id": plan_id,
+        "plan_id": note.get("plan_id", ""),
         "arguments": json.dumps(current.arguments, sort_keys=True),
         "settings": current.settings.to_json(),
         "settings_fingerprint": current.settings.fingerprint(),
@@ -313,14 +391,13 @@ def _append_pass_row(current: Pass, state: str, checkpoints: Mapping[str, int], 
         "started_by": f"{getpass.getuser()}@{socket.gethostname()}",
         "txmq_version": _txmq_version(),
     }
-    note = json.dumps({"plan_id": plan_id, "input_versions": current.input_versions})
     frame = local_frame(warehouse.spark, [row], struct_type(table_spec("pass"))).coalesce(1)
     writer = frame.write.format("delta").mode("append")
     try:
         writer.options(
             txnAppId=_app_id(current.job, "pass", state),
             txnVersion=current.number,
-            userMetadata=_pass_tag(current.job, current.number, state) + "\n" + note,
+            userMetadata=_pass_tag(current.job, current.number, state) + "\n" + json.dumps(note),
         ).save(warehouse.path("pass"))
     except DeltaConcurrentModificationException:
         # The same row by another process carrying the plan on: theirs stands.

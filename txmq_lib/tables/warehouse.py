@@ -30,6 +30,7 @@ class Warehouse:
         self.uri = uri.rstrip("/")
         # Called after every write with (table, step): where tests kill a pass.
         self.on_write: Callable[[str, str], None] = _no_hook
+        self._created_empty: dict[str, bool] = {}
 
     def path(self, table: str) -> str:
         """Where a table lies."""
@@ -64,6 +65,9 @@ class Warehouse:
 
     def read(self, table: str, version: int | None = None) -> DataFrame:
         """All rows of a table, at a version or the newest."""
+        if version == 0 and self._was_created_empty(table):
+            # Known without a scan, and Spark plans away whatever is joined with it.
+            return self.empty(table)
         reader = self.spark.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version)
@@ -87,6 +91,12 @@ class Warehouse:
     def empty(self, table: str) -> DataFrame:
         """No rows, with the table's columns."""
         return local_frame(self.spark, [], struct_type(table_spec(table)))
+
+    def _was_created_empty(self, table: str) -> bool:
+        # Version 0 of a cloned table has rows.
+        if table not in self._created_empty:
+            self._created_empty[table] = self.log(table).operation(0) == "CREATE TABLE"
+        return self._created_empty[table]
 
     def _create(self, spec: TableSpec) -> None:
         builder = (
