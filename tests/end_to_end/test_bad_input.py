@@ -7,9 +7,12 @@ import json
 import struct
 from pathlib import Path
 
+import pytest
 import truth
 from captured import unpack_store
-from house import House
+from house import NOW, House
+
+from txmq_lib.errors import InputError
 
 HALF_MS = 1_795_257_051_730
 
@@ -48,13 +51,14 @@ def test_bad_half_lines_are_quarantined_and_good_ones_land_once(open_house):
         json.dumps(half(6, bornTimestamp=2**62)),
         json.dumps(half(7, topic="TopicA")),
         json.dumps(half(0, flag=77)),
+        json.dumps(half(2**63 - 1)),
         "",
         json.dumps(half(8)),
     ]
-    house.land_rows("half", lines)
+    house.land_rows("half", lines, now=NOW)
     assert sorted(row["queue_offset"] for row in house.rows("half_message")) == [0, 1, 8]
     assert reasons(house, "half") == [
-        *("BROKEN_JSON", "KEY_CONFLICT", "MISSING_FIELD", "NEGATIVE_NUMBER"),
+        *("BROKEN_JSON", "KEY_CONFLICT", "MISSING_FIELD", "NEGATIVE_NUMBER", "OFFSET_OUT_OF_RANGE"),
         *("TIMESTAMP_OUT_OF_RANGE", "WRONG_TOPIC", "WRONG_TYPE"),
     ]
     before = house.versions()
@@ -92,9 +96,10 @@ def test_bad_ends_offsets_and_acks_are_quarantined(open_house):
     assert len(house.rows("end_transaction")) == 1
     assert reasons(house, "end") == ["BROKER_MISMATCH", "MISSING_FIELD", "NEGATIVE_NUMBER", "WRONG_TYPE"]
     report = {"ts": HALF_MS, "group": "G", "topic": "T", "queueId": 0, "offset": 5}
-    house.land_rows("offset", [report, {**report, "offset": -1}, {**report, "offset": "x"}, "[]"])
+    reports = [report, {**report, "offset": -1}, {**report, "offset": "x"}, {**report, "group": {"a": 1}}, "[]"]
+    house.land_rows("offset", reports)
     assert [row["next_offset"] for row in house.rows("consumer_offset_commit")] == [5]
-    assert reasons(house, "offset") == ["BROKEN_JSON", "NEGATIVE_NUMBER", "WRONG_TYPE"]
+    assert reasons(house, "offset") == ["BROKEN_JSON", "NEGATIVE_NUMBER", "WRONG_TYPE", "WRONG_TYPE"]
     ack = {"ts": HALF_MS, "group": "G", "topic": "T", "queueId": 0, "clientId": "c", "event": "taken"}
     house.land_rows("ack", [{**ack, "offsets": [1]}, ack, {**ack, "event": "eaten"}, {**ack, "offsets": [-1]}])
     assert [row["offsets"] for row in house.rows("consumer_ack")] == [[1]]
@@ -115,8 +120,8 @@ def test_damage_inside_a_store_is_quarantined_and_reading_goes_on(open_house, tm
     found = {row["queue_offset"] for row in house.rows("half_message")}
     assert found == {row["queueOffset"] for row in halves} - {flipped["queueOffset"], torn["queueOffset"]}
     damage = [row for row in house.rows("quarantine") if row["raw"]]
-    assert len(damage) == 2
-    assert all(row["reason"] and row["source"] for row in damage)
+    assert sorted(row["reason"] for row in damage) == ["BODY_CRC", "RECORD_TORN"]
+    assert all(row["source"].startswith(str(store)) for row in damage)
 
 
 def test_a_store_that_grows_lands_only_what_is_new(open_house, tmp_path: Path):
@@ -137,3 +142,36 @@ def test_a_store_that_grows_lands_only_what_is_new(open_house, tmp_path: Path):
     landed = {row["landed_pass"] for row in house.rows("half_message")}
     assert landed == {1, 2}
     assert not house.rows("quarantine")
+
+
+def test_a_store_put_in_anothers_place_is_read_to_its_own_end_and_one_with_a_gap_is_refused(open_house, tmp_path: Path):
+    store = unpack_store("restart", tmp_path)
+    log = next((store / "commitlog").iterdir())
+    whole = log.read_bytes()
+    cut = truth.rows("restart", "half")[60]["commitLogOffset"]
+    house = open_house("role=audit")
+    first = house.land_store(store)
+    log.write_bytes(whole[:cut] + bytes(len(whole) - cut))
+    second = house.land_store(store)
+    assert (first.counts["rebuilt"], second.counts["rebuilt"]) == (0, 1)
+    ends = [row["next_offset"] for row in house.rows("landing_frontier") if row["topic"] == "*"]
+    assert ends == [cut]
+    far = log.with_name(f"{4 * len(whole):020d}")
+    far.write_bytes(whole)
+    with pytest.raises(InputError, match=f"misses physical offsets {len(whole)} to {4 * len(whole)}"):
+        house.land_store(store)
+    far.unlink()
+    log.write_bytes(whole)
+    house.land_store(store)
+    assert len(house.rows("half_message")) == len(truth.rows("restart", "half"))
+
+
+def test_a_file_that_cannot_be_read_does_not_stand_in_the_way_of_the_next(open_house):
+    house = open_house("role=audit")
+    odd = house.scratch / "odd.parquet"
+    odd.write_bytes(b"no parquet")
+    with pytest.raises(Exception, match=r"odd\.parquet"):
+        house.land("half", odd)
+    house.land_rows("half", [half(0)])
+    states = sorted((row["pass_number"], row["state"]) for row in house.rows("pass"))
+    assert states == [(1, "abandoned"), (1, "started"), (2, "committed"), (2, "started")]

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from house import NOW, House
+from house import NOW, House, wall_clock
 from truth import CAPTURES
+
+from txmq_lib.errors import PassConflict
+from txmq_lib.tables.passes import next_pass
 
 SETTINGS = (
     "transaction_timeout=2",
@@ -113,6 +116,25 @@ def test_a_killed_audit_is_carried_on_with_its_own_now(open_house, copied):
     assert passes[(1, "started")] == passes[(1, "committed")]
     assert passes[(2, "started")] - passes[(1, "started")] == timedelta(hours=1)
     assert {row["verdict"] for row in house.rows("verdict")} == {"PENDING"}
+
+
+def test_a_landing_given_up_by_another_process_writes_nothing_more(open_house):
+    house = open_house("role=audit")
+    half = CAPTURES / "restart" / "half.jsonl.gz"
+
+    def give_up(table: str, step: str) -> None:
+        if step == "started":
+            mine = next_pass(house.warehouse, "land", now=NOW, arguments={}, settings=house.settings,
+                             wall_clock=wall_clock)  # fmt: skip
+            mine.abandon()
+
+    house.warehouse.on_write = give_up
+    with pytest.raises(PassConflict, match="given up by another process"):
+        house.land("half", half)
+    house.warehouse.on_write = lambda table, step: None
+    assert not house.rows("half_message")
+    house.land("half", half)
+    assert len(house.rows("half_message")) == 133
 
 
 def test_a_landing_whose_file_is_gone_is_given_up_and_the_next_one_goes_on(open_house):

@@ -72,6 +72,14 @@ CHANGES = [  # topic, reported, what the row becomes; None: it does not change
 ]  # fmt: skip
 
 
+def test_where_a_whole_log_ends_is_what_the_source_says_though_another_log_ended_later(spark):
+    whole = {**KNOWN, "topic": "*", "queue_id": -1}
+    known = rows(spark, "landing_frontier", [{**whole, "next_offset": 500_000, "source_identity": "old"}])
+    report = {**whole, "next_offset": 100_000, "source_identity": "new"}
+    changed = advanced(known, rows(spark, "landing_frontier", [report]).drop("pass_number"), pass_number=7)
+    assert table_of(changed, "topic", "next_offset", "source_identity") == {"*": (100_000, "new")}
+
+
 def test_only_rows_that_change_are_given_and_none_goes_back(spark):
     known = [{**KNOWN, "topic": why, "is_end_known": why.startswith("end known")} for why, *_ in CHANGES]
     known += [{**KNOWN, "topic": "unreported"}, {**KNOWN, "topic": "new", "queue_id": 1}]

@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import pytest
+
+from txmq_lib.errors import NothingToLandError
 from txmq_lib.sources.landing_files import json_lines, list_files
 
 ODD_NAMES = ("a b", "c%20d", "é#x?", "plus+", "{x}[1]*", "back\\slash")
@@ -30,6 +33,16 @@ def test_a_file_is_read_whatever_its_name_alone_or_with_its_directory(spark, tmp
     assert sorted(one_by_one, key=lambda file: file.uri) == list_files(spark, [str(tmp_path)])
     rows = json_lines(spark, one_by_one).orderBy("position").collect()
     assert [row["value"] for row in rows] == [f'{{"n": {number}}}' for number in range(len(paths))]
+
+
+def test_a_file_named_twice_is_read_once_and_a_brokers_table_only_where_it_is_asked_for(spark, tmp_path: Path):
+    file, table = tmp_path / "a.jsonl", tmp_path / "consumerOffset.json"
+    file.write_text("{}\n", encoding="utf-8")
+    table.write_text("{}", encoding="utf-8")
+    assert len(list_files(spark, [str(file), str(tmp_path), f"{tmp_path}/*.jsonl"])) == 1
+    with pytest.raises(NothingToLandError, match=r"consumerOffset\.json"):
+        list_files(spark, [str(file), str(table)])
+    assert len(list_files(spark, [str(file), str(table)], takes_broker_files=True)) == 2
 
 
 def test_a_pattern_names_the_files_it_fits(spark, tmp_path: Path):
