@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from datetime import datetime
-from functools import partial
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -47,40 +45,32 @@ def _is_idle(current: Pass) -> bool:
 
 
 def _roll_up(current: Pass) -> PassReport:
-    if not (current.has_new_rows(REPORTS) or current.has_new_rows(ACKS)):
-        return current.commit({"from_acks": 0, OFFSETS: 0})
-    with ExitStack() as kept:
-        keep = partial(_kept, kept)
-        with current.timed("find"):
-            found = keep(_found_from_acks(current, keep))
-            landed = reports_not_rolled_up(current.read(OFFSETS), current.new_rows(REPORTS))
-            rolled = keep(_rolled_up(current, keep(landed.unionByName(found)), found))
-        with current.timed("redelivery"):
-            rows = keep(_changed(_with_redelivery(current, rolled), current))
-            tally = _tally(rows, current.read(OFFSETS))
-        current.append(REPORTS, found, step="from_acks")
-        current.upsert(OFFSETS, rows, step=OFFSETS)
+    with current.timed("find"):
+        state = current.cached(current.read(OFFSETS))
+        found = current.cached(_found_from_acks(current))
+        landed = reports_not_rolled_up(state, current.new_rows(REPORTS))
+        reports = current.cached(landed.unionByName(found))
+        rolled = current.cached(_rolled_up(current, state, reports, found))
+    with current.timed("redelivery"):
+        rows = current.cached(_changed(_with_redelivery(current, state, rolled), state, current.number))
+        tally = _tally(rows, state)
+    current.append(REPORTS, found, step="from_acks")
+    current.upsert(OFFSETS, rows, step=OFFSETS)
     return current.commit(tally)
 
 
-def _kept(kept: ExitStack, frame: DataFrame) -> DataFrame:
-    kept.callback(frame.unpersist)
-    return frame.persist()
-
-
-def _found_from_acks(current: Pass, keep: Callable[[DataFrame], DataFrame]) -> DataFrame:
+def _found_from_acks(current: Pass) -> DataFrame:
     """Reports that the new acknowledgements make and no earlier pass has found."""
     if not current.has_new_rows(ACKS):
         return current.warehouse.empty(REPORTS)
     clients = current.new_rows(ACKS).select(*HOLDER).distinct()  # a client has many new events
-    found = keep(acked_reports(current.read(ACKS).join(clients, list(HOLDER), "left_semi")))
+    found = current.cached(acked_reports(current.read(ACKS).join(clients, list(HOLDER), "left_semi")))
     earlier = current.read(REPORTS).where(F.col("origin") == ORIGIN_ACK).where(within_times("ts", found, "ts"))
     fresh = found.join(earlier, ["broker_name", "content_hash"], "left_anti")
     return fresh.select(*earlier.columns)
 
 
-def _rolled_up(current: Pass, reports: DataFrame, found: DataFrame) -> DataFrame:
-    state = current.read(OFFSETS)
+def _rolled_up(current: Pass, state: DataFrame, reports: DataFrame, found: DataFrame) -> DataFrame:
     history = current.warehouse.empty(REPORTS)
     if not queues_to_replay(state, reports).isEmpty():
         history = current.read(REPORTS).unionByName(found)
@@ -89,9 +79,8 @@ def _rolled_up(current: Pass, reports: DataFrame, found: DataFrame) -> DataFrame
     return rolled_up(seeds, told, conflict_window_ms=window_ms)
 
 
-def _with_redelivery(current: Pass, rolled: DataFrame) -> DataFrame:
+def _with_redelivery(current: Pass, state: DataFrame, rolled: DataFrame) -> DataFrame:
     """`rolled` and the state rows of queues with new events, with redelivery_count as it is now."""
-    state = current.read(OFFSETS)
     new_events = current.new_rows(ACKS).select(*OFFSET_KEY).distinct().withColumn("has_events", F.lit(True))
     silent = state.select(*rolled.columns).join(new_events, list(OFFSET_KEY), "left_semi")
     rows = rolled.unionByName(silent.join(rolled, list(OFFSET_KEY), "left_anti"))
@@ -105,15 +94,15 @@ def _with_redelivery(current: Pass, rolled: DataFrame) -> DataFrame:
     return rows.join(redelivery_counts(current.read(ACKS), asked), list(OFFSET_KEY), "left")
 
 
-def _changed(rows: DataFrame, current: Pass) -> DataFrame:
+def _changed(rows: DataFrame, state: DataFrame, pass_number: int) -> DataFrame:
     """`rows` that differ from what is known, with this pass's number."""
 
     def told(age: str) -> Column:
         return F.struct(*[F.col(f"{age}.{name}") for name in rows.columns])
 
-    known = current.read(OFFSETS).alias("known")
+    known = state.alias("known")
     differing = rows.alias("new").join(known, list(OFFSET_KEY), "left").where(~told("new").eqNullSafe(told("known")))
-    return differing.select("new.*").withColumn("pass_number", F.lit(current.number).cast("bigint"))
+    return differing.select("new.*").withColumn("pass_number", F.lit(pass_number).cast("bigint"))
 
 
 def _tally(rows: DataFrame, state: DataFrame) -> dict[str, int]:

@@ -78,6 +78,9 @@ class Pass:
 
     def cached(self, frame: DataFrame) -> DataFrame:
         """`frame`, computed once and kept until the pass ends: what several steps read is planned and read once."""
+        if self.warehouse.is_on_one_machine:
+            # Cuts the plan as well, which is what a small pass spends its time on. No executor can be lost with it.
+            return frame.localCheckpoint(eager=False)
         self._kept.append(frame.persist())
         return self._kept[-1]
 

@@ -30,6 +30,7 @@ class Warehouse:
         self.uri = uri.rstrip("/")
         # Called after every write with (table, step): where tests kill a pass.
         self.on_write: Callable[[str, str], None] = _no_hook
+        self.is_on_one_machine = str(spark.sparkContext.master).startswith("local")
         self._created_empty: dict[str, bool] = {}
 
     def path(self, table: str) -> str:
