@@ -51,7 +51,7 @@ def test_bad_half_lines_are_quarantined_and_good_ones_land_once(open_house):
         json.dumps(half(6, bornTimestamp=2**62)),
         json.dumps(half(7, topic="TopicA")),
         json.dumps(half(0, flag=77)),
-        json.dumps(half(2**63 - 1)),
+        json.dumps(half(2**63 - 1, commitLogOffset=99)),
         "",
         json.dumps(half(8)),
     ]
