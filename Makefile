@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.txmq-ready
 FAST := $(wildcard tests/plain tests/rules)
-PASSES := tests/session tests/views tests/end_to_end/test_engine_on_captures.py
+PASSES := $(wildcard tests/readme tests/jobs tests/end_to_end tests/model tests/session tests/sources tests/views)
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,16 +33,16 @@ $(READY): pyproject.toml
 demo: setup ## Land, reconcile and audit the store of a real broker; show what is in it
 	@$(BIN)/txmq demo
 
-test: check test-fast test-rest ## Checks, the fast tests, and whole passes on the captures
+test: check test-fast test-rest ## Checks, the fast tests, whole passes, spark-submit, the README
 
 test-fast: setup ## Tests without Spark, then those of the rules: under two minutes
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(FAST)
 
 test-rest: setup
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(PASSES)
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not real and not long" $(PASSES)
 
-test-long: setup ## Every test but the fast ones and those that need a real broker: spark-submit, README, all captures
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(addprefix --ignore=,$(FAST)) tests
+test-long: setup ## The whole passes that take minutes each: all captures, every instant, as time goes by
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m long $(PASSES)
 
 test-real: setup ## Tests against a real RocketMQ broker
 	$(BIN)/pytest -m real tests

@@ -6,7 +6,10 @@ from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+import pytest
 from truth import Transaction, key_of, rows
+
+pytestmark = pytest.mark.long
 
 TIMEOUT_MS, INTERVAL_MS, CHECK_MAX = 2_000, 3_000, 3
 SETTINGS = ("transaction_timeout=2", "transaction_check_interval=3", "transaction_check_max=3")

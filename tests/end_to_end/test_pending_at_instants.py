@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import truth
 from truth import Transaction
+
+pytestmark = pytest.mark.long
 
 AUDIT = "role=audit"
 FILES = {"half": "half", "op": "op", "message": "visible", "max-time": "max_time"}

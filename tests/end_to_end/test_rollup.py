@@ -148,6 +148,7 @@ class KilledError(Exception):
     """Stands for kill -9 right after a write."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("last_write", ["from_acks", "consumer_offset"])
 def test_a_rollup_killed_after_a_write_and_run_again_ends_as_if_never_killed(open_house, copied, last_write):
     house = open_house()

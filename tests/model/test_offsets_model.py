@@ -15,7 +15,7 @@ from txmq_lib.schemas import table_spec
 from txmq_lib.tables.conform import struct_type
 from txmq_lib.tables.local_frame import local_frame
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 WINDOW_MS = 3_000

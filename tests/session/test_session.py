@@ -56,7 +56,6 @@ def test_a_table_that_lost_rows_is_still_readable_without_spark(spark, warehouse
     assert sorted(DeltaTable(path).to_pyarrow_table().column("id").to_pylist()) == [4, 5, 6, 7, 8, 9]
 
 
-@pytest.mark.slow
 def test_a_session_that_starts_its_own_jvm_is_quiet_local_and_leaves_nothing_behind(tmp_path):
     own = ["spark.spark.sql.shuffle.partitions=3", "spark.spark.sql.session.timeZone=Europe/Berlin"]
     env = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
