@@ -14,7 +14,14 @@ from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from delta.exceptions import DeltaConcurrentModificationException
+from delta.exceptions import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    DeltaConcurrentModificationException,
+)
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -30,6 +37,14 @@ from txmq_lib.tables.warehouse import Warehouse
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STARTED, COMMITTED, ABANDONED = "started", "committed", "abandoned"
 WRITE_ATTEMPTS = 5
+CONFLICTS = (  # in Python they have no common base
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    DeltaConcurrentModificationException,
+)
 TXN_CONF = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
 TAG_CONF = "spark.databricks.delta.commitInfo.userMetadata"
 
@@ -228,7 +243,7 @@ class Pass:
         for _ in range(WRITE_ATTEMPTS):
             try:
                 return write()
-            except DeltaConcurrentModificationException:
+            except CONFLICTS:
                 # Somebody carries the same plan on, or another job wrote the table: look, then try again.
                 if self._has_landed(table, step):
                     return None
@@ -402,7 +417,7 @@ def _append_pass_row(current: Pass, state: str, checkpoints: Mapping[str, int], 
             txnVersion=current.number,
             userMetadata=_pass_tag(current.job, current.number, state) + "\n" + json.dumps(note),
         ).save(warehouse.path("pass"))
-    except DeltaConcurrentModificationException:
+    except CONFLICTS:
         # The same row by another process carrying the plan on: theirs stands.
         if warehouse.log("pass").txn_version(_app_id(current.job, "pass", state)) < current.number:
             raise PassConflict(f"{current.job} pass {current.number} could not be {state}; try again") from None
