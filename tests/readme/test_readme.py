@@ -140,7 +140,6 @@ def rows_of(path: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.jobs
-@pytest.mark.xdist_group("quickstart")
 def test_the_audit_quickstart_runs_and_finds_what_the_broker_did(quickstart):
     verdicts = rows_of(quickstart.directory / "verdicts.jsonl")
     assert Counter(row["verdict"] for row in verdicts) == {
@@ -159,7 +158,6 @@ def test_the_audit_quickstart_runs_and_finds_what_the_broker_did(quickstart):
 
 
 @pytest.mark.jobs
-@pytest.mark.xdist_group("quickstart")
 def test_the_trace_in_the_readme_is_what_the_command_prints(quickstart):
     told = next(text for command, text in quickstart.told.items() if " trace " in command)
     shown = next(block.text for block in QUICKSTART if block.language == "text")
@@ -167,7 +165,6 @@ def test_the_trace_in_the_readme_is_what_the_command_prints(quickstart):
 
 
 @pytest.mark.jobs
-@pytest.mark.xdist_group("quickstart")
 def test_the_engine_quickstart_decides_each_transaction_once(quickstart):
     ends = rows_of(quickstart.directory / "ends.jsonl")
     assert Counter(row["outcome"] for row in ends) == {
@@ -187,7 +184,6 @@ def test_the_engine_quickstart_decides_each_transaction_once(quickstart):
 
 
 @pytest.mark.jobs
-@pytest.mark.xdist_group("quickstart")
 def test_the_views_of_the_quickstarts_start_no_jvm(quickstart):
     views = {command: taken for command, taken in quickstart.seconds.items() if command.startswith("txmq")}
     slowest = {command: taken for command, taken in views.items() if " run " not in command and taken > 10}
