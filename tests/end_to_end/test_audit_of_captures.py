@@ -52,9 +52,10 @@ def expected(capture: str) -> dict[Transaction, tuple]:
     return {key: (one.verdict, one.visible, one.ops, one.given_up) for key, one in counted.items()}
 
 
-@pytest.mark.parametrize(
-    "capture", ["restart", "consumer", *(pytest.param(name, marks=pytest.mark.long) for name in ("basic", "mixed"))]
-)
+LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("basic", "consumer", "mixed")]
+
+
+@pytest.mark.parametrize("capture", ["restart", *LONG])
 def test_files_and_store_give_every_transaction_the_verdict_its_rows_prove(open_house, tmp_path: Path, capture):
     files, store = open_house(AUDIT, name="files"), open_house(AUDIT, name="store")
     for kind, name in FILES.items():

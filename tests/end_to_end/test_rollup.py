@@ -125,6 +125,7 @@ def rolled_up(house):
     return offsets, found
 
 
+@pytest.mark.long
 def test_acknowledgements_report_their_safe_offset_pass_after_pass(open_house):
     house = open_house()
     house.land_rows("ack", FIRST)
