@@ -71,17 +71,14 @@ def test_passes_at_every_interval_ask_who_is_due_and_give_up_with_grace(open_hou
         now = start + number * INTERVAL_MS
         new_halves = [half for half in halves if before <= half["storeTimestamp"] < now]
         new_ends = [end for end in ends if before <= end["ts"] < now]
-        if new_halves:
-            house.land_rows("half", new_halves, now=moment(now))
-        if new_ends:
-            house.land_rows("end", new_ends, now=moment(now))
+        for kind, new in (("half", new_halves), ("end", new_ends)):
+            if new:
+                house.land_rows(kind, new, now=moment(now))
         house.reconcile(moment(now))
         before = now
-        for half in new_halves:
-            # A copy that lands after giving up puts the transaction under check again, from the start (R73).
-            if key_of(half) in given_up:
-                del given_up[key_of(half)]
-                asked.pop(key_of(half))
+        # A copy that lands after giving up puts the transaction under check again, from the start (R73).
+        for key in {key_of(half) for half in new_halves} & given_up.keys():
+            del given_up[key], asked[key]
         for key, half in originals.items():
             if half["storeTimestamp"] >= now or decided_at.get(key, now) < now or key in given_up:
                 continue
