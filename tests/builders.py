@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from txmq_lib.rules.figures import Evidence
 from txmq_lib.rules.policy import Limits, Policies
 from txmq_lib.schemas import Field, table_spec
 from txmq_lib.tables.local_frame import local_frame
@@ -57,6 +58,16 @@ OF_TABLE: dict[str, dict[str, Any]] = {
     "verdict": {"verdict": "PENDING", "half_count": 1},
 }
 
+TABLE_OF_EVIDENCE = {
+    "halves": "half_message",
+    "ops": "op_message",
+    "visible": "message",
+    "given_up": "trans_check_max_time",
+    "diverted": "message",
+    "checks": "check_request",
+    "outcomes": "end_outcome",
+}
+
 
 def at(ms: int) -> datetime:
     """So many milliseconds after NOW."""
@@ -66,6 +77,11 @@ def at(ms: int) -> datetime:
 def rows(spark: SparkSession, table: str, given: Iterable[Mapping[str, Any]] = ()) -> DataFrame:
     """A frame with exactly the table's columns; what a row does not give is valid and dull."""
     return local_frame(spark, [row(table, **columns) for columns in given], schema_of(table))
+
+
+def evidence(spark: SparkSession, **given: Iterable[Mapping[str, Any]]) -> Evidence:
+    """Evidence for transactions: rows by its field names, none where a field is not given."""
+    return Evidence(**{name: rows(spark, table, given.get(name, ())) for name, table in TABLE_OF_EVIDENCE.items()})
 
 
 def row(table: str, **given: Any) -> tuple[Any, ...]:

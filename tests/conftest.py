@@ -13,17 +13,7 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NOW_MS = 1_795_262_400_000
 
 PLAIN = Path(__file__).parent / "plain"
-SPARK_SETTINGS = (
-    "spark.spark.master=local[2]",
-    "spark.spark.sql.shuffle.partitions=1",  # test rows are few
-    "spark.spark.sql.adaptive.enabled=false",  # nothing to adapt with one partition
-    # Compiling code for a handful of rows costs more than interpreting: a quarter of the time of a small pass.
-    "spark.spark.sql.codegen.factoryMode=NO_CODEGEN",
-    "spark.spark.sql.codegen.wholeStage=false",
-    "spark.spark.driver.memory=2g",
-    # Short jobs end before the second compiler pays: a cold session with five small jobs needs 48 s of CPU, not 81 s.
-    "spark.spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-)
+SPARK_SETTINGS = ("spark.spark.master=local[2]", "spark.spark.driver.memory=2g")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -39,12 +29,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """The one session of this process, built as txmq builds it, with scratch of its own beside other xdist workers."""
     # Imported here, so that a run of plain tests does not even load pyspark.
+    from txmq_lib.resources import conf_dir
     from txmq_lib.session import build_session
     from txmq_lib.settings import Settings
 
     scratch = tmp_path_factory.mktemp("spark")
     own = (f"spark.spark.local.dir={scratch}", f"spark.spark.sql.warehouse.dir={scratch}/spark-warehouse")
-    session = build_session("txmq-tests", Settings.load(assignments=[*SPARK_SETTINGS, *own]))
+    session = build_session("txmq-tests", Settings.load([conf_dir() / "few-rows.yaml"], [*SPARK_SETTINGS, *own]))
     yield session
     session.stop()
 

@@ -15,6 +15,30 @@ from typing import Any, NamedTuple
 CAPTURES = Path(__file__).parent / "captures"
 Row = dict[str, Any]
 
+# How many transactions have which verdict, by capture.
+VERDICT_COUNTS = {
+    "basic": {
+        "COMMITTED": 290,
+        "ROLLED_BACK": 55,
+        "CONFLICT": 14,
+        "DISCARDED": 11,
+        "COMMITTED_AND_DISCARDED": 4,
+        "DUPLICATED": 2,
+        "DIVERTED": 1,
+    },
+    "consumer": {"COMMITTED": 978, "ROLLED_BACK": 85},
+    # Counted from the rows of these two captures by what follows.
+    "mixed": {
+        "COMMITTED": 268,
+        "DISCARDED": 114,
+        "ROLLED_BACK": 110,
+        "COMMITTED_AND_DISCARDED": 6,
+        "DUPLICATED": 1,
+        "CONFLICT": 1,
+    },
+    "restart": {"COMMITTED": 46, "DUPLICATED": 9, "DISCARDED": 5, "ROLLED_BACK": 5},
+}
+
 
 class Transaction(NamedTuple):
     """A transaction's key, as a capture tells it."""

@@ -11,28 +11,6 @@ from truth import Transaction
 
 AUDIT = "role=audit"
 FILES = {"half": "half", "op": "op", "message": "visible", "max-time": "max_time"}
-EXPECTED = {
-    "basic": {
-        "COMMITTED": 290,
-        "ROLLED_BACK": 55,
-        "CONFLICT": 14,
-        "DISCARDED": 11,
-        "COMMITTED_AND_DISCARDED": 4,
-        "DUPLICATED": 2,
-        "DIVERTED": 1,
-    },
-    "consumer": {"COMMITTED": 978, "ROLLED_BACK": 85},
-    # Counted from the rows of these captures by tests/truth.py, which shares nothing with the rules.
-    "mixed": {
-        "COMMITTED": 268,
-        "DISCARDED": 114,
-        "ROLLED_BACK": 110,
-        "COMMITTED_AND_DISCARDED": 6,
-        "DUPLICATED": 1,
-        "CONFLICT": 1,
-    },
-    "restart": {"COMMITTED": 46, "DUPLICATED": 9, "DISCARDED": 5, "ROLLED_BACK": 5},
-}
 
 
 def judged(house) -> dict[Transaction, tuple]:
@@ -71,7 +49,7 @@ def test_files_and_store_give_every_transaction_the_verdict_its_rows_prove(open_
     counts: dict[str, int] = {}
     for verdict, *_ in from_files.values():
         counts[verdict] = counts.get(verdict, 0) + 1
-    assert counts == EXPECTED[capture]
+    assert counts == truth.VERDICT_COUNTS[capture]
     assert not files.rows("quarantine")
     assert not store.rows("quarantine")
     assert_rows_are_equal(files, store)

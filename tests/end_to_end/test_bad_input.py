@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import struct
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 import truth
 from captured import unpack_store
-from house import NOW, House
+from house import House
 
 from txmq_lib.errors import InputError
 
@@ -25,8 +26,6 @@ def half(offset: int, **changes) -> dict:
 
 
 def op(offset: int, text: bytes, tag: str | None = "d") -> dict:
-    import base64
-
     row = copy.deepcopy(truth.rows("basic", "op")[0])
     row.update(queueOffset=offset, commitLogOffset=5_000_000 + offset, bodyBase64=base64.b64encode(text).decode())
     row["properties"] = {"WAIT": "true", **({"TAGS": tag} if tag else {})}
@@ -55,7 +54,7 @@ def test_bad_half_lines_are_quarantined_and_good_ones_land_once(open_house):
         "",
         json.dumps(half(8)),
     ]
-    house.land_rows("half", lines, now=NOW)
+    house.land_rows("half", lines)
     assert sorted(row["queue_offset"] for row in house.rows("half_message")) == [0, 1, 8]
     assert reasons(house, "half") == [
         *("BROKEN_JSON", "KEY_CONFLICT", "MISSING_FIELD", "NEGATIVE_NUMBER", "OFFSET_OUT_OF_RANGE"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builders
 import pytest
 from builders import at, policies, rows, schema_of, table_of
 from chispa import assert_df_equality
@@ -160,15 +161,15 @@ def test_a_verdict_row_holds_the_figures_it_follows_from(spark):
             "real_topic": "TopicB", "real_queue_id": 3}  # fmt: skip
     own = {"born_timestamp": at(-900)}
     message = {**own, "topic": "TopicB", "prepared_transaction_offset": 20, "store_timestamp": at(-100)}
-    found = Evidence(
-        halves=rows(spark, "half_message", [copy, half]),
-        ops=rows(spark, "op_message", [{"half_queue_offset": 2, "store_timestamp": at(-50)}]),
-        visible=rows(spark, "message", [message]),
-        given_up=rows(spark, "trans_check_max_time", [{**own, "commit_log_offset": 30, "store_timestamp": at(-300),
-                                                       "broker_check_times": 3, "real_topic": "TopicB"}]),
-        diverted=rows(spark, "message"),
-        checks=rows(spark, "check_request", [{**own, "check_times": 4}, {**own, "check_times": 5}]),
-        outcomes=rows(spark, "end_outcome", [{**own, "outcome": "contradicting"}]),
+    found = builders.evidence(
+        spark,
+        halves=[copy, half],
+        ops=[{"half_queue_offset": 2, "store_timestamp": at(-50)}],
+        visible=[message],
+        given_up=[{**own, "commit_log_offset": 30, "store_timestamp": at(-300), "broker_check_times": 3,
+                   "real_topic": "TopicB"}],
+        checks=[{**own, "check_times": 4}, {**own, "check_times": 5}],
+        outcomes=[{**own, "outcome": "contradicting"}],
     )  # fmt: skip
     expected = rows(
         spark,

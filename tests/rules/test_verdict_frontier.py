@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from builders import RESERVED_MS, at, lines_of, policies, rows, table_of
+from builders import RESERVED_MS, at, evidence, lines_of, policies, rows, table_of
 
-from txmq_lib.rules.figures import Evidence, transaction_figures
+from txmq_lib.rules.figures import transaction_figures
 from txmq_lib.rules.verdict import expiring, judged
 
 pytestmark = pytest.mark.spark
@@ -46,15 +46,7 @@ def resolved(spark):
     for why, *_ in RESOLVED:
         halves.append({"broker_name": why, "transaction_id": why, "store_timestamp": LAST_HALF_AT})
         ops.append({"broker_name": why, "store_timestamp": OP_AT})
-    return Evidence(
-        halves=rows(spark, "half_message", halves),
-        ops=rows(spark, "op_message", ops),
-        visible=rows(spark, "message"),
-        given_up=rows(spark, "trans_check_max_time"),
-        diverted=rows(spark, "message"),
-        checks=rows(spark, "check_request"),
-        outcomes=rows(spark, "end_outcome"),
-    )
+    return evidence(spark, halves=halves, ops=ops)
 
 
 def test_no_message_means_rolled_back_only_where_it_would_have_been_seen(spark):
@@ -88,15 +80,7 @@ def test_a_half_older_than_is_reserved_at_the_frontier_was_never_seen(spark):
     frontier = [{"broker_name": why, **row} for why, _, row, _ in BORN if row]
     frontier += [{"broker_name": "the furthest queue counts, whichever it is", **queue(-9)}]
     limits = policies("audit", **{"the engine gives up itself": "engine"})
-    found = Evidence(
-        halves=rows(spark, "half_message", halves),
-        ops=rows(spark, "op_message"),
-        visible=rows(spark, "message"),
-        given_up=rows(spark, "trans_check_max_time"),
-        diverted=rows(spark, "message"),
-        checks=rows(spark, "check_request"),
-        outcomes=rows(spark, "end_outcome"),
-    )
+    found = evidence(spark, halves=halves)
     verdicts = judged(
         transaction_figures(found), rows(spark, "landing_frontier", frontier), policies=limits, pass_number=1
     )

@@ -25,7 +25,7 @@ from txmq_lib.pipeline.audit import run_audit
 from txmq_lib.pipeline.landing import run_land_store
 from txmq_lib.pipeline.reconcile import run_reconcile
 from txmq_lib.pipeline.rollup import run_rollup
-from txmq_lib.resources import demo_store
+from txmq_lib.resources import conf_dir, demo_store
 from txmq_lib.settings import Settings
 from txmq_lib.tables.passes import PassReport
 from txmq_lib.views.catalogue import VERDICTS
@@ -38,14 +38,6 @@ from txmq_lib.views.trace import trace
 DEMO_NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 DEMO_BROKER = "oracle-a"
 DEMO_WAREHOUSE = "demo-warehouse"
-# A few hundred rows: one partition, nothing to adapt, and over before the JVM's second compiler would pay.
-DEMO_SETTINGS = (
-    "spark.spark.sql.shuffle.partitions=1",
-    "spark.spark.sql.adaptive.enabled=false",
-    "spark.spark.sql.codegen.factoryMode=NO_CODEGEN",
-    "spark.spark.sql.codegen.wholeStage=false",
-    "spark.spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-)
 MARK = ".txmq-demo"
 LISTED = 20
 
@@ -70,7 +62,9 @@ MOST_TELLING = (*GIVEN_UP[:1], *CONTRADICTING, names.DISCARDED, *names.VERDICTS)
 def run_demo(options: Given) -> None:
     """Do all of it in a fresh local warehouse and tell what came of it."""
     directory = local_directory(options.warehouse or DEMO_WAREHOUSE)
-    settings = Settings.load(options.conf, (*DEMO_SETTINGS, *options.assignments, "role=audit"), str(directory))
+    settings = Settings.load(
+        (*options.conf, conf_dir() / "few-rows.yaml"), (*options.assignments, "role=audit"), str(directory)
+    )
     make_fresh(directory)
     begun = wall_clock()
     with tempfile.TemporaryDirectory(prefix="txmq-demo-") as scratch:

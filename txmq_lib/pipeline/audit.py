@@ -16,7 +16,7 @@ from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 from txmq_lib.rules.verdict import changed, expiring, judged
 from txmq_lib.settings import Settings
-from txmq_lib.tables.passes import Pass, PassReport, open_pass, run_passes
+from txmq_lib.tables.passes import Pass, PassReport, run_passes
 from txmq_lib.tables.warehouse import Warehouse
 
 JOB = "audit"
@@ -35,13 +35,7 @@ def run_audit(
     warehouse: Warehouse, settings: Settings, *, now: datetime, wall_clock: Callable[[], datetime]
 ) -> PassReport:
     """Judge the transactions that new rows concern, and those that time has changed."""
-    return run_passes(
-        JOB,
-        lambda: open_pass(
-            warehouse, JOB, now=now, arguments={}, settings=settings, wall_clock=wall_clock, is_idle=_is_idle
-        ),
-        _audit,
-    )
+    return run_passes(warehouse, JOB, _audit, now=now, settings=settings, wall_clock=wall_clock, is_idle=_is_idle)
 
 
 def _is_idle(current: Pass) -> bool:
@@ -60,8 +54,7 @@ def _audit(current: Pass) -> PassReport:
     with current.timed("prune"):
         born = within_times("born_timestamp", touched, "born_timestamp")
     known = current.read("verdict").where(born)
-    fresh = changed(join_transaction(verdicts, touched, "left_semi"), known)
-    fresh = current.cached(fresh)
+    fresh = current.cached(changed(join_transaction(verdicts, touched, "left_semi"), known))
     current.upsert("verdict", fresh, step="verdict")
     with current.timed("count"):
         tally = {f"verdict_{row['verdict']}": row["count"] for row in fresh.groupBy("verdict").count().collect()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -16,7 +17,7 @@ from txmq_lib.rules.contract import MESSAGE_COLUMNS, message_rows, quick_message
 from txmq_lib.rules.frontier import file_reports
 from txmq_lib.settings import Settings
 from txmq_lib.sources.landing_files import LandingFile, json_lines, list_files
-from txmq_lib.tables.passes import Pass, PassReport, open_pass, run_passes
+from txmq_lib.tables.passes import Pass, PassReport, run_passes
 from txmq_lib.tables.warehouse import Warehouse
 
 JOB = "land"
@@ -40,9 +41,7 @@ def run_land_files(
     files = [asdict(file) for file in found]
     arguments = {"kind": kind, "broker_name": broker_name, "files": files}
     return run_passes(
-        JOB,
-        lambda: open_pass(warehouse, JOB, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock),
-        _land,
+        warehouse, JOB, _land, now=now, settings=settings, wall_clock=wall_clock, arguments=lambda: arguments
     )
 
 
@@ -57,12 +56,8 @@ def run_land_store(
 ) -> PassReport:
     """Land what a broker's store directory holds beyond what was landed of it before."""
     warehouse.ensure()
-
-    def open_next() -> Pass | None:
-        arguments = landing_store.plan(warehouse, settings, path=path, broker_name=broker_name)
-        return open_pass(warehouse, JOB, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock)
-
-    return run_passes(JOB, open_next, _land)
+    arguments = partial(landing_store.plan, warehouse, settings, path=path, broker_name=broker_name)
+    return run_passes(warehouse, JOB, _land, now=now, settings=settings, wall_clock=wall_clock, arguments=arguments)
 
 
 def _land(current: Pass) -> PassReport:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from txmq_lib.names import ORIGIN_BROKER_FILE
+from txmq_lib.names import OFFSET_KEY, ORIGIN_BROKER_FILE
 from txmq_lib.pipeline.quarantining import append_quarantine
 from txmq_lib.rules.duplicates import counted_by_content
 from txmq_lib.sources.consumer_offset_file import ConsumerOffsetFile, parse_consumer_offsets
@@ -16,7 +16,6 @@ from txmq_lib.sources.landing_files import LandingFile
 from txmq_lib.tables.local_frame import local_frame
 from txmq_lib.tables.passes import Pass
 
-QUEUE = ("broker_name", "consumer_group", "topic", "queue_id")
 CONTENT = ("consumer_group", "topic", "queue_id", "ts", "client_id", "next_offset", "is_increase_only")
 ENTRY_SCHEMA = (
     "broker_name string, consumer_group string, topic string, queue_id int, ts timestamp, next_offset bigint,"
@@ -64,12 +63,12 @@ def land(current: Pass, tables: Sequence[ConsumerOffsetFile], *, broker_name: st
 def _changed(entries: DataFrame, known: DataFrame) -> DataFrame:
     # A broker writes its table every 5 s, mostly unchanged: only what moved is worth a row.
     told = known.where(F.col("origin") == ORIGIN_BROKER_FILE)
-    last = told.groupBy(*QUEUE).agg(
+    last = told.groupBy(*OFFSET_KEY).agg(
         F.max_by("next_offset", F.struct("ts", "landed_pass", "landing_order")).alias("_last_offset")
     )
-    in_order = Window.partitionBy(*QUEUE).orderBy("ts")
+    in_order = Window.partitionBy(*OFFSET_KEY).orderBy("ts")
     before = F.coalesce(F.lag("next_offset").over(in_order), F.col("_last_offset"))
-    joined = entries.join(last, on=list(QUEUE), how="left").withColumn("_before", before)
+    joined = entries.join(last, on=list(OFFSET_KEY), how="left").withColumn("_before", before)
     return joined.where(~F.col("next_offset").eqNullSafe(F.col("_before"))).drop("_last_offset", "_before")
 
 

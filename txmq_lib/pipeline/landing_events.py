@@ -42,11 +42,8 @@ def land(current: Pass, files: list[LandingFile], *, kind: str, broker_name: str
     """Append what is new in `files`, quarantine what cannot be used."""
     lines = [file for file in files if not is_broker_file(file)]
     if lines:
-        parsed = PARSERS[kind](json_lines(current.warehouse.spark, lines), broker_name).persist()
-        try:
-            _land_rows(current, parsed, kind=kind, broker_name=broker_name)
-        finally:
-            parsed.unpersist()
+        parsed = current.cached(PARSERS[kind](json_lines(current.warehouse.spark, lines), broker_name))
+        _land_rows(current, parsed, kind=kind, broker_name=broker_name)
     own_files = [file for file in files if is_broker_file(file)]
     if own_files:
         tables = landing_broker_offsets.read_broker_files(current.warehouse.spark, own_files)

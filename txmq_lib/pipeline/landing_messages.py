@@ -75,14 +75,14 @@ def move_frontier(current: Pass, reports: DataFrame) -> None:
 def _measured(records: DataFrame) -> Row:
     """How many records are bad, prepared, under their own kind's topic; and the span of queue offsets."""
     is_good = F.col("reason").isNull()
-    is_prepared = is_good & F.col("is_prepared")
+    is_prepared, is_direct = is_good & F.col("is_prepared"), is_good & ~F.col("is_prepared")
     return records.agg(
         F.count_if(~is_good).alias("bad"),
         F.count_if(is_prepared).alias("prepared"),
-        F.count_if(is_good & ~F.col("is_prepared")).alias("direct"),
+        F.count_if(is_direct).alias("direct"),
         F.min("queue_offset").alias("low"),
         F.max("queue_offset").alias("high"),
-        F.max(F.when(is_good & ~F.col("is_prepared"), F.col("queue_offset") + 1)).alias("direct_end"),
+        F.max(F.when(is_direct, F.col("queue_offset") + 1)).alias("direct_end"),
     ).collect()[0]
 
 

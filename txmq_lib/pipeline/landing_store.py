@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -38,6 +39,7 @@ from txmq_lib.tables.warehouse import Warehouse
 
 KINDS = {"half": HALF_TOPIC, "op": OP_TOPIC, "max-time": MAX_TIME_TOPIC}
 EVERY_TOPIC = ("*",)
+ALWAYS_TAKEN = (*TRANSACTION_TOPICS, *DIVERTING_TOPICS)
 
 
 def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: str) -> dict[str, Any]:
@@ -49,8 +51,7 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
     files, gaps = list_files(path)
     if not files:
         raise InputError(f"{path} holds no commit log files (commitlog/<20 digits>); give a broker's store directory")
-    whole_log = _whole_log_topic(settings.land.topics)
-    known = _known(warehouse, broker_name, whole_log)
+    known = _known(warehouse, broker_name, _whole_log_topic(settings.land.topics))
     is_rebuilt = known is not None and not _is_same_log(files, known)
     start = files[0].base_offset if known is None or is_rebuilt else max(files[0].base_offset, known["next_offset"])
     if missing := [f"{low} to {high}" for low, high in gaps if high > start]:
@@ -72,7 +73,6 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
         "is_rebuilt": is_rebuilt,
         "lost_before_ms": first.store_timestamp_ms if first is not None and first.offset > landed_to else None,
         "topics": list(settings.land.topics),
-        "whole_log": whole_log,
     }
 
 
@@ -132,8 +132,7 @@ def _stored(current: Pass) -> DataFrame:
         .option("to_offset", arguments["to_offset"])
     )
     if tuple(arguments["topics"]) != EVERY_TOPIC:
-        wanted = [*TRANSACTION_TOPICS, *DIVERTING_TOPICS, *arguments["topics"]]
-        reader = reader.option("topics", "[" + ", ".join(f'"{topic}"' for topic in wanted) + "]")
+        reader = reader.option("topics", json.dumps([*ALWAYS_TAKEN, *arguments["topics"]]))
     rows = reader.load(arguments["path"])
     return rows.withColumns(
         {
@@ -188,8 +187,9 @@ def _reports(current: Pass, rows: DataFrame) -> DataFrame:
         "highest_store_timestamp": datetime.fromtimestamp(store_ms / 1000, UTC),
         "is_end_known": True,
     }
-    log = {**read_to, "topic": arguments["whole_log"], "source_identity": f"{offset}:{store_ms}:{size}"}
-    topics = [] if arguments["whole_log"] == frontier.WHOLE_LOG_TOPIC else _wanted_topics(rows, bounds, arguments)
+    whole_log = _whole_log_topic(arguments["topics"])
+    log = {**read_to, "topic": whole_log, "source_identity": f"{offset}:{store_ms}:{size}"}
+    topics = [] if whole_log == frontier.WHOLE_LOG_TOPIC else _wanted_topics(rows, bounds, arguments)
     whole = [log, *[{**read_to, "topic": topic} for topic in sorted(topics)]]
     return queues.unionByName(local_frame(spark, whole, queues.schema))
 
@@ -200,8 +200,7 @@ def _whole_log_topic(topics: Sequence[str]) -> str:
 
 
 def _is_wanted(topic: str, patterns: Sequence[str]) -> bool:
-    always = (*TRANSACTION_TOPICS, *DIVERTING_TOPICS)
-    return topic in always or any(fnmatchcase(topic, pattern) for pattern in patterns)
+    return any(fnmatchcase(topic, pattern) for pattern in (*ALWAYS_TAKEN, *patterns))
 
 
 def _wanted_topics(

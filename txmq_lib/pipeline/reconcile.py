@@ -19,7 +19,7 @@ from txmq_lib.rules.pending import closed, opened
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 from txmq_lib.settings import Settings
-from txmq_lib.tables.passes import Pass, PassReport, next_pass, open_pass, run_passes
+from txmq_lib.tables.passes import Pass, PassReport, next_pass, run_passes
 from txmq_lib.tables.warehouse import Warehouse
 
 JOB = "reconcile"
@@ -51,16 +51,9 @@ def run_reconcile(
     dry_run: bool = False,
 ) -> PassReport:
     """One reconcile pass; with `dry_run` nothing is written and the counts say what would be."""
-
     if dry_run:
         return _previewed(next_pass(warehouse, JOB, now=now, arguments={}, settings=settings, wall_clock=wall_clock))
-    return run_passes(
-        JOB,
-        lambda: open_pass(
-            warehouse, JOB, now=now, arguments={}, settings=settings, wall_clock=wall_clock, is_idle=_is_idle
-        ),
-        _reconcile,
-    )
+    return run_passes(warehouse, JOB, _reconcile, now=now, settings=settings, wall_clock=wall_clock, is_idle=_is_idle)
 
 
 def _is_idle(current: Pass) -> bool:

@@ -13,7 +13,7 @@ from txmq_lib.pipeline.pruning import within_times
 from txmq_lib.rules.acks import HOLDER, acked_reports, redelivery_counts
 from txmq_lib.rules.offsets import queues_to_replay, reports_not_rolled_up, rolled_up, starting_points
 from txmq_lib.settings import Settings
-from txmq_lib.tables.passes import Pass, PassReport, open_pass, run_passes
+from txmq_lib.tables.passes import Pass, PassReport, run_passes
 from txmq_lib.tables.warehouse import Warehouse
 
 JOB = "rollup"
@@ -31,13 +31,7 @@ def run_rollup(
     Counts: rows inserted and advanced, and by how much the counters of consumer_offset grew; a late report can make an
     earlier one count otherwise, so a growth may be negative.
     """
-    return run_passes(
-        JOB,
-        lambda: open_pass(
-            warehouse, JOB, now=now, arguments={}, settings=settings, wall_clock=wall_clock, is_idle=_is_idle
-        ),
-        _roll_up,
-    )
+    return run_passes(warehouse, JOB, _roll_up, now=now, settings=settings, wall_clock=wall_clock, is_idle=_is_idle)
 
 
 def _is_idle(current: Pass) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -164,7 +165,7 @@ def json_faults(objects: str, struct: str, required: dict[str, str]) -> list[Col
     odd = F.array_compact(
         F.array(
             *[
-                F.when(F.col(f"{struct}.{name}").isNull() | _is_no_text(struct, name, type_), F.lit(name))
+                F.when(F.col(f"{struct}.{name}").isNull() | _is_mistyped(struct, name, type_), F.lit(name))
                 for name, type_ in required.items()
             ]
         )
@@ -178,14 +179,23 @@ def json_faults(objects: str, struct: str, required: dict[str, str]) -> list[Col
     ]
 
 
-def _is_no_text(struct: str, name: str, type_: str) -> Column:
+def is_no_text(typed: Column, paths: Sequence[str]) -> Column:
+    """True where a text, parsed as `typed`, stands in `value` as something else: at the first of `paths` that is there.
+
+    from_json takes anything for a text. Only what looks like something else is parsed once more, with its types.
+    """
+    parsed = F.try_parse_json("value")
+    given = F.coalesce(*[F.try_variant_get(parsed, path, "variant") for path in paths])
+    return F.coalesce(F.when(typed.rlike(NO_TEXT), F.schema_of_variant(given) != "STRING"), F.lit(False))
+
+
+def _is_mistyped(struct: str, name: str, type_: str) -> Column:
     """True where a text field is given as something else, or a map of texts holds objects or arrays."""
     typed = F.col(f"{struct}.{name}")
-    # from_json takes anything for a text. Only what looks like something else is parsed once more, with its types.
-    given = F.try_variant_get(F.try_parse_json("value"), f"$.{name}", "variant")
     if type_ == "string":
-        wrong = F.when(typed.rlike(NO_TEXT), F.schema_of_variant(given) != "STRING")
-    elif type_ == "map<string,string>":
+        return is_no_text(typed, [f"$.{name}"])
+    given = F.try_variant_get(F.try_parse_json("value"), f"$.{name}", "variant")
+    if type_ == "map<string,string>":
         looks_nested = F.exists(F.map_values(typed), lambda value: value.rlike(NESTED))
         values = F.map_values(F.try_variant_get(given, "$", "map<string,variant>"))
         is_nested = F.exists(values, lambda value: F.schema_of_variant(value).rlike("^(OBJECT|ARRAY)"))

@@ -9,8 +9,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.rules.contract import (
-    NO_TEXT,
     fault,
+    is_no_text,
     json_faults,
     negative_fault,
     parsed_lines,
@@ -147,21 +147,15 @@ def _text_faults(required: tuple[str, ...], *, texts: tuple[str, ...], under: tu
         for name in required
         if name not in texts
     ]
-    untold = [F.when(_is_no_text(name, under), F.lit(name)) for name in texts]
+    untold = [
+        F.when(is_no_text(F.col(f"t.{name}"), [f"$.{place}{name}" for place in under]), F.lit(name)) for name in texts
+    ]
     missing, odd = F.array_compact(F.array(*absent)), F.array_compact(F.array(*unread, *untold))
     return [
         broken,
         fault(F.size(missing) > 0, "MISSING_FIELD", F.concat_ws(", ", missing)),
         fault(F.size(odd) > 0, "WRONG_TYPE", F.concat_ws(", ", odd)),
     ]
-
-
-def _is_no_text(name: str, under: tuple[str, ...]) -> Column:
-    # from_json takes anything for a text. Only what looks like something else is parsed once more, with its types.
-    parsed = F.try_parse_json("value")
-    given = F.coalesce(*[F.try_variant_get(parsed, f"$.{place}{name}", "variant") for place in under])
-    wrong = F.when(F.col(f"t.{name}").rlike(NO_TEXT), F.schema_of_variant(given) != "STRING")
-    return F.coalesce(wrong, F.lit(False))
 
 
 def _boolean(text: Column, *, default: bool) -> Column:

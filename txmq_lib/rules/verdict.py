@@ -71,7 +71,7 @@ def changed(verdicts: DataFrame, known: DataFrame) -> DataFrame:
 
 def expiring(unsettled: DataFrame, frontier: DataFrame, *, policies: Policies) -> DataFrame:
     """Keys of unsettled verdicts that time has changed, or may have: expired unseen, or resolved without proof."""
-    placed = _with_frontier_time(unsettled, frontier)
+    placed = unsettled.join(F.broadcast(_brokers(frontier)), on="broker_name", how="left")
     is_unproven = F.col("verdict") == RESOLVED_UNKNOWN
     return transactions_of(placed.where(is_unproven | _is_expired(policies)))
 
@@ -88,9 +88,14 @@ def _is_expired(policies: Policies) -> Column:
     return policies.has_role(ROLE_AUDIT) & is_older
 
 
-def _with_frontier_time(rows: DataFrame, frontier: DataFrame) -> DataFrame:
-    reached = frontier.groupBy("broker_name").agg(F.max("highest_store_timestamp").alias("_frontier_timestamp"))
-    return rows.join(F.broadcast(reached), on="broker_name", how="left")
+def _brokers(frontier: DataFrame) -> DataFrame:
+    """Per broker: how far anything of it has been read, how far its whole log, and whether a source knows its end."""
+    is_whole = F.col("is_end_known") & (F.col("queue_id") == WHOLE_QUEUE_ID) & (F.col("topic") == WHOLE_LOG_TOPIC)
+    return frontier.groupBy("broker_name").agg(
+        F.max("highest_store_timestamp").alias("_frontier_timestamp"),
+        F.max(F.when(is_whole, F.col("highest_store_timestamp"))).alias("_whole_timestamp"),
+        F.max("is_end_known").alias("_knows_end"),
+    )
 
 
 def _with_frontier(figures: DataFrame, frontier: DataFrame) -> DataFrame:
@@ -99,12 +104,6 @@ def _with_frontier(figures: DataFrame, frontier: DataFrame) -> DataFrame:
     Only a source that knows its end can have read a topic less far than the op; a landed file is complete.
     """
     is_all_queues = F.col("is_end_known") & (F.col("queue_id") == WHOLE_QUEUE_ID)
-    is_whole = is_all_queues & (F.col("topic") == WHOLE_LOG_TOPIC)
-    brokers = frontier.groupBy("broker_name").agg(
-        F.max("highest_store_timestamp").alias("_frontier_timestamp"),
-        F.max(F.when(is_whole, F.col("highest_store_timestamp"))).alias("_whole_timestamp"),
-        F.max("is_end_known").alias("_knows_end"),
-    )
     topics = frontier.where(is_all_queues).select(
         "broker_name",
         F.col("topic").alias("real_topic"),
@@ -118,7 +117,7 @@ def _with_frontier(figures: DataFrame, frontier: DataFrame) -> DataFrame:
         F.col("lost_before_timestamp").alias("_lost_before"),
     )
     placed = (
-        figures.join(F.broadcast(brokers), on="broker_name", how="left")
+        figures.join(F.broadcast(_brokers(frontier)), on="broker_name", how="left")
         .join(F.broadcast(topics), on=["broker_name", "real_topic"], how="left")
         .join(F.broadcast(queues), on=["broker_name", "real_topic", "real_queue_id"], how="left")
     )

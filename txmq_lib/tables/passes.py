@@ -194,17 +194,18 @@ class Pass:
         return {
             "txnAppId": _app_id(self.job, table, step),
             "txnVersion": self.number,
-            "userMetadata": self._tag(step),
+            "userMetadata": self.tag(step),
         }
 
-    def _tag(self, step: str) -> str:
+    def tag(self, step: str) -> str:
+        """What the commit of a step carries."""
         return _pass_tag(self.job, self.number, step)
 
     @contextmanager
     def _txn_conf(self, table: str, step: str) -> Iterator[None]:
         # MERGE takes the two keys from the session only; left behind they would silence other writes.
         conf = self.warehouse.spark.conf
-        values = (_app_id(self.job, table, step), str(self.number), self._tag(step))
+        values = (_app_id(self.job, table, step), str(self.number), self.tag(step))
         try:
             for key, value in zip((*TXN_CONF, TAG_CONF), values, strict=True):
                 conf.set(key, value)
@@ -227,7 +228,7 @@ class Pass:
                     self.counts[step] = 0
                     return 0
                 self._write_through_conflicts(table, step, write)
-            commit = self.warehouse.log(table).tagged_commit(self._tag(step))
+            commit = self.warehouse.log(table).tagged_commit(self.tag(step))
         self.counts[step] = commit.rows if commit is not None else 0
         if commit is not None:
             self._own_versions.setdefault(table, []).append(commit.version)
@@ -250,34 +251,6 @@ class Pass:
         raise PassConflict(
             f"{self.job} pass {self.number}: {table} was written by others {WRITE_ATTEMPTS} times; try again"
         )
-
-
-def open_pass(
-    warehouse: Warehouse,
-    job: str,
-    *,
-    now: datetime,
-    arguments: Mapping[str, Any],
-    settings: Settings,
-    wall_clock: Callable[[], datetime],
-    is_idle: Callable[[Pass], bool] | None = None,
-) -> Pass | None:
-    """The job's unfinished pass where there is one (is_own false), else a new one whose plan has just landed.
-
-    None where `is_idle` says that the new one would find nothing to do: it leaves no trace.
-    """
-    mine = next_pass(warehouse, job, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock)
-    if not mine.is_own:
-        return mine
-    if is_idle is not None and is_idle(mine):
-        return None
-    plan_id = f"{getpass.getuser()}@{socket.gethostname()}:{os.getpid()}:{wall_clock().isoformat()}"
-    _append_pass_row(mine, STARTED, {}, {"plan_id": plan_id})
-    # Delta skips a second plan of this number without a word, so look whose plan landed.
-    landed = warehouse.log("pass").tagged_commit(_pass_tag(job, mine.number, STARTED))
-    if landed is not None and json.loads(landed.note)["plan_id"] == plan_id:
-        return mine
-    return _load_pass(warehouse, job, mine.number, wall_clock=wall_clock)
 
 
 def next_pass(
@@ -311,12 +284,28 @@ def next_pass(
     )
 
 
-def run_passes(job: str, open_next: Callable[[], Pass | None], work: Callable[[Pass], PassReport]) -> PassReport:
-    """Carry unfinished passes of others on, then one of our own; the report of our own, counting `idle` if none."""
+def run_passes(
+    warehouse: Warehouse,
+    job: str,
+    work: Callable[[Pass], PassReport],
+    *,
+    now: datetime,
+    settings: Settings,
+    wall_clock: Callable[[], datetime],
+    arguments: Callable[[], Mapping[str, Any]] = dict,
+    is_idle: Callable[[Pass], bool] | None = None,
+) -> PassReport:
+    """Carry unfinished passes of others on, then one of our own; the report of our own.
+
+    `arguments` are asked for anew before each pass. Where `is_idle` says that our own would find nothing to do, it
+    leaves no trace and its report counts `idle`.
+    """
     while True:
-        current = open_next()
-        if current is None:
-            return PassReport(job, 0, {"idle": 1}, {})
+        current = next_pass(warehouse, job, now=now, arguments=arguments(), settings=settings, wall_clock=wall_clock)
+        if current.is_own:
+            if is_idle is not None and is_idle(current):
+                return PassReport(job, 0, {"idle": 1}, {})
+            current = _planned(current)
         try:
             report = work(current)
         except PassConflict:
@@ -330,6 +319,17 @@ def run_passes(job: str, open_next: Callable[[], Pass | None], work: Callable[[P
             current.release()
         if current.is_own:
             return report
+
+
+def _planned(mine: Pass) -> Pass:
+    """`mine` once its plan has landed, or the plan of its number that another process landed first."""
+    plan_id = f"{getpass.getuser()}@{socket.gethostname()}:{os.getpid()}:{mine.wall_clock().isoformat()}"
+    _append_pass_row(mine, STARTED, {}, {"plan_id": plan_id})
+    # Delta skips a second plan of this number without a word, so look whose plan landed.
+    landed = mine.warehouse.log("pass").tagged_commit(mine.tag(STARTED))
+    if landed is not None and json.loads(landed.note)["plan_id"] == plan_id:
+        return mine
+    return _load_pass(mine.warehouse, mine.job, mine.number, wall_clock=mine.wall_clock)
 
 
 def _emptiness(frame: DataFrame, has_rows: bool | None) -> Callable[[], bool]:
@@ -409,13 +409,13 @@ def _append_pass_row(current: Pass, state: str, checkpoints: Mapping[str, int], 
         "started_by": f"{getpass.getuser()}@{socket.gethostname()}",
         "txmq_version": _txmq_version(),
     }
-    frame = local_frame(warehouse.spark, [row], struct_type(table_spec("pass"))).coalesce(1)
+    frame = local_frame(warehouse.spark, [row], struct_type(table_spec("pass")))
     writer = frame.write.format("delta").mode("append")
     try:
         writer.options(
             txnAppId=_app_id(current.job, "pass", state),
             txnVersion=current.number,
-            userMetadata=_pass_tag(current.job, current.number, state) + "\n" + json.dumps(note),
+            userMetadata=current.tag(state) + "\n" + json.dumps(note),
         ).save(warehouse.path("pass"))
     except CONFLICTS:
         # The same row by another process carrying the plan on: theirs stands.
