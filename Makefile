@@ -1,6 +1,6 @@
 # txmq: `make help` lists what can be made. Needs Python >= 3.11 and Java >= 17; everything else is fetched into .venv.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-rest test-long test-real check bench clean
+.PHONY: help setup demo test test-fast test-rest test-long test-real check bench clean model faults mutants
 
 .NOTPARALLEL:
 
@@ -39,10 +39,19 @@ test-fast: setup ## Tests without Spark, then those of the rules: under two minu
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(FAST)
 
 test-rest: setup
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not real and not long" $(PASSES)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --durations=12 -m "not real and not long" $(PASSES)
 
 test-long: setup ## The whole passes that take minutes each: all captures, every instant, as time goes by
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m long $(PASSES)
+
+model: setup ## 10,000 random histories through whole passes against the plain Python model (minutes)
+	TXMQ_HISTORIES=10000 $(BIN)/pytest tests/end_to_end/test_passes_model.py tests/model
+
+faults: setup ## Kill real driver processes at every write and at 200 random instants; full disk and the like (an hour)
+	PYTHONPATH=tests $(BIN)/python tests/faults $(FAULTS)
+
+mutants: setup ## Break each rule on purpose and see the tests go red (half an hour)
+	$(BIN)/python tests/mutants $(MUTANTS)
 
 test-real: setup ## Tests against a real RocketMQ broker
 	$(BIN)/pytest -m real tests

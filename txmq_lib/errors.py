@@ -95,6 +95,12 @@ class PassConflict(TxmqError):
     exit_status = EXIT_RETRY_LATER
 
 
+class PassReplayed(TxmqError):
+    """A table knows this pass number from another plan: the warehouse is not of one moment."""
+
+    code = "PASS_REPLAYED"
+
+
 class EnvironmentFault(TxmqError):
     """The machine lacks something txmq needs (Java, a jar, a permission)."""
 

@@ -35,6 +35,8 @@ _CHOSEN = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # A stack trace taken for every column made in Python: a third of the time it takes to build a plan.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # The same in the JVM, and Delta makes many columns of its own.
+    "spark.sql.dataFrameQueryContext.enabled": "false",
     # The read views use deltalake, which cannot read tables with deletion vectors.
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
 }

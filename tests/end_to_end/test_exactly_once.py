@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from house import NOW, House, wall_clock
 from truth import CAPTURES
 
-from txmq_lib.errors import PassConflict
+from txmq_lib.errors import PassConflict, PassReplayed
 from txmq_lib.tables.passes import next_pass
 
 SETTINGS = (
@@ -150,3 +152,19 @@ def test_a_landing_whose_file_is_gone_is_given_up_and_the_next_one_goes_on(open_
     states = [(row["pass_number"], row["state"]) for row in house.rows("pass") if row["job"] == "land"]
     assert sorted(states) == [(1, "abandoned"), (1, "started"), (2, "committed"), (2, "started")]
     assert len(house.rows("half_message")) == 133
+
+
+def test_a_pass_number_that_a_table_knows_from_another_plan_is_refused_not_skipped(open_house):
+    house = open_house("role=audit")
+    before = house.scratch / "pass-before"
+    shutil.copytree(Path(house.warehouse.uri, "pass"), before)
+    house.land("half", CAPTURES / "restart" / "half.jsonl.gz")
+    # The pass log alone comes back from a backup: its next number is one that half_message has seen.
+    shutil.rmtree(Path(house.warehouse.uri, "pass"))
+    shutil.copytree(before, Path(house.warehouse.uri, "pass"))
+    house.warehouse.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    versions = house.versions()
+    for _ in range(2):
+        with pytest.raises(PassReplayed, match="land pass 1: half_message holds step half"):
+            house.land("half", CAPTURES / "basic" / "half.jsonl.gz")
+    assert house.versions() == versions

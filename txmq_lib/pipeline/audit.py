@@ -35,7 +35,16 @@ def run_audit(
     warehouse: Warehouse, settings: Settings, *, now: datetime, wall_clock: Callable[[], datetime]
 ) -> PassReport:
     """Judge the transactions that new rows concern, and those that time has changed."""
-    return run_passes(warehouse, JOB, _audit, now=now, settings=settings, wall_clock=wall_clock, is_idle=_is_idle)
+    return run_passes(
+        warehouse,
+        JOB,
+        _audit,
+        now=now,
+        settings=settings,
+        wall_clock=wall_clock,
+        is_idle=_is_idle,
+        input_bytes=lambda current: current.new_bytes(INPUTS),
+    )
 
 
 def _is_idle(current: Pass) -> bool:

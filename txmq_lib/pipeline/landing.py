@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -40,9 +41,7 @@ def run_land_files(
     found = list_files(warehouse.spark, paths, takes_broker_files=kind == "offset")
     files = [asdict(file) for file in found]
     arguments = {"kind": kind, "broker_name": broker_name, "files": files}
-    return run_passes(
-        warehouse, JOB, _land, now=now, settings=settings, wall_clock=wall_clock, arguments=lambda: arguments
-    )
+    return _passes(warehouse, settings, lambda: arguments, now=now, wall_clock=wall_clock)
 
 
 def run_land_store(
@@ -57,7 +56,34 @@ def run_land_store(
     """Land what a broker's store directory holds beyond what was landed of it before."""
     warehouse.ensure()
     arguments = partial(landing_store.plan, warehouse, settings, path=path, broker_name=broker_name)
-    return run_passes(warehouse, JOB, _land, now=now, settings=settings, wall_clock=wall_clock, arguments=arguments)
+    return _passes(warehouse, settings, arguments, now=now, wall_clock=wall_clock)
+
+
+def _passes(
+    warehouse: Warehouse,
+    settings: Settings,
+    arguments: Callable[[], Mapping[str, Any]],
+    *,
+    now: datetime,
+    wall_clock: Callable[[], datetime],
+) -> PassReport:
+    return run_passes(
+        warehouse,
+        JOB,
+        _land,
+        now=now,
+        settings=settings,
+        wall_clock=wall_clock,
+        arguments=arguments,
+        input_bytes=_input_bytes,
+    )
+
+
+def _input_bytes(current: Pass) -> int:
+    told = current.arguments
+    if told["kind"] == "store":
+        return int(told["to_offset"]) - int(told["from_offset"])
+    return sum(int(file["size"]) for file in told["files"])
 
 
 def _land(current: Pass) -> PassReport:

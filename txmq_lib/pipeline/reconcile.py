@@ -53,13 +53,29 @@ def run_reconcile(
     """One reconcile pass; with `dry_run` nothing is written and the counts say what would be."""
     if dry_run:
         return _previewed(next_pass(warehouse, JOB, now=now, arguments={}, settings=settings, wall_clock=wall_clock))
-    return run_passes(warehouse, JOB, _reconcile, now=now, settings=settings, wall_clock=wall_clock, is_idle=_is_idle)
+    return run_passes(
+        warehouse,
+        JOB,
+        _reconcile,
+        now=now,
+        settings=settings,
+        wall_clock=wall_clock,
+        is_idle=_is_idle,
+        input_bytes=_input_bytes,
+    )
 
 
 def _is_idle(current: Pass) -> bool:
     due_ms = current.last_note.get("next_due_ms")
     is_due = due_ms is not None and epoch_ms(current.now) >= due_ms
     return current.is_settled((*INPUTS, "landing_frontier")) and not is_due
+
+
+def _input_bytes(current: Pass) -> int | None:
+    # Each pass goes over all that is pending, too.
+    log = current.warehouse.log("pending_half")
+    pending, new = log.bytes_between(max(log.version - 1, 0), log.version), current.new_bytes(INPUTS)
+    return None if pending is None or new is None else pending + new
 
 
 def _reconcile(current: Pass) -> PassReport:

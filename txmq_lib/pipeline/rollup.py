@@ -31,7 +31,16 @@ def run_rollup(
     Counts: rows inserted and advanced, and by how much the counters of consumer_offset grew; a late report can make an
     earlier one count otherwise, so a growth may be negative.
     """
-    return run_passes(warehouse, JOB, _roll_up, now=now, settings=settings, wall_clock=wall_clock, is_idle=_is_idle)
+    return run_passes(
+        warehouse,
+        JOB,
+        _roll_up,
+        now=now,
+        settings=settings,
+        wall_clock=wall_clock,
+        is_idle=_is_idle,
+        input_bytes=lambda current: current.new_bytes((REPORTS, ACKS)),
+    )
 
 
 def _is_idle(current: Pass) -> bool:

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
-COMMITS_LOOKED_BACK = 50
+COMMITS_LOOKED_BACK = 50  # where nothing tells from when on to look
+BYTE_METRICS = ("numOutputBytes", "numTargetBytesAdded")
 MERGE_METRICS = ("numTargetRowsInserted", "numTargetRowsUpdated")
 
 
@@ -48,12 +49,14 @@ class DeltaLogView:
         found = self._snapshot.transactions().get(app_id)
         return int(found.get()) if found.isDefined() else 0
 
-    def tagged_commit(self, tag: str) -> TaggedCommit | None:
-        """The newest commit whose userMetadata begins with the line `tag`, among the newest 50, or None.
+    def tagged_commit(self, tag: str, *, after: int | None = None) -> TaggedCommit | None:
+        """The newest commit behind version `after` (None: of the newest 50) whose userMetadata begins with line `tag`.
 
-        What follows that line is its note. The log's own files are read, so it costs no Spark job.
+        What follows that line is its note; None where there is no such commit. The log's own files are read, so it
+        costs no Spark job.
         """
-        for version in range(self.version, max(-1, self.version - COMMITS_LOOKED_BACK), -1):
+        oldest = self.version - COMMITS_LOOKED_BACK if after is None else after
+        for version in range(self.version, max(-1, oldest), -1):
             info = self._commit_info(version)
             if info is None:
                 return None
@@ -61,6 +64,16 @@ class DeltaLogView:
             if first == tag:
                 return TaggedCommit(version, info.get("operationMetrics", {}), note)
         return None
+
+    def bytes_between(self, after: int, upto: int) -> int | None:
+        """Bytes written behind version `after` up to `upto`; None where the log does not tell, or beyond 50 commits."""
+        if upto - after > COMMITS_LOOKED_BACK:
+            return None
+        infos = [self._commit_info(version) for version in range(after + 1, upto + 1)]
+        if any(info is None for info in infos):
+            return None
+        metrics = [info.get("operationMetrics", {}) for info in infos if info is not None]
+        return sum(int(told[key]) for told in metrics for key in BYTE_METRICS if key in told)
 
     def operation(self, version: int) -> str | None:
         """What the commit of a version says it did, or None where the log no longer holds it."""

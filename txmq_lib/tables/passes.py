@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import hashlib
 import json
 import os
 import socket
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -26,17 +28,19 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from txmq_lib.errors import PassConflict
+from txmq_lib.errors import PassConflict, PassReplayed
 from txmq_lib.schemas import table_spec, table_specs
 from txmq_lib.settings import Settings
 from txmq_lib.tables.conform import conform, struct_type
-from txmq_lib.tables.delta_log import DeltaLogView
+from txmq_lib.tables.delta_log import DeltaLogView, TaggedCommit
+from txmq_lib.tables.effort import little_effort
 from txmq_lib.tables.local_frame import local_frame
 from txmq_lib.tables.warehouse import Warehouse
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STARTED, COMMITTED, ABANDONED = "started", "committed", "abandoned"
 WRITE_ATTEMPTS = 5
+FEW_BYTES = 4 << 20
 CONFLICTS = (  # in Python they have no common base
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
@@ -73,11 +77,13 @@ class Pass:
     settings: Settings
     is_own: bool
     wall_clock: Callable[[], datetime]
+    plan_id: str = ""
     last_note: dict[str, Any] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     _kept: list[DataFrame] = field(default_factory=list)
     _own_versions: dict[str, list[int]] = field(default_factory=dict)
+    _open_at_version: int = -1
 
     def read(self, table: str) -> DataFrame:
         """All rows of the table as the plan saw it."""
@@ -90,6 +96,16 @@ class Pass:
     def has_new_rows(self, table: str) -> bool:
         """False where the table has not moved since the last committed pass of this job."""
         return self.since_versions.get(table, 0) < self.input_versions[table]
+
+    def new_bytes(self, tables: Iterable[str]) -> int | None:
+        """Bytes that landed in `tables` since the last committed pass of this job; None where the logs do not tell."""
+        sizes = [
+            self.warehouse.log(table).bytes_between(self.since_versions.get(table, 0), self.input_versions[table])
+            for table in tables
+            if self.has_new_rows(table)
+        ]
+        known = [size for size in sizes if size is not None]
+        return sum(known) if len(known) == len(sizes) else None
 
     def cached(self, frame: DataFrame) -> DataFrame:
         """`frame`, computed once and kept until the pass ends: what several steps read is planned and read once."""
@@ -198,8 +214,20 @@ class Pass:
         }
 
     def tag(self, step: str) -> str:
-        """What the commit of a step carries."""
-        return _pass_tag(self.job, self.number, step)
+        """What the commit of a step carries: whose it is, and by which plan."""
+        return f"{_pass_tag(self.job, self.number, step)} {self._plan_digest}"
+
+    @cached_property
+    def _plan_digest(self) -> str:
+        plan = [
+            str(self.now.astimezone(UTC)),
+            sorted(self.input_versions.items()),
+            sorted(self.since_versions.items()),
+            json.dumps(self.arguments, sort_keys=True),
+            self.settings.to_json(),
+            self.plan_id,
+        ]
+        return hashlib.sha256(json.dumps(plan).encode()).hexdigest()[:16]
 
     @contextmanager
     def _txn_conf(self, table: str, step: str) -> Iterator[None]:
@@ -228,17 +256,35 @@ class Pass:
                     self.counts[step] = 0
                     return 0
                 self._write_through_conflicts(table, step, write)
-            commit = self.warehouse.log(table).tagged_commit(self.tag(step))
+            commit = self._landed_commit(table, step)
         self.counts[step] = commit.rows if commit is not None else 0
         if commit is not None:
             self._own_versions.setdefault(table, []).append(commit.version)
         self.warehouse.on_write(table, step)
         return self.counts[step]
 
+    def _landed_commit(self, table: str, step: str) -> TaggedCommit | None:
+        """The commit of a step by this plan, or None where the step had nothing to write.
+
+        Delta skips a number it knows without a word: were that number another plan's, rows would be lost in silence.
+        """
+        log = self.warehouse.log(table)
+        commit = log.tagged_commit(self.tag(step), after=self.input_versions[table])
+        if commit is None and log.txn_version(_app_id(self.job, table, step)) >= self.number:
+            raise PassReplayed(
+                f"{self.job} pass {self.number}: {table} holds step {step} of a pass {self.number} with another plan;"
+                " the tables and the pass log are not of one moment: restore all of the warehouse to the same one"
+            )
+        return commit
+
     def _require_open(self) -> None:
         # Its inputs looked gone to another process: what that one landed instead must not land twice.
-        if self.warehouse.log("pass").txn_version(_app_id(self.job, "pass", ABANDONED)) >= self.number:
+        log = self.warehouse.log("pass")
+        if log.version == self._open_at_version:
+            return
+        if log.txn_version(_app_id(self.job, "pass", ABANDONED)) >= self.number:
             raise PassConflict(f"{self.job} pass {self.number} was given up by another process; run it again")
+        self._open_at_version = log.version
 
     def _write_through_conflicts(self, table: str, step: str, write: Callable[[], None]) -> None:
         for _ in range(WRITE_ATTEMPTS):
@@ -294,11 +340,12 @@ def run_passes(
     wall_clock: Callable[[], datetime],
     arguments: Callable[[], Mapping[str, Any]] = dict,
     is_idle: Callable[[Pass], bool] | None = None,
+    input_bytes: Callable[[Pass], int | None] | None = None,
 ) -> PassReport:
     """Carry unfinished passes of others on, then one of our own; the report of our own.
 
     `arguments` are asked for anew before each pass. Where `is_idle` says that our own would find nothing to do, it
-    leaves no trace and its report counts `idle`.
+    leaves no trace and its report counts `idle`. `input_bytes` tells how much there is to work on, None for much.
     """
     while True:
         current = next_pass(warehouse, job, now=now, arguments=arguments(), settings=settings, wall_clock=wall_clock)
@@ -306,9 +353,11 @@ def run_passes(
             if is_idle is not None and is_idle(current):
                 return PassReport(job, 0, {"idle": 1}, {})
             current = _planned(current)
+        size = input_bytes(current) if input_bytes is not None else None
         try:
-            report = work(current)
-        except PassConflict:
+            with little_effort(warehouse.spark, when=size is not None and size <= FEW_BYTES):
+                report = work(current)
+        except (PassConflict, PassReplayed):
             raise
         except Exception:
             # A plan that cannot be carried out must not stand in the way of the next one.
@@ -324,9 +373,10 @@ def run_passes(
 def _planned(mine: Pass) -> Pass:
     """`mine` once its plan has landed, or the plan of its number that another process landed first."""
     plan_id = f"{getpass.getuser()}@{socket.gethostname()}:{os.getpid()}:{mine.wall_clock().isoformat()}"
+    mine.plan_id = plan_id
     _append_pass_row(mine, STARTED, {}, {"plan_id": plan_id})
     # Delta skips a second plan of this number without a word, so look whose plan landed.
-    landed = mine.warehouse.log("pass").tagged_commit(mine.tag(STARTED))
+    landed = mine.warehouse.log("pass").tagged_commit(_pass_tag(mine.job, mine.number, STARTED))
     if landed is not None and json.loads(landed.note)["plan_id"] == plan_id:
         return mine
     return _load_pass(mine.warehouse, mine.job, mine.number, wall_clock=mine.wall_clock)
@@ -386,6 +436,7 @@ def _load_pass(warehouse: Warehouse, job: str, number: int, *, wall_clock: Calla
         settings=Settings.from_json(row["settings"]),
         is_own=False,
         wall_clock=wall_clock,
+        plan_id=row["plan_id"],
     )
 
 
@@ -398,7 +449,7 @@ def _append_pass_row(current: Pass, state: str, checkpoints: Mapping[str, int], 
         "now": current.now,
         "input_versions": current.input_versions,
         "since_versions": current.since_versions,
-        "plan_id": note.get("plan_id", ""),
+        "plan_id": current.plan_id,
         "arguments": json.dumps(current.arguments, sort_keys=True),
         "settings": current.settings.to_json(),
         "settings_fingerprint": current.settings.fingerprint(),
@@ -415,7 +466,7 @@ def _append_pass_row(current: Pass, state: str, checkpoints: Mapping[str, int], 
         writer.options(
             txnAppId=_app_id(current.job, "pass", state),
             txnVersion=current.number,
-            userMetadata=current.tag(state) + "\n" + json.dumps(note),
+            userMetadata=_pass_tag(current.job, current.number, state) + "\n" + json.dumps(note),
         ).save(warehouse.path("pass"))
     except CONFLICTS:
         # The same row by another process carrying the plan on: theirs stands.

@@ -1,0 +1,184 @@
+"""Any order of landing, clock, pass and crash: a state machine drives passes and the plain Python models side by side."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from itertools import count
+
+from engine_model import End, Engine, Half, Limits, Transaction
+from histories import START_MS, end_row, half_row
+from hypothesis import HealthCheck, settings, strategies
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from offset_model import Report, model
+from test_exactly_once import Killed, kill_after
+from test_passes_model import assert_same, moment, pending_rows
+
+LIMITS = Limits(timeout_ms=2_000, interval_ms=3_000, check_max=2, reserved_ms=14_000)
+SETTINGS = (
+    "transaction_timeout=2s",
+    "transaction_check_interval=3s",
+    "transaction_check_max=2",
+    "file_reserved_time=14s",
+)
+EXAMPLES = int(os.environ.get("TXMQ_EXAMPLES", "3"))
+STEPS = 14
+numbers = count()
+
+
+class Machine(RuleBasedStateMachine):
+    """One broker in the engine role."""
+
+    def __init__(self, open_house) -> None:
+        super().__init__()
+        self.house = open_house(*SETTINGS, name=f"machine-{next(numbers)}")
+        self.model = Engine(LIMITS)
+        self.now = START_MS
+        self.halves: list[Half] = []
+        self.waiting: dict[str, list] = defaultdict(list)
+        self.landed: dict[str, list] = defaultdict(list)
+        self.landings = count()
+        self.reports: list[Report] = []
+        self.is_plan_open = False
+
+    @initialize()
+    def begin(self) -> None:
+        self.half(None, 0, None)
+
+    @rule(
+        group=strategies.sampled_from(["A", "B", None]),
+        age=strategies.sampled_from([0, 1_000, 2_000, 2_001, -500]),
+        immunity=strategies.sampled_from([None, None, "3", "-1", "soon"]),
+    )
+    def half(self, group: str | None, age: int, immunity: str | None) -> None:
+        number = len(self.halves)
+        transaction = Transaction(f"T{number}", group or "A", self.now - age)
+        self._store(Half(transaction, number, number * 1_000, self.now, "Topic", 0, immunity, f"body {number}"))
+
+    @rule(which=strategies.integers(0, 50))
+    def copy(self, which: int) -> None:
+        number = len(self.halves)
+        original = self.halves[which % number]
+        self._store(original._replace(offset=number, place=number * 1_000, stored_ms=self.now))
+
+    @rule(
+        which=strategies.integers(0, 50),
+        code=strategies.sampled_from([8, 8, 12, 0, 7]),
+        ago=strategies.sampled_from([0, 1, 2_500]),
+        fault=strategies.sampled_from([None, None, None, "group", "offset", "place"]),
+        is_from_check=strategies.booleans(),
+    )
+    def end(self, which: int, code: int, ago: int, fault: str | None, is_from_check: bool) -> None:
+        half = self.halves[which % len(self.halves)]
+        sound = End(self.now - ago, half.transaction.group or "A", half.offset, half.place, code, is_from_check)
+        wrong = {
+            "group": {"group": "nobody"},
+            "offset": {"offset": half.offset + 1},
+            "place": {"place": half.place + 1},
+        }
+        self.waiting["end"].append(sound._replace(**wrong.get(fault or "", {})))
+
+    @rule(kind=strategies.sampled_from(["half", "end"]), which=strategies.integers(0, 50))
+    def repeat(self, kind: str, which: int) -> None:
+        if self.landed[kind]:
+            self.waiting[kind].append(self.landed[kind][which % len(self.landed[kind])])
+
+    @rule(order=strategies.randoms(use_true_random=False), share=strategies.sampled_from([1, 2]))
+    def land(self, order, share: int) -> None:
+        for kind, form in (("end", end_row), ("half", half_row)):
+            order.shuffle(self.waiting[kind])
+            size = -(-len(self.waiting[kind]) // share)
+            now, self.waiting[kind] = self.waiting[kind][:size], self.waiting[kind][size:]
+            if not now:
+                continue
+            self.house.land_rows(kind, map(form, now), broker="b")
+            self.landed[kind] += now
+            if kind == "half":
+                self.model.land_halves(now)
+            else:
+                self.model.land_ends(next(self.landings), enumerate(now))
+
+    @rule(step=strategies.sampled_from([1, 2_000, 3_000, 3_001, 14_000, -4_000]))
+    def clock(self, step: int) -> None:
+        self.now += step
+
+    @rule()
+    def reconcile(self) -> None:
+        self.house.reconcile(moment(self.now))
+        self.model.reconcile(self.now)
+        self.is_plan_open = False
+        assert pending_rows(self.house) == self.model.pending
+
+    @precondition(lambda self: not self.is_plan_open)
+    @rule(write=strategies.integers(1, 8))
+    def crash(self, write: int) -> None:
+        # What its plan has seen is what it will have done, whoever carries it on and when.
+        kill_after(self.house, write)
+        try:
+            self.house.reconcile(moment(self.now))
+        except Killed:
+            self.is_plan_open = True
+        finally:
+            self.house.warehouse.on_write = lambda table, step: None
+        self.model.reconcile(self.now)
+
+    @rule(
+        offsets=strategies.lists(
+            strategies.tuples(strategies.integers(0, 9), strategies.integers(0, 5), strategies.booleans()),
+            min_size=1,
+            max_size=4,
+        )
+    )
+    def offset(self, offsets: list[tuple[int, int, bool]]) -> None:
+        batch = next(self.landings)
+        new = [
+            Report(second, offset, grows, None, batch, place) for place, (second, offset, grows) in enumerate(offsets)
+        ]
+        known = Counter(event[:4] for event in self.reports)
+        rows = [
+            {
+                "ts": START_MS + event.second * 1_000,
+                "group": "G",
+                "topic": "T",
+                "queueId": 0,
+                "offset": event.offset,
+                "increaseOnly": event.is_increase_only,
+            }
+            for event in new
+        ]
+        self.house.land_rows("offset", rows, broker="b")
+        # Equal reports of one landing are several; what an earlier one had as often is the same.
+        here: Counter[tuple] = Counter()
+        for event in new:
+            here[event[:4]] += 1
+            if here[event[:4]] > known[event[:4]]:
+                self.reports.append(event)
+        self.house.rollup(moment(self.now))
+        wanted, (row,) = model(self.reports), self.house.rows("consumer_offset")
+        assert (row["next_offset"], row["late_count"], row["rewind_count"]) == (
+            wanted.next_offset,
+            wanted.late,
+            len(wanted.rewinds),
+        )
+
+    def teardown(self) -> None:
+        self.house.reconcile(moment(self.now))
+        self.model.reconcile(self.now)
+        self.house.audit(moment(self.now))
+        assert_same(self.house, [self.model])
+
+    def _store(self, half: Half) -> None:
+        self.halves.append(half)
+        self.waiting["half"].append(half)
+
+
+def test_any_order_of_landing_clock_pass_and_crash_ends_as_in_the_models(open_house):
+    chosen = settings(
+        max_examples=EXAMPLES,
+        stateful_step_count=STEPS,
+        deadline=None,
+        derandomize=EXAMPLES < 10,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(lambda: Machine(open_house), settings=chosen)

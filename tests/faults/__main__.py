@@ -1,0 +1,38 @@
+"""Runs the fault matrix and prints its table; exit status 1 where anything differs: `make faults`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from matrix import Matrix, all_faults
+from rich.console import Console
+from rich.table import Table
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
+    parser.add_argument("--kills", type=int, default=200, help="how many random kills (200)")
+    parser.add_argument("--only", default="", help="only the faults whose name contains this")
+    given = parser.parse_args()
+    console = Console(width=140)
+    table = Table("fault", "times", "rows lost", "rows too many", "seen", title="Fault matrix")
+    is_sound = True
+    with tempfile.TemporaryDirectory(prefix="txmq-faults-") as place:
+        matrix = Matrix(Path(place))
+        console.print(f"undisturbed: {len(matrix.steps)} steps, {matrix.seconds:.0f} s")
+        for name, fault in all_faults(matrix, given.kills).items():
+            if given.only in name:
+                outcome = fault()
+                is_sound &= not outcome.rows_lost and not outcome.rows_twice
+                told = [outcome.fault, *map(str, (outcome.times, outcome.rows_lost, outcome.rows_twice))]
+                console.print(*told, *outcome.notes, sep=" | ")
+                table.add_row(*told, "; ".join(outcome.notes))
+    console.print(table)
+    return 0 if is_sound else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

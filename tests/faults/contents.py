@@ -1,0 +1,44 @@
+"""Every row of a warehouse in a form that two runs can be compared by; reads without a JVM."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+
+# A job run once more after its pass was committed takes a number for nothing: what counts is all but the numbers.
+NUMBERS = {"landed_pass", "pass_number"}
+OF_THE_PROCESS = {"wall_timestamp", "seconds", "plan_id", "started_by", "input_versions", "since_versions", "counts"}
+END_SOURCE = re.compile(r"^(end_transaction:\w+):\d+:")
+
+
+def contents(warehouse: Path) -> dict[str, Counter[str]]:
+    """How often each row is in each table; of the pass log, the settings and arguments of what was committed."""
+    found = {}
+    for place in sorted(path for path in warehouse.iterdir() if (path / "_delta_log").is_dir()):
+        rows: list[dict[str, Any]] = DeltaTable(str(place)).to_pyarrow_table().to_pylist()
+        left_out = NUMBERS | (OF_THE_PROCESS if place.name == "pass" else set())
+        found[place.name] = Counter(_form(row, left_out) for row in rows)
+        if place.name == "pass":
+            found[place.name] = Counter(set(found[place.name]))
+    return found
+
+
+def differences(expected: dict[str, Counter[str]], found: dict[str, Counter[str]]) -> dict[str, tuple[int, int]]:
+    """Per table that differs: rows lost, rows too many (a row twice is one too many)."""
+    told = {}
+    for table in expected.keys() | found.keys():
+        lost, extra = expected[table] - found[table], found[table] - expected[table]
+        if lost or extra:
+            told[table] = (lost.total(), extra.total())
+    return told
+
+
+def _form(row: dict[str, Any], left_out: set[str]) -> str:
+    kept = {name: value for name, value in row.items() if name not in left_out}
+    if kept.get("source"):
+        kept["source"] = END_SOURCE.sub(r"\1:", kept["source"])
+    return str(sorted(kept.items()))

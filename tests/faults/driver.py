@@ -1,0 +1,110 @@
+"""One driver process of the fault matrix: carries the scenario on from where the last one was killed.
+
+The file --progress holds how many steps are done; without it, step numbers are read from stdin and each is answered with
+a line. With --points it kills itself, its JVM too, right before and right after every write not listed there yet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from house import wall_clock
+from scenario import ASSIGNMENTS, Step
+
+from txmq_lib.errors import TxmqError
+from txmq_lib.pipeline.audit import run_audit
+from txmq_lib.pipeline.landing import run_land_files
+from txmq_lib.pipeline.reconcile import run_reconcile
+from txmq_lib.pipeline.rollup import run_rollup
+from txmq_lib.resources import conf_dir
+from txmq_lib.session import build_session
+from txmq_lib.settings import Settings
+from txmq_lib.tables import passes
+from txmq_lib.tables.warehouse import Warehouse
+
+SPARK = (
+    "spark.spark.master=local[2]",
+    "spark.spark.driver.memory=1g",
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("warehouse")
+    parser.add_argument("inputs", type=Path)
+    parser.add_argument("--progress", type=Path)
+    parser.add_argument("--points", type=Path)
+    parser.add_argument("--until", type=int)
+    given = parser.parse_args()
+    steps = [Step(*step) for step in json.loads((given.inputs / "steps.json").read_text(encoding="utf-8"))]
+    settings = Settings.load([conf_dir() / "few-rows.yaml"], [*ASSIGNMENTS, *SPARK], warehouse=given.warehouse)
+    warehouse = Warehouse(build_session("txmq-faults", settings), given.warehouse)
+    if given.points is not None:
+        kill_at_every_write(warehouse, given.points)
+    if given.progress is None:
+        serve(warehouse, settings, given.inputs, steps)
+        return
+    for number in range(int(given.progress.read_text(encoding="utf-8")), given.until or len(steps)):
+        run(warehouse, settings, given.inputs, steps[number])
+        given.progress.write_text(str(number + 1), encoding="utf-8")
+
+
+def serve(warehouse: Warehouse, settings: Settings, inputs: Path, steps: list[Step]) -> None:
+    """Run the steps asked for by number; the answer is `done` or the code of the error."""
+    print("ready", flush=True)  # noqa: T201 - the answer
+    for line in sys.stdin:
+        answer = "done"
+        try:
+            run(warehouse, settings, inputs, steps[int(line)])
+        except TxmqError as error:
+            answer = error.code
+        print(answer, flush=True)  # noqa: T201 - the answer
+
+
+def run(warehouse: Warehouse, settings: Settings, inputs: Path, step: Step) -> None:
+    told: dict[str, Any] = {"now": step.now, "wall_clock": wall_clock}
+    if step.job == "land":
+        paths = [str(inputs / step.file)]
+        run_land_files(warehouse, settings, kind=step.kind, paths=paths, broker_name=step.broker, **told)
+    else:
+        {"reconcile": run_reconcile, "rollup": run_rollup, "audit": run_audit}[step.job](warehouse, settings, **told)
+
+
+def kill_at_every_write(warehouse: Warehouse, listed: Path) -> None:
+    seen = set(listed.read_text(encoding="utf-8").splitlines()) if listed.exists() else set()
+    write_through, append_pass_row = passes.Pass._write_through_conflicts, passes._append_pass_row
+    current: list[passes.Pass] = []
+
+    def reached(when: str, one: passes.Pass, table: str, step: str) -> None:
+        point = f"{when} {one.job} {one.number} {table} {step}"
+        if point in seen:
+            return
+        with listed.open("a", encoding="utf-8") as points:
+            points.write(point + "\n")
+            points.flush()
+            os.fsync(points.fileno())
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    def before_write(self: passes.Pass, table: str, step: str, write: Any) -> None:
+        current[:] = [self]
+        reached("before", self, table, step)
+        write_through(self, table, step, write)
+
+    def before_row(one: passes.Pass, state: str, *rest: Any) -> None:
+        current[:] = [one]
+        reached("before", one, "pass", state)
+        append_pass_row(one, state, *rest)
+
+    passes.Pass._write_through_conflicts = before_write
+    passes._append_pass_row = before_row
+    warehouse.on_write = lambda table, step: reached("after", current[0], table, step)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,258 @@
+"""The fault matrix: real driver processes killed, crossed and starved; every table compared with an undisturbed run."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from contents import contents, differences
+from scenario import write_inputs
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+FULL_DISK_BYTES, GROWTH_BYTES, MOST_FAILURES = 700_000, 150_000, 60
+
+
+@dataclass
+class Outcome:
+    """One line of the table: what was done how often, and what differed afterwards."""
+
+    fault: str
+    times: int = 0
+    rows_lost: int = 0
+    rows_twice: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+class Matrix:
+    """A scenario, the contents an undisturbed run leaves, and a place for disturbed ones."""
+
+    def __init__(self, place: Path, seed: int = 4) -> None:
+        self.place = place
+        self.inputs = place / "inputs"
+        self.steps = write_inputs(self.inputs, seed)
+        (self.inputs / "steps.json").write_text(json.dumps(self.steps), encoding="utf-8")
+        begun = time.monotonic()
+        whole = self._fresh("whole")
+        if self._run(whole) != 0:
+            raise RuntimeError(f"the undisturbed run failed: {whole / 'stderr.log'}")
+        self.seconds = time.monotonic() - begun
+        self.expected = contents(whole / "warehouse")
+
+    def killed_at_every_write(self, most: int | None = None) -> Outcome:
+        """One chain of processes, each killed at the next write not yet tried, before it and after it."""
+        run = self._fresh("every-write")
+        points = run / "points"
+        while (code := self._run(run, points, most=most)) == -signal.SIGKILL:
+            pass
+        if code != 0:
+            raise RuntimeError(f"exit {code}: {run / 'stderr.log'}")
+        tried = points.read_text(encoding="utf-8").splitlines()
+        outcome = self._judged("killed before and after every write", run, times=len(tried))
+        outcome.notes = [f"{times} {name}" for name, times in Counter(one.split()[1] for one in tried).items()]
+        return outcome
+
+    def killed_at_random(self, kills: int, seed: int = 9) -> Outcome:
+        """Scenarios run over and over, each process killed at some instant, until so many have been."""
+        dice, total = random.Random(seed), Outcome("killed at random instants")
+        while total.times < kills:
+            run, killed = self._fresh(f"random-{total.times}"), 0
+            while True:
+                # Kills fall anywhere between the start of the JVM and the scenario's end.
+                may_go_on = total.times + killed >= kills
+                code = self._run(run, kill_after=None if may_go_on else dice.uniform(2.0, 0.5 * self.seconds))
+                killed += code == -signal.SIGKILL
+                if code != -signal.SIGKILL:
+                    break
+            if code != 0:
+                raise RuntimeError(f"exit {code}: {run / 'stderr.log'}")
+            _add(total, self._judged("", run, times=killed))
+            shutil.rmtree(run)
+        return total
+
+    def started_together(self, processes: int) -> Outcome:
+        """Each step begun by so many processes at the same moment; one that is told to come again later does."""
+        run = self._fresh(f"together-{processes}")
+        started = [self._serving(run, number) for number in range(processes)]
+        answers: Counter[str] = Counter()
+        try:
+            for number in range(len(self.steps)):
+                waiting = list(started)
+                for _ in range(5):
+                    for process in waiting:
+                        _say(process, number)
+                    told = [(process, _heard(process)) for process in waiting]
+                    answers.update(answer for _, answer in told)
+                    waiting = [process for process, answer in told if answer != "done"]
+                    if not waiting:
+                        break
+        finally:
+            for process in started:
+                _killed(process)
+        outcome = self._judged(f"{processes} processes started together", run, times=len(self.steps))
+        outcome.notes = [f"{times} {answer}" for answer, times in sorted(answers.items())]
+        return outcome
+
+    def full_disk(self) -> Outcome:
+        """A file system that fills up in the middle of passes again and again, and gets a little more room each time."""
+        run, size, failures = self._fresh("full"), FULL_DISK_BYTES, 0
+        with _mounted(run / "warehouse", "-t", "tmpfs", "-o", f"size={size}", "tmpfs"):
+            while self._run(run) != 0 and failures < MOST_FAILURES:
+                failures, size = failures + 1, size + GROWTH_BYTES
+                _mount("-o", f"remount,size={size}", str(run / "warehouse"))
+            return self._judged("full disk", run, times=failures)
+
+    def read_only(self) -> Outcome:
+        """A warehouse that may only be read from the middle of the scenario on, for a while."""
+        run = self._fresh("read-only")
+        self._run(run, until=len(self.steps) // 2)
+        before, place = contents(run / "warehouse"), str(run / "warehouse")
+        with _mounted(run / "warehouse", "--bind", place):
+            _mount("-o", "remount,ro,bind", place)
+            code = self._run(run)
+        is_unharmed = code != 0 and contents(run / "warehouse") == before
+        self._finish(run)
+        outcome = self._judged("read-only warehouse", run, times=1)
+        outcome.notes.append(f"exit {code} meanwhile" + ("" if is_unharmed else ", AND ROWS CHANGED"))
+        return outcome
+
+    def missing_data_file(self) -> Outcome:
+        """A data file that a pass needs is away for a while."""
+        run = self._fresh("missing")
+        until = next(number for number, step in enumerate(self.steps) if step.job == "reconcile")
+        self._run(run, until=until)
+        data = next((run / "warehouse" / "half_message").glob("*.parquet"))
+        data.rename(run / data.name)
+        code = self._run(run)
+        (run / data.name).rename(data)
+        self._finish(run)
+        outcome = self._judged("missing data file", run, times=1)
+        outcome.notes = [f"exit {code} while it was away"]
+        if code == 0:
+            outcome.rows_lost += 1
+        return outcome
+
+    def _finish(self, run: Path) -> None:
+        if self._run(run) != 0:
+            raise RuntimeError(f"did not recover: {run / 'stderr.log'}")
+
+    def _judged(self, fault: str, run: Path, times: int = 0) -> Outcome:
+        outcome = Outcome(fault, times)
+        for table, (lost, extra) in differences(self.expected, contents(run / "warehouse")).items():
+            outcome.rows_lost += lost
+            outcome.rows_twice += extra
+            outcome.notes.append(f"{table}: {lost} lost, {extra} too many")
+        return outcome
+
+    def _fresh(self, name: str) -> Path:
+        run = self.place / name
+        (run / "warehouse").mkdir(parents=True)
+        (run / "progress").write_text("0", encoding="utf-8")
+        return run
+
+    def _run(
+        self,
+        run: Path,
+        points: Path | None = None,
+        *,
+        most: int | None = None,
+        kill_after: float | None = None,
+        until: int | None = None,
+    ) -> int:
+        """Carry the scenario of `run` on in a process of its own; its exit status."""
+        if points is not None and most is not None and points.exists() and len(points.read_text().split("\n")) > most:
+            points = None
+        options = {"--progress": run / "progress", "--points": points, "--until": until}
+        named = [part for name, value in options.items() if value is not None for part in (name, str(value))]
+        process = self._started(run, named)
+        try:
+            return process.wait(timeout=kill_after or 900)
+        except subprocess.TimeoutExpired:
+            _killed(process)
+            return -signal.SIGKILL
+
+    def _serving(self, run: Path, number: int) -> subprocess.Popen[str]:
+        process = self._started(run, [], log=f"stderr-{number}.log")
+        _heard(process)
+        return process
+
+    def _started(self, run: Path, options: list[str], *, log: str = "stderr.log") -> subprocess.Popen[str]:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}",
+            "SPARK_LOCAL_DIRS": str(run / "scratch"),
+        }
+        with (run / log).open("a", encoding="utf-8") as errors:
+            return subprocess.Popen(
+                [sys.executable, str(HERE / "driver.py"), str(run / "warehouse"), str(self.inputs), *options],
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+            )
+
+
+def _killed(process: subprocess.Popen[str]) -> None:
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _say(process: subprocess.Popen[str], number: int) -> None:
+    assert process.stdin is not None
+    process.stdin.write(f"{number}\n")
+    process.stdin.flush()
+
+
+def _heard(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def _add(total: Outcome, one: Outcome) -> None:
+    total.times += one.times
+    total.rows_lost += one.rows_lost
+    total.rows_twice += one.rows_twice
+    total.notes += one.notes
+
+
+@contextmanager
+def _mounted(place: Path, *how: str) -> Iterator[None]:
+    _mount(*how, str(place))
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def _mount(*how: str) -> None:
+    subprocess.run(["mount", *how], check=True)
+
+
+def all_faults(matrix: Matrix, kills: int) -> dict[str, Callable[[], Outcome]]:
+    """Every fault by name."""
+    faults: dict[str, Callable[[], Outcome]] = {
+        "missing-file": matrix.missing_data_file,
+        "together-2": partial(matrix.started_together, 2),
+        "together-3": partial(matrix.started_together, 3),
+        "together-4": partial(matrix.started_together, 4),
+        "every-write": matrix.killed_at_every_write,
+        "random": partial(matrix.killed_at_random, kills),
+    }
+    if os.geteuid() == 0:
+        # Only root may mount.
+        faults = {"full-disk": matrix.full_disk, "read-only": matrix.read_only, **faults}
+    return faults

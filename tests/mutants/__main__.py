@@ -1,0 +1,68 @@
+"""Puts each listed mutant into a copy of the library and runs the tests that must see it: `make mutants`.
+
+Exit status 1 where one survives, or no longer fits the text it was made for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from listed import MUTANTS, Mutant
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("txmq_lib", "tests", "conf", "schemas", "jobs", "pyproject.toml")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
+    parser.add_argument("--only", default="", help="only mutants whose file or description contains this")
+    given = parser.parse_args()
+    wanted = [mutant for mutant in MUTANTS if given.only in f"{mutant.file} {mutant.what}"]
+    survivors = []
+    with tempfile.TemporaryDirectory(prefix="txmq-mutants-") as place:
+        house = Path(place)
+        for name in COPIED:
+            source = ROOT / name
+            copy = shutil.copytree if source.is_dir() else shutil.copy
+            copy(source, house / name)
+        for number, mutant in enumerate(wanted, start=1):
+            begun = time.monotonic()
+            verdict = tried(house, mutant)
+            if not verdict.startswith("killed"):
+                survivors.append(mutant)
+            print(  # noqa: T201 - the list is what this command is for
+                f"{number:3}/{len(wanted)} {verdict:10} {mutant.file}: {mutant.what} ({time.monotonic() - begun:.0f} s)", flush=True
+            )  # fmt: skip
+    print(f"{len(wanted) - len(survivors)} of {len(wanted)} mutants killed")  # noqa: T201
+    return 1 if survivors else 0
+
+
+def tried(house: Path, mutant: Mutant) -> str:
+    """`killed` where a test goes red, `SURVIVED`, or `MISFIT` where its text is not there exactly once."""
+    path = house / "txmq_lib" / mutant.file
+    whole = path.read_text(encoding="utf-8")
+    if whole.count(mutant.old) != 1:
+        return "MISFIT"
+    path.write_text(whole.replace(mutant.old, mutant.new), encoding="utf-8")
+    try:
+        tests = [f"tests/{name}" for name in mutant.tests]
+        environment = {**os.environ, "PYTHONPATH": str(house), "PYTHONDONTWRITEBYTECODE": "1", "TXMQ_HISTORIES": "100"}
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+        done = subprocess.run(command, cwd=house, env=environment, capture_output=True, text=True, check=False)
+    finally:
+        path.write_text(whole, encoding="utf-8")
+    if done.returncode == 0:
+        return "SURVIVED"
+    # A mutant that cannot even be imported shows nothing.
+    return "killed" if done.returncode == 1 and "ERROR collecting" not in done.stdout else "BROKEN"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""Ways in which the rules could be wrong, each a text put for another in one file: the suite must see every one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """`new` for the one `old` in txmq_lib/`file`; `tests` are the files under tests/ that must go red."""
+
+    file: str
+    what: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+SETTLE = ("rules/test_settle.py", "rules/test_settle_order.py")
+CHECK, PENDING, VERDICT = ("rules/test_check.py",), ("rules/test_pending.py",), ("rules/test_verdict.py",)
+FRONTIER_VERDICT = ("rules/test_verdict_frontier.py",)
+EFFECTS, OFFSETS, ACKS = ("rules/test_effects.py",), ("rules/test_offsets.py",), ("rules/test_acks.py",)
+CONFLICTS = ("rules/test_offsets.py", "model/test_offsets_model.py")
+
+MUTANTS = (
+    # --- settle: who is taken, in which order, and who is refused (R11-R18)
+    Mutant("rules/settle.py", "a rollback before a commit of the same time", 'F.col("commit_or_rollback"), F.col("landed_pass")',
+           'F.col("commit_or_rollback").desc(), F.col("landed_pass")', SETTLE),
+    Mutant("rules/settle.py", "the last end decides", "is_first = F.row_number().over(in_order) == 1",
+           'is_first = F.row_number().over(in_order) == F.count("*").over(in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing))', SETTLE),
+    Mutant("rules/settle.py", "a decided transaction is decided again", '& is_first & F.col("prior_decision").isNull()', "& is_first", SETTLE),
+    Mutant("rules/settle.py", "ends by landing, not by time", 'F.col("ts"), F.col("commit_or_rollback"), F.col("landed_pass")',
+           'F.col("landed_pass"), F.col("ts"), F.col("commit_or_rollback")', SETTLE),
+    Mutant("rules/settle.py", "any producer group may end (R16)", '.when(group_differs, "PRODUCER_GROUP_WRONG")', "", SETTLE),
+    Mutant("rules/settle.py", "any queue offset may be named (R16)", '!= F.col("half_queue_offset"), "STATE_TABLE_OFFSET_WRONG"',
+           '< 0, "STATE_TABLE_OFFSET_WRONG"', SETTLE),
+    Mutant("rules/settle.py", "immunity ends at its last millisecond (R15)", "is_late & (age_at_end > immunity", "is_late & (age_at_end >= immunity", SETTLE),
+    Mutant("rules/settle.py", "answers to checks expire as well (R15)", '.isNotNull() & ~F.col("from_transaction_check")', ".isNotNull()", SETTLE),
+    Mutant("rules/settle.py", "immunity below the timeout counts (R15)", 'return F.greatest(milliseconds(java_long(F.col("check_immunity"))), timeout)',
+           'return F.coalesce(milliseconds(java_long(F.col("check_immunity"))), timeout)', SETTLE),
+    Mutant("rules/settle.py", "the age of an end is that of the pass", 'age_at_end = F.unix_millis("ts") - F.unix_millis("born_timestamp")',
+           'age_at_end = age_ms(now, F.col("born_timestamp"))', SETTLE),
+    Mutant("rules/settle.py", "an end without a half is refused at once", '.when(~has_half & has_waited, "HALF_NEVER_LANDED")',
+           '.when(~has_half, "HALF_NEVER_LANDED")', SETTLE),
+    Mutant("rules/settle.py", "an end without a half is held for ever", '.when(~has_half & has_waited, "HALF_NEVER_LANDED")', "", SETTLE),
+    Mutant("rules/settle.py", "an unknown is judged (R13)", ".when(_is_unknown(), F.lit(None))\n        .when(~has_half & F", ".when(~has_half & F", SETTLE),
+    Mutant("rules/settle.py", "system topics may be restored to", '.when(F.col("real_topic").isin(*TRANSACTION_TOPICS), "REAL_TOPIC_IS_SYSTEM")', "", SETTLE),
+    Mutant("rules/settle.py", "contradicting ends pass for repeated ones", '.when(F.col("_deciding") == F.col("decision"), OUTCOME_REPEATED)',
+           ".when(F.lit(True), OUTCOME_REPEATED)", SETTLE),
+    # --- check: who is due (R44-R52, R61-R63)
+    Mutant("rules/check.py", "due at its very timeout (R48)", "return (age <= check_limit_ms(policies))", "return (age < check_limit_ms(policies))", CHECK),
+    Mutant("rules/check.py", "one from the future waits (R52)", " & ~is_from_future", "", CHECK),
+    Mutant("rules/check.py", "immunity -1 is none at all (R49)", "seconds.isNull() | (seconds == -1)", "seconds.isNull()", CHECK),
+    Mutant("rules/check.py", "an interval must be exceeded", ") >= policies.column(\"transaction_check_interval_ms\")", ") > policies.column(\"transaction_check_interval_ms\")", CHECK),
+    Mutant("rules/check.py", "the last check has no grace (R61)", ".when(is_over_limit & is_due, GIVEN_UP_CHECK_MAX)", ".when(is_over_limit, GIVEN_UP_CHECK_MAX)",
+           (*CHECK, "end_to_end/test_passes_model.py")),
+    Mutant("rules/check.py", "one check too many", 'F.col("check_times") >= policies.column("transaction_check_max")\n    is_engine',
+           'F.col("check_times") > policies.column("transaction_check_max")\n    is_engine', CHECK),
+    Mutant("rules/check.py", "txmq gives up for a broker", "F.when(is_engine & reason.isNotNull(), GIVE_UP)", "F.when(reason.isNotNull(), GIVE_UP)", CHECK),
+    Mutant("rules/check.py", "nothing expires", "F.when(is_expired, GIVEN_UP_EXPIRED).when(", "F.when(", CHECK),
+    Mutant("rules/check.py", "waiting counts as being asked (R63)", 'F.col("check_times") + is_asked.cast("int")', 'F.col("check_times") + 1', CHECK),
+    Mutant("rules/check.py", "the number of the check before", '(F.col("check_times") + 1).alias("check_times"),', 'F.col("check_times").alias("check_times"),', CHECK),
+    # --- pending: what is one transaction, and what closes it (R39, R56, R64, R73)
+    Mutant("rules/pending.py", "the oldest copy is asked about (R56)", 'F.max_by(F.struct(*NEWEST), "commit_log_offset")',
+           'F.min_by(F.struct(*NEWEST), "commit_log_offset")', PENDING),
+    Mutant("rules/pending.py", "what was asked is forgotten when a copy lands", 'asked = pending.select(*TRANSACTION_KEY, *CHECK_STATE)',
+           'asked = pending.where("1 = 0").select(*TRANSACTION_KEY, *CHECK_STATE)', PENDING),
+    Mutant("rules/pending.py", "a resumed half stays given up (R73)", 'F.coalesce(F.col("_newest") <= F.col("_given_up_at"), F.lit(True))', "F.lit(True)", PENDING),
+    Mutant("rules/pending.py", "a visible message of another transaction closes", "return joined.where(same_id)", "return joined", PENDING),
+    Mutant("rules/pending.py", "any message prepared there counts as committed", "messages = visible.where(is_committed)", "messages = visible", (*PENDING, *VERDICT)),
+    Mutant("rules/pending.py", "ops close nothing", "return by_op.unionByName(by_message)", "return by_message", PENDING),
+    Mutant("rules/transaction.py", "a missing producer group matches none", "F.col(name).eqNullSafe(F.col(", 'F.col(name) == (F.col(', ("rules/test_transaction.py",)),
+    # --- effects: what a decision writes (R20, R25, R26, R70)
+    Mutant("rules/effects.py", "rollbacks become visible", 'decided.where(F.col("decision") == COMMIT)', "decided", EFFECTS),
+    Mutant("rules/effects.py", "a restored message keeps REAL_TOPIC (R20)", "(PROPERTY_REAL_TOPIC, PROPERTY_REAL_QUEUE_ID, PROPERTY_TRAN_MSG)",
+           "(PROPERTY_REAL_QUEUE_ID, PROPERTY_TRAN_MSG)", EFFECTS),
+    Mutant("rules/effects.py", "a restored message keeps its type bits", ".bitwiseOR(SYS_FLAG_COMMIT)", "", EFFECTS),
+    Mutant("rules/effects.py", "queue offsets begin at 1", "F.row_number().over(in_order) - 1\n    return started", "F.row_number().over(in_order)\n    return started", EFFECTS),
+    Mutant("rules/effects.py", "every pass numbers from 0", 'F.coalesce("_start", F.lit(0)) +', "F.lit(0) +", EFFECTS),
+    Mutant("rules/effects.py", "given-up messages do not tell how often asked (R70)", 'F.map_concat(others, asked).alias("properties")',
+           'F.col("properties").alias("properties")', EFFECTS),
+    # --- verdicts (design section 3)
+    Mutant("rules/verdict.py", "two visible ones are one", 'F.col("visible_count") >= 2', 'F.col("visible_count") >= 3', VERDICT),
+    Mutant("rules/verdict.py", "two ops are no conflict", '(F.col("op_count") >= 2)', '(F.col("op_count") >= 3)', VERDICT),
+    Mutant("rules/verdict.py", "a lost op goes unseen (R76)", '(COMMITTED_OP_LOST, (F.col("visible_count") == 1) & (F.col("op_count") == 0)),', "", VERDICT),
+    Mutant("rules/verdict.py", "giving up comes before rolling back",
+           '        (ROLLED_BACK, F.col("op_count") >= 1),\n        (DISCARDED, F.col("is_discarded")),',
+           '        (DISCARDED, F.col("is_discarded")),\n        (ROLLED_BACK, F.col("op_count") >= 1),', VERDICT),
+    Mutant("rules/verdict.py", "a rollback is told where nobody has read", '& F.col("_may_have_been_visible")', "& F.lit(False)", FRONTIER_VERDICT),
+    Mutant("rules/verdict.py", "a store's word counts for files", 'F.coalesce("_knows_end", F.lit(False)) &', "F.lit(True) &", FRONTIER_VERDICT),
+    Mutant("rules/verdict.py", "expired at the reserved time itself", 'F.unix_millis("born_timestamp") < born_before', 'F.unix_millis("born_timestamp") <= born_before',
+           (*VERDICT, *FRONTIER_VERDICT)),
+    Mutant("rules/figures.py", "a resumed half stays discarded (R73)", '& is_final).alias("is_discarded")', ').alias("is_discarded")', VERDICT),
+    # --- offsets and acknowledgements (R84, R102, R105-R107)
+    Mutant("rules/offsets.py", "resets are ignored", 'is_set = ~F.col("is_increase_only")', "is_set = F.lit(False)", OFFSETS),
+    Mutant("rules/offsets.py", "offsets may go back by themselves", 'F.max(F.struct("set_number", "next_offset")).over(so_far)["next_offset"]',
+           'F.col("next_offset")', OFFSETS),
+    Mutant("rules/offsets.py", "lag may be negative (R101)", "return F.greatest(F.try_subtract(highest_offset, next_offset), F.when(highest_offset.isNotNull(), F.lit(0)))",
+           "return F.try_subtract(highest_offset, next_offset)", OFFSETS),
+    Mutant("rules/offsets.py", "late reports are not ignored", "earliest_later_set < landing", "earliest_later_set > landing", OFFSETS),
+    Mutant("rules/offsets.py", "no queue is ever replayed", '(F.col("first") <= F.col("last_report"))', "F.lit(False)", OFFSETS),
+    Mutant("rules/offset_conflicts.py", "any two clients are in conflict", "is_near = F.unix_millis", "is_near = F.lit(True) | F.unix_millis", CONFLICTS),
+    Mutant("rules/offset_conflicts.py", "a window is exceeded at its length", "<= window_ms\n    # Two reports", "< window_ms\n    # Two reports", CONFLICTS),
+    Mutant("rules/acks.py", "the largest unacknowledged offset is safe (R107)", 'smallest_left = F.min(F.when(', "smallest_left = F.max(F.when(", ACKS),
+    Mutant("rules/acks.py", "nothing left: the highest taken itself", 'F.try_add(F.max("taken"), F.lit(1))', 'F.max("taken")', ACKS),
+    Mutant("rules/acks.py", "a dropped queue still reports", '.where(F.col("is_held") & F.col("event").isin(', '.where(F.col("event").isin(', ACKS),
+    # --- what lands (R1-R9, R26, R27, R32; landing contract)
+    Mutant("rules/prepare.py", "TRAN_MSG is case sensitive (R1)", 'F.lower(F.coalesce(property_of(PROPERTY_TRAN_MSG), F.lit("")))', "property_of(PROPERTY_TRAN_MSG)",
+           ("rules/test_prepare.py",)),
+    Mutant("rules/prepare.py", "timer messages become halves (R8)", 'fault(has_timer, "TIMER_IN_TRANSACTION", F.lit("timer properties divert a half (R8)")),', "",
+           ("rules/test_prepare.py",)),
+    Mutant("rules/op.py", "an op of any tag closes (R32)", 'F.when(F.col("tags").eqNullSafe(OP_TAG), F.make_valid', "F.when(F.lit(True), F.make_valid", ("rules/test_op.py",)),
+    Mutant("rules/op.py", "a torn token becomes 0 (R31)", 'F.when(F.col("piece").rlike(r"^[0-9]{1,19}\\z"), F.col("piece").try_cast("bigint"))',
+           'F.coalesce(F.col("piece").try_cast("bigint"), F.lit(0))', ("rules/test_op.py",)),
+    Mutant("rules/half.py", "a half without UNIQ_KEY has no transaction", 'F.coalesce(property_of(PROPERTY_UNIQ_KEY), F.col("offset_msg_id"))',
+           "property_of(PROPERTY_UNIQ_KEY)", ("rules/test_half.py",)),
+    Mutant("rules/duplicates.py", "other content under the same key passes for the same", "earlier_hash == F.col(\"content_hash\"), F.lit(DUPLICATE)",
+           "F.lit(True), F.lit(DUPLICATE)", ("rules/test_duplicates.py",)),
+    Mutant("rules/frontier.py", "a frontier goes back", 'F.greatest("next_offset", "_next_offset")', 'F.col("next_offset")', ("rules/test_frontier.py",)),
+)  # fmt: skip
