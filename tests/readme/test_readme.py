@@ -206,11 +206,23 @@ def test_every_command_with_its_options_is_in_the_readme():
 def test_every_view_is_in_the_readme_with_its_table_filters_and_states():
     told = {row[0].strip("`"): row[1:] for row in table_rows("Views and the JSON contract")}
     for view in VIEWS:
-        table, filters, states = told[view.command]
+        table, filters, states, moment = told[view.command]
         assert table == f"`{view.table}`"
         assert {f"--{option}" for option in view.filters} == set(filters.strip("`").split()), view.command
+        assert moment == f"`{view.time}`"
         if view.command != "verdicts":
             assert set(view.states) == set(states.strip("`").split()), view.command
+
+
+def test_every_option_that_views_share_is_in_the_readme():
+    told = {cell.split()[0] for cell in first_cells("Views and the JSON contract") if cell.startswith("--")}
+    program = typer.main.get_command(app)
+    for view in VIEWS:
+        parameters = program.commands[view.command].params
+        options = {option for parameter in parameters for option in parameter.opts if option.startswith("--")}
+        shared = options - {f"--{option}" for option in view.filters} - GLOBAL_OPTIONS
+        assert shared <= told, view.command
+        assert told - shared <= {"--key", "--body"}, view.command
 
 
 def test_every_verdict_setting_and_exit_code_is_in_the_readme():

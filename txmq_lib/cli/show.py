@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import typer
 
 from txmq_lib.cli.formats import TABLE_LIMIT, OutputFormat
 from txmq_lib.cli.given import Given, location
+from txmq_lib.cli.pipe import while_read
 from txmq_lib.cli.render import write_csv, write_json
-from txmq_lib.errors import EXIT_DONE
 from txmq_lib.settings import Settings
-from txmq_lib.views.catalogue import VIEWS, View
+from txmq_lib.views.catalogue import View
+from txmq_lib.views.columns import BASE64, BodyForm
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.select import Filters, checked_states, row_count, view_rows
+from txmq_lib.views.select import Asked, row_count, view_rows
 from txmq_lib.views.story import Row
 from txmq_lib.views.trace import Story, trace
 
@@ -27,36 +27,27 @@ from txmq_lib.views.trace import Story, trace
 SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 
 
-@contextmanager
-def while_read() -> Iterator[None]:
-    """Ends quietly, with status 0, when whoever reads stdout has seen enough (`txmq ... | head`)."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(EXIT_DONE) from None
+@dataclass(frozen=True)
+class Shown:
+    """How rows are shown: the format, every column in a table, the form of bodies (None: base64, in no table)."""
+
+    format_: OutputFormat
+    is_wide: bool = False
+    body: BodyForm | None = None
 
 
-def show_view(
-    options: Given, command: str, asked: dict[str, list[str] | None], format_: OutputFormat, limit: int | None
-) -> None:
-    """The rows of one view that match every filter."""
+def show_view(options: Given, view: View, asked: Asked, shown: Shown) -> None:
+    """The rows of one view that were asked for."""
     settings = Settings.load(options.conf, options.assignments, options.warehouse)
-    view = next(view for view in VIEWS if view.command == command)
-    filters = {option: values for option, values in asked.items() if values}
-    if "state" in filters:
-        filters["state"] = checked_states(view, filters["state"])
     reader = WarehouseReader(location(settings.warehouse))
     with while_read():
-        if format_ is OutputFormat.table:
-            count = _show_table(reader, view, filters, limit or TABLE_LIMIT)
+        if shown.format_ is OutputFormat.table:
+            count = _show_table(reader, view, asked, shown)
         else:
-            rows = view_rows(reader, view, filters=filters, columns=view.columns, limit=limit)
-            count = write_rows(format_, view.columns, rows)
+            rows = view_rows(reader, view, asked, columns=view.columns, bodies=shown.body or BASE64)
+            count = write_rows(shown.format_, view.columns, rows)
     if not count:
-        typer.echo(f"no rows in {command}", err=True)
+        typer.echo(f"no rows in {view.command}", err=True)
 
 
 def write_rows(format_: OutputFormat, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
@@ -71,12 +62,18 @@ def write_rows(format_: OutputFormat, columns: Sequence[str], rows: Iterable[Seq
     return len(listed)
 
 
-def _show_table(reader: WarehouseReader, view: View, filters: Filters, limit: int) -> int:
-    rows = view_rows(reader, view, filters=filters, columns=view.narrow, limit=limit)
-    count = write_rows(OutputFormat.table, view.narrow, rows)
-    if count == limit and (total := row_count(reader, view, filters=filters)) > limit:
+def _show_table(reader: WarehouseReader, view: View, asked: Asked, shown: Shown) -> int:
+    limit = asked.limit or TABLE_LIMIT
+    hidden = () if shown.body else view.bodies
+    columns = [name for name in (view.columns if shown.is_wide else view.narrow) if name not in hidden]
+    columns += [name for name in view.bodies if shown.body and name not in columns]
+    listed = list(view_rows(reader, view, replace(asked, limit=limit), columns=columns, bodies=shown.body or BASE64))
+    from txmq_lib.cli.tables import write_table
+
+    write_table(columns, listed, is_whole=shown.is_wide)
+    if len(listed) == limit and (total := row_count(reader, view, asked)) > limit:
         typer.echo(f"{total - limit} more; --limit {total} or --format json shows them", err=True)
-    return count
+    return len(listed)
 
 
 def show_trace(options: Given, transaction_id: str, *, brokers: Sequence[str], format_: OutputFormat) -> None:

@@ -29,19 +29,27 @@ ENDS_RELATION = """(
 class View:
     """One read view.
 
+    `doc`      what its rows are, for the help
     `narrow`   columns of the table format, the most telling first
     `order`    columns with their direction; the table's key makes it total
+    `time`     what --since and --older-than look at
     `filters`  option to columns it is compared with, the first that is not null
+    `keys`     column --key looks at: KEYS of the message, or the transaction ids of the messages that have the key
     `states`   values that `--state` may take
     `relation` what rows are taken from, over `base` (the table, for which it needs the columns `needs`) and `joined`
+    `fixed`    columns beside the key that are equal in all rows that `relation` picks one among
     """
 
     command: str
+    doc: str
     table: str
     narrow: tuple[str, ...]
     order: tuple[str, ...]
+    time: str
     filters: Mapping[str, tuple[str, ...]]
+    keys: str | None = None
     states: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
     relation: str = "base"
     needs: tuple[str, ...] = ()
     joined: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
@@ -57,6 +65,11 @@ class View:
         """Names of every column it can show."""
         return tuple(self.fields)
 
+    @property
+    def bodies(self) -> tuple[str, ...]:
+        """Columns of bytes: large, and shown on request."""
+        return tuple(name for name, column in self.fields.items() if column.type == "binary")
+
 
 BROKER = {"broker": ("broker_name",)}
 TRANSACTION = {
@@ -68,6 +81,7 @@ TRANSACTION = {
 
 PENDING = View(
     command="pending",
+    doc="Undecided transactions, the oldest first: how often asked, when next due.",
     table="pending_half",
     narrow=(
         "transaction_id",
@@ -81,10 +95,13 @@ PENDING = View(
         "broker_name",
     ),
     order=("first_store_timestamp",),
+    time="first_store_timestamp",
+    keys="transaction_id",
     filters=TRANSACTION,
 )
 CHECKS = View(
     command="checks",
+    doc="CHECK_TRANSACTION_STATE requests raised, the newest first.",
     table="check_request",
     narrow=(
         "transaction_id",
@@ -96,10 +113,13 @@ CHECKS = View(
         "broker_name",
     ),
     order=("check_timestamp desc",),
+    time="check_timestamp",
+    keys="transaction_id",
     filters=TRANSACTION,
 )
 GIVEN_UP = View(
     command="given-up",
+    doc="Messages given up (TRANS_CHECK_MAX_TIME_TOPIC), the newest first.",
     table="trans_check_max_time",
     narrow=(
         "transaction_id",
@@ -113,10 +133,13 @@ GIVEN_UP = View(
         "broker_name",
     ),
     order=("given_up_timestamp desc",),
+    time="given_up_timestamp",
+    keys="keys",
     filters={**TRANSACTION, "reason": ("reason",)},
 )
 MESSAGES = View(
     command="messages",
+    doc="Visible messages, the newest first.",
     table="message",
     narrow=(
         "transaction_id",
@@ -130,10 +153,13 @@ MESSAGES = View(
         "broker_name",
     ),
     order=("store_timestamp desc",),
+    time="store_timestamp",
+    keys="keys",
     filters={**TRANSACTION, "topic": ("topic",)},
 )
 ENDS = View(
     command="ends",
+    doc="What became of every END_TRANSACTION, the newest first: accepted, repeated, contradicting, refused, held.",
     table="end_outcome",
     narrow=(
         "transaction_id",
@@ -148,6 +174,8 @@ ENDS = View(
         "broker_name",
     ),
     order=("ts desc",),
+    time="ts",
+    keys="transaction_id",
     filters={
         **TRANSACTION,
         "transaction-id": ("transaction_id", "end_transaction_id"),
@@ -163,9 +191,11 @@ ENDS = View(
     ),
     relation=ENDS_RELATION,
     needs=("broker_name", "origin", "landed_pass", "landing_order", "is_held"),
+    fixed=("ts", "producer_group", "end_transaction_id", "commit_log_offset"),
 )
 OFFSETS = View(
     command="offsets",
+    doc="Next offset and lag of every consumer queue; state ok, beyond_end, below_oldest or unknown.",
     table="consumer_offset",
     narrow=(
         "consumer_group",
@@ -181,6 +211,7 @@ OFFSETS = View(
         "broker_name",
     ),
     order=("broker_name", "consumer_group", "topic", "queue_id"),
+    time="updated_timestamp",
     filters={**BROKER, "group": ("consumer_group",), "topic": ("topic",), "state": ("state",)},
     states=(OFFSET_OK, OFFSET_BEYOND_END, OFFSET_BELOW_OLDEST, OFFSET_UNKNOWN),
     relation=OFFSETS_RELATION,
@@ -197,6 +228,7 @@ OFFSETS = View(
 )
 VERDICTS = View(
     command="verdicts",
+    doc="The verdict of every transaction, the newest first.",
     table="verdict",
     narrow=(
         "transaction_id",
@@ -211,22 +243,28 @@ VERDICTS = View(
         "broker_name",
     ),
     order=("last_timestamp desc",),
+    time="last_timestamp",
+    keys="transaction_id",
     filters={**TRANSACTION, "state": ("verdict",)},
     states=names.VERDICTS,
 )
 PASSES = View(
     command="passes",
+    doc="Passes started, committed and abandoned, the newest first.",
     table="pass",
     narrow=("job", "pass_number", "state", "now", "wall_timestamp", "settings_fingerprint", "counts"),
     order=("wall_timestamp desc", "job", "pass_number desc", "state"),
+    time="wall_timestamp",
     filters={"job": ("job",), "state": ("state",)},
     states=("started", "committed", "abandoned"),
 )
 QUARANTINE = View(
     command="quarantine",
+    doc="Inputs that could not be used, the newest first, each with its reason.",
     table="quarantine",
     narrow=("kind", "reason", "detail", "source", "quarantined_timestamp", "job", "pass_number", "broker_name"),
     order=("quarantined_timestamp desc", "kind", "reason", "source"),
+    time="quarantined_timestamp",
     filters={**BROKER, "reason": ("reason",)},
 )
 

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any, TypeAlias
 
 # A type as the YAML of a table has it: Spark's JSON name, or a nested type.
 SparkType: TypeAlias = str | dict[str, Any]
 
+# DuckDB's own cast of bytes to text escapes what is not printable ASCII, so it serves where bytes are no UTF-8.
+BODY_SQL = {
+    "base64": "base64({body})",
+    "hex": "lower(hex({body}))",
+    "text": "coalesce(try(decode({body})), CAST({body} AS VARCHAR))",
+}
+
 # Milliseconds, cut and not rounded; ends in Z because every time of a table is UTC.
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%S.%gZ"
+
+
+class BodyForm(StrEnum):
+    """How bytes leave: base64 and hex always can; text is UTF-8, and \\xNN for each byte that is none."""
+
+    base64 = "base64"
+    hex = "hex"
+    text = "text"
+
+
+BASE64 = BodyForm.base64
 
 
 def quoted(name: str) -> str:
@@ -16,12 +35,12 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def output(expression: str, type_: SparkType) -> str:
-    """`expression` of a type as a value JSON can hold: times as ISO 8601 UTC in milliseconds, binary as base64."""
+def output(expression: str, type_: SparkType, bodies: BodyForm = BASE64) -> str:
+    """`expression` of a type as a value JSON can hold: times as ISO 8601 UTC in milliseconds, binary as `bodies`."""
     if type_ == "timestamp":
         return f"strftime(CAST({expression} AS TIMESTAMP), '{TIME_FORMAT}')"
     if type_ == "binary":
-        return f"base64({expression})"
+        return BODY_SQL[bodies].format(body=expression)
     if isinstance(type_, str) or not _needs_converting(type_):
         return expression
     if type_["type"] == "array":

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,29 +21,63 @@ from txmq_lib.views.columns import output, quoted
 
 FETCHED_AT_ONCE = 1000
 
+# By place, or by name.
+Parameters: TypeAlias = list[Any] | dict[str, Any]
 Wanted: TypeAlias = Mapping[str, Sequence[str | int]]
 
 
 @dataclass(frozen=True)
+class Span:
+    """Rows whose `column` is at or after `since` and before `before`; None: no bound."""
+
+    column: str
+    since: datetime | None = None
+    before: datetime | None = None
+
+    def bounds(self) -> list[tuple[str, datetime]]:
+        """The comparisons it stands for."""
+        return [(sign, moment) for sign, moment in ((">=", self.since), ("<", self.before)) if moment is not None]
+
+
+@dataclass(frozen=True)
 class Scan:
-    """Columns of one table, and which of its rows: those that satisfy any of `where`, in each every column one of the
-    values given. No `where`: all rows."""
+    """Columns of one table, and which of its rows.
+
+    `where`       those that satisfy any, in each every column one of the values given; none: all
+    `span`        and of these, those of a span of time
+    `containing`  and of these, those whose column contains the text, of any (column, text); none: all
+    """
 
     table: str
     columns: tuple[str, ...]
     where: tuple[Wanted, ...] = ()
+    span: Span | None = None
+    containing: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a table's log says of its rows without any being read."""
+
+    row_count: int
+    highest_values: Mapping[str, Any]
+
+    def highest(self, column: str) -> Any:  # noqa: ANN401 - of the column's type
+        """The highest value of a column; None where there is no row, or the log does not say."""
+        return self.highest_values.get(column)
 
 
 class WarehouseReader:
-    """The newest rows of the tables under one URI."""
+    """Rows of the tables under one URI, each as it was when it was first asked for."""
 
     def __init__(self, uri: str) -> None:
         self.uri = _plain(uri)
+        self._tables: dict[str, DeltaTable] = {}
         # DuckDB would spill a large sort into the working directory.
         self._duckdb = duckdb.connect(config={"temp_directory": f"{tempfile.gettempdir()}/txmq-duckdb"})
         self._duckdb.execute("SET TimeZone = 'UTC'")
 
-    def query(self, sql: str, parameters: Sequence[Any], scans: Mapping[str, Scan]) -> Iterator[tuple[Any, ...]]:
+    def query(self, sql: str, parameters: Parameters, scans: Mapping[str, Scan]) -> Iterator[tuple[Any, ...]]:
         """Rows of `sql`, which may name each of `scans` once: they are streams."""
         streams = {name: self._stream(scan) for name, scan in scans.items()}
         return self._fetched(sql, parameters, streams)
@@ -55,27 +91,45 @@ class WarehouseReader:
         return [dict(zip(scan.columns, row, strict=True)) for row in found]
 
     def _fetched(
-        self, sql: str, parameters: Sequence[Any], streams: Mapping[str, RecordBatchReader]
+        self, sql: str, parameters: Parameters, streams: Mapping[str, RecordBatchReader]
     ) -> Iterator[tuple[Any, ...]]:
         with self._duckdb.cursor() as cursor:
             cursor.execute("SET TimeZone = 'UTC'")
             for name, stream in streams.items():
                 cursor.register(name, stream)
             try:
-                cursor.execute(sql, list(parameters))
+                cursor.execute(sql, parameters)
                 while batch := cursor.fetchmany(FETCHED_AT_ONCE):
                     yield from batch
             except (duckdb.IOException, duckdb.InvalidInputException) as error:
                 told = f"tables under {self.uri} cannot be read: {_first_line(error)}"
                 raise InputError(f"{told}; files may have gone while reading: try again") from error
 
+    def stored(self, table: str) -> Stored:
+        """Rows and highest values of a table, from the statistics of its files in Delta's log."""
+        with self._readable(table) as delta:
+            files = delta.get_add_actions(flatten=True)
+        highest: dict[str, Any] = {}
+        for name in files.schema.names:
+            if name.startswith("max."):
+                values = [value for value in files[name].to_pylist() if value is not None]
+                highest[name.removeprefix("max.")] = max(values, default=None)
+        return Stored(sum(files["num_records"].to_pylist()), highest)
+
     def _stream(self, scan: Scan) -> RecordBatchReader:
-        path = f"{self.uri}/{scan.table}"
+        with self._readable(scan.table) as delta:
+            return delta.scan(columns=list(scan.columns), predicate=_predicate(scan))
+
+    @contextmanager
+    def _readable(self, table: str) -> Iterator[DeltaTable]:
+        path = f"{self.uri}/{table}"
         try:
-            return DeltaTable(path).scan(columns=list(scan.columns), predicate=_predicate(scan.where))
+            if table not in self._tables:
+                self._tables[table] = DeltaTable(path)
+            yield self._tables[table]
         except TableNotFoundError:
             raise TableMissingError(
-                f"no table {scan.table} in the warehouse {self.uri}; create it with: txmq --warehouse {self.uri} init"
+                f"no table {table} in the warehouse {self.uri}; create it with: txmq --warehouse {self.uri} init"
             ) from None
         except (DeltaError, OSError) as error:
             raise InputError(f"table {path} cannot be read: {_first_line(error)}") from error
@@ -91,13 +145,24 @@ def matching(where: Sequence[Wanted]) -> tuple[str, list[str | int]]:
     return " OR ".join(f"({all_of})" for all_of in any_of) or "true", parameters
 
 
-def _predicate(where: Sequence[Wanted]) -> str | None:
+def _predicate(scan: Scan) -> str | None:
     # Only spares reading: what is shown is decided by bound parameters. deltalake takes nothing but SQL text here.
     any_of = [
         " AND ".join(f"{name} IN ({', '.join(map(_literal, values))})" for name, values in wanted.items())
-        for wanted in where
+        for wanted in scan.where
     ]
-    return " OR ".join(f"({all_of})" for all_of in any_of) or None
+    contained = [f"strpos({name}, {_literal(text)}) > 0" for name, text in scan.containing]
+    spans = (
+        [f"{scan.span.column} {sign} {_literal(_iso(moment))}" for sign, moment in scan.span.bounds()]
+        if scan.span
+        else []
+    )
+    all_of = [" OR ".join(f"({term})" for term in terms) for terms in (any_of, contained) if terms] + spans
+    return " AND ".join(f"({term})" for term in all_of) or None
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat()
 
 
 def _literal(value: str | int) -> str:

@@ -1,0 +1,37 @@
+"""The commands that tell whether all is well: `status`. Bodies import deltalake and DuckDB only when they run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from txmq_lib.cli.clock import ClockNow, moment
+from txmq_lib.cli.formats import VIEWS_PANEL, OutputFormat
+from txmq_lib.cli.given import given
+from txmq_lib.errors import UsageError
+
+Watch = Annotated[
+    float | None,
+    typer.Option("--watch", min=0.1, metavar="[SECONDS]", help="Again and again, every 5 seconds or as many as given."),
+]
+StatusFormat = Annotated[OutputFormat, typer.Option("--format", help="table: one screen; json: one object.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.command("status", rich_help_panel=VIEWS_PANEL)(status)
+
+
+def status(
+    ctx: typer.Context, watch: Watch = None, format_: StatusFormat = OutputFormat.table, now: ClockNow = None
+) -> None:
+    """One screen: problems first, what is pending, checks, verdicts, offsets, quarantine, landing, passes.
+
+    Ends with status 1 past any of the settings `thresholds`.
+    """
+    from txmq_lib.cli.status import show_status
+
+    if format_ is OutputFormat.csv:
+        raise UsageError("status has no csv: it is many tables; take --format json")
+    show_status(given(ctx), lambda: moment(now), is_json=format_ is OutputFormat.json, every=watch)
