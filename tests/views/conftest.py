@@ -47,13 +47,17 @@ def warehouse(tmp_path: Path, empty_tables: Path) -> Callable[[Rows], str]:
         directory = tmp_path / f"warehouse-{next(written)}"
         shutil.copytree(empty_tables, directory)
         for name, given in rows.items():
-            spec = table_specs()[name]
-            whole = [_whole(spec, row) for row in given]
-            table = pa.Table.from_pylist(whole, pa.schema(_schema(spec).to_arrow()))
-            write_deltalake(directory / name, table, mode="append")
+            append(directory, name, given)
         return str(directory)
 
     return write
+
+
+def append(directory: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Adds rows to a table, as a file of their own."""
+    spec = table_specs()[name]
+    table = pa.Table.from_pylist([_whole(spec, row) for row in rows], pa.schema(_schema(spec).to_arrow()))
+    write_deltalake(directory / name, table, mode="append")
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -12,7 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from views.conftest import append
 
+from txmq_lib.views.figures import last_passes, newest_passes
+from txmq_lib.views.reader import Scan, WarehouseReader
 from txmq_lib.views.status import span_text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -232,6 +236,34 @@ def test_an_empty_warehouse_has_no_problem(status):
     assert out.splitlines()[1] == "no problem found"
     assert "PENDING  0" in out
     assert "LANDING  nothing has landed" in out
+
+
+def test_what_is_streamed_from_afar_is_what_is_read_from_local_files(status, monkeypatch):
+    near = status("--format", "json")
+    monkeypatch.setattr(WarehouseReader, "_files", lambda reader, scan: None)
+    far = status("--format", "json")
+    told = [{**json.loads(out), "warehouse": None} for _, out, _ in (near, far)]
+    assert told[0] == told[1]
+    assert told[0]["pending_count"] == 5
+
+
+def test_of_thousands_of_passes_only_files_that_may_hold_the_newest_are_read(txmq, tmp_path, empty_tables):
+    shutil.copytree(empty_tables, tmp_path / "w")
+    rows = [
+        *(passed("land", number, "committed", "10:00:00") for number in (1, 2, 3)),
+        passed("land", 4, "started", "11:00:00"),
+        passed("audit", 1, "committed", "09:00:00"),
+        passed("maintain", 7, "started", "08:00:00"),
+    ]
+    for row in rows:
+        append(tmp_path / "w", "pass", [row])
+    reader = WarehouseReader(str(tmp_path / "w"))
+    told = [(last.job, last.pass_number, last.unfinished_number) for last in last_passes(reader)]
+    assert told == [("land", 3, 4), ("audit", 1, None), ("maintain", None, 7)]
+    pruned = WarehouseReader(str(tmp_path / "w"))
+    scan = Scan("pass", ("job", "pass_number"), files=newest_passes(pruned))
+    kept = pruned.query("SELECT job, pass_number FROM pass ORDER BY ALL", [], {"pass": scan})
+    assert list(kept) == [("audit", 1), ("land", 3), ("land", 4), ("maintain", 7)]
 
 
 def test_watch_shows_it_again_until_interrupted(warehouse):

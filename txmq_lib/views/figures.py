@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from txmq_lib.views.catalogue import OFFSETS
-from txmq_lib.views.reader import Scan, WarehouseReader
+from txmq_lib.views.reader import Scan, WarehouseReader, sql_literal
 
 # Upper ends of the age classes in seconds; what is older is in the last class.
 AGE_CLASSES = {"1m": 60, "10m": 600, "1h": 3600, "1d": 86_400}
@@ -174,6 +174,19 @@ def landed(reader: WarehouseReader) -> list[Landed]:
     return [Landed(name, in_utc(read_to)) for name, read_to in reader.query(sql, [], {"frontier": scan})]
 
 
+def newest_passes(reader: WarehouseReader) -> str | None:
+    """Which files may hold the newest passes: a pass writes its rows as files of their own, and there are thousands."""
+    newest: dict[str, int] = {}
+    for low, high in reader.file_ranges("pass", ("job", "state", "pass_number")):
+        if low[:2] == high[:2] and low[1] == "committed":
+            newest[low[0]] = max(high[2], newest.get(low[0], 0))
+    if not newest:
+        return None
+    jobs = {job: sql_literal(job) for job in newest}
+    since = " OR ".join(f"(job = {jobs[job]} AND pass_number >= {number})" for job, number in newest.items())
+    return f"{since} OR job NOT IN ({', '.join(jobs.values())})"
+
+
 def last_passes(reader: WarehouseReader) -> list[LastPass]:
     """The newest pass of every job, jobs in the order in which a cycle runs them, others after them."""
     newest = "arg_max({}, pass_number) FILTER (state = 'committed')"
@@ -186,7 +199,7 @@ def last_passes(reader: WarehouseReader) -> list[LastPass]:
         FROM pass GROUP BY job
         ORDER BY coalesce(list_position(['land', 'reconcile', 'rollup', 'audit'], job), 99), job"""
     columns = ("job", "pass_number", "state", "wall_timestamp", "counts", "seconds")
-    rows = reader.query(sql, [], {"pass": Scan("pass", columns)})
+    rows = reader.query(sql, [], {"pass": Scan("pass", columns, files=newest_passes(reader))})
     passes = []
     for job, number, wall, counts, seconds, started, ended, since in rows:
         is_open = started is not None and started > (ended or 0)

@@ -15,8 +15,8 @@ from txmq_lib.views.reader import Scan, Span, WarehouseReader
 
 # Option of the view to the values any of which will do.
 Filters = Mapping[str, Sequence[str]]
-# KEYS of a message are words.
-HAS_KEY = "list_has_any(string_split(v.{column}, ' '), ?)"
+# KEYS of a message are words. Looking for the text is cheaper than splitting, and few rows have it.
+HAS_KEY = "({contained}) AND list_has_any(string_split(v.{column}, ' '), ?)"
 # Tables whose rows carry KEYS beside the transaction id.
 KEYED_TABLES = ("half_message", "message", "trans_check_max_time")
 
@@ -88,18 +88,18 @@ def checked_sort(view: View, given: Sequence[str]) -> tuple[str, ...]:
 
 def transactions_with_keys(reader: WarehouseReader, keys: Sequence[str]) -> list[str]:
     """Ids of the transactions whose half, visible or given-up message has any of `keys` among the words of KEYS."""
-    sql = f"SELECT DISTINCT v.transaction_id FROM base AS v WHERE {HAS_KEY.format(column='keys')}"
+    condition, parameters = _has_key("keys", keys)
+    sql = f"SELECT DISTINCT v.transaction_id FROM base AS v WHERE {condition}"
     found: set[str] = set()
     for table in KEYED_TABLES:
-        rows = reader.query(
-            sql, [list(keys)], {"base": Scan(table, ("transaction_id", "keys"), containing=_parts(keys))}
-        )
+        rows = reader.query(sql, parameters, {"base": Scan(table, ("transaction_id", "keys"))})
         found.update(row[0] for row in rows if row[0] is not None)
     return sorted(found)
 
 
-def _parts(keys: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    return tuple(("keys", key) for key in keys)
+def _has_key(column: str, keys: Sequence[str]) -> tuple[str, list[Any]]:
+    contained = " OR ".join(f"contains(v.{quoted(column)}, ?)" for _ in keys)
+    return HAS_KEY.format(contained=contained, column=quoted(column)), [*keys, list(keys)]
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,9 @@ def _condition(view: View, found: _Found) -> tuple[str, list[Any]]:
             terms.append(f"v.{quoted(view.time)} {comparison} ?")
             parameters.append(moment)
     if found.key_column is not None:
-        terms.append(HAS_KEY.format(column=quoted(found.key_column)))
-        parameters.append(list(found.keys))
+        condition, values = _has_key(found.key_column, found.keys)
+        terms.append(condition)
+        parameters += values
     return " AND ".join(terms) or "true", parameters
 
 
@@ -173,6 +174,5 @@ def _scans(view: View, needed: Sequence[str], found: _Found) -> dict[str, Scan]:
         tuple(name for name in stored if name in wanted),
         where=(equal,) if equal else (),
         span=found.span if view.time in safe else None,
-        containing=_parts(found.keys) if found.key_column is not None else (),
     )
     return {"base": base, **{name: Scan(table, columns) for name, (table, columns) in view.joined.items()}}
