@@ -1,4 +1,4 @@
-"""The commands that tell whether all is well: `status`. Bodies import deltalake and DuckDB only when they run."""
+"""The commands that tell whether all is well. Bodies import deltalake and DuckDB only when they run."""
 
 from __future__ import annotations
 
@@ -17,10 +17,15 @@ Watch = Annotated[
 ]
 StatusFormat = Annotated[OutputFormat, typer.Option("--format", help="table: one screen; json: one object.")]
 
+Out = Annotated[
+    str, typer.Option("--out", metavar="FILE", help="Where to write; its counters are carried on. -: stdout.")
+]
+
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     app.command("status", rich_help_panel=VIEWS_PANEL)(status)
+    app.command("metrics", rich_help_panel=VIEWS_PANEL)(metrics)
 
 
 def status(
@@ -35,3 +40,10 @@ def status(
     if format_ is OutputFormat.csv:
         raise UsageError("status has no csv: it is many tables; take --format json")
     show_status(given(ctx), lambda: moment(now), is_json=format_ is OutputFormat.json, every=watch)
+
+
+def metrics(ctx: typer.Context, out: Out, now: ClockNow = None) -> None:
+    """Metrics in Prometheus's text format, for the textfile collector of node_exporter or any scraper of files."""
+    from txmq_lib.cli.metrics import write_metrics
+
+    write_metrics(given(ctx), out, moment(now))
