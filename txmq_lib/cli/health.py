@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from txmq_lib.cli.clock import ClockNow, moment
-from txmq_lib.cli.formats import VIEWS_PANEL, OutputFormat
+from txmq_lib.cli.clock import ClockNow, moment, wall_clock
+from txmq_lib.cli.formats import MORE_PANEL, TABLE, VIEWS_PANEL, Format, OutputFormat
 from txmq_lib.cli.given import given
 from txmq_lib.errors import UsageError
 
@@ -26,11 +26,10 @@ def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     app.command("status", rich_help_panel=VIEWS_PANEL)(status)
     app.command("metrics", rich_help_panel=VIEWS_PANEL)(metrics)
+    app.command("doctor", rich_help_panel=MORE_PANEL)(doctor)
 
 
-def status(
-    ctx: typer.Context, watch: Watch = None, format_: StatusFormat = OutputFormat.table, now: ClockNow = None
-) -> None:
+def status(ctx: typer.Context, watch: Watch = None, format_: StatusFormat = TABLE, now: ClockNow = None) -> None:
     """One screen: problems first, what is pending, checks, verdicts, offsets, quarantine, landing, passes.
 
     Ends with status 1 past any of the settings `thresholds`.
@@ -47,3 +46,13 @@ def metrics(ctx: typer.Context, out: Out, now: ClockNow = None) -> None:
     from txmq_lib.cli.metrics import write_metrics
 
     write_metrics(given(ctx), out, moment(now))
+
+
+def doctor(ctx: typer.Context, format_: Format = TABLE) -> None:
+    """What is wrong with the installation: Java, jars, paths, permissions, settings, disk, clock, tables.
+
+    Each check is ok, warn or fail with what to do; ends with status 3 where one fails.
+    """
+    from txmq_lib.cli.doctor import run_doctor
+
+    run_doctor(given(ctx), format_, wall_clock)

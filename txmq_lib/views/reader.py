@@ -5,6 +5,7 @@ On a local disk DuckDB reads the files itself, several times cheaper than a stre
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from txmq_lib.errors import InputError, TableMissingError
 from txmq_lib.schemas import table_spec
-from txmq_lib.views.columns import output, quoted
+from txmq_lib.views.columns import bare, output, quoted
 
 FETCHED_AT_ONCE = 1000
 
@@ -121,6 +122,18 @@ class WarehouseReader:
                 values = [value for value in files[name].to_pylist() if value is not None]
                 highest[name.removeprefix("max.")] = max(values, default=None)
         return Stored(sum(files["num_records"].to_pylist()), highest)
+
+    def schema_difference(self, table: str) -> str:
+        """How the stored columns differ from those of `schemas/`, in words; empty where they do not."""
+        with self._readable(table) as delta:
+            stored = {each["name"]: bare(each["type"]) for each in json.loads(delta.schema().to_json())["fields"]}
+        wanted = {each["name"]: bare(each["type"]) for each in table_spec(table).to_json()["fields"]}
+        parts = {
+            "missing": [name for name in wanted if name not in stored],
+            "unexpected": [name for name in stored if name not in wanted],
+            "mistyped": [name for name in wanted if name in stored and stored[name] != wanted[name]],
+        }
+        return "; ".join(f"{word} {', '.join(names)}" for word, names in parts.items() if names)
 
     def file_ranges(self, table: str, columns: Sequence[str]) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
         """The lowest and highest value of each of `columns`, per file of the table; None where the log does not say."""
