@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from txmq_lib.views.reader import WarehouseReader
+
 NOON = "2026-11-21T12:00:00Z"
 
 
@@ -151,3 +153,36 @@ def test_ends_of_a_span_are_judged_once_though_held_before(warehouse, txmq):
         "--warehouse", uri, "ends", "--older-than", "1h", "--group", "G", "--now", NOON, "--format", "json"
     )
     assert [(row["outcome"], row["landing_order"]) for row in map(json.loads, out.splitlines())] == [("accepted", 1)]
+
+
+def test_views_say_the_same_of_files_read_and_of_rows_streamed(warehouse, txmq, monkeypatch):
+    end = {"broker_name": "a", "origin": "landed", "landed_pass": 1, "landing_order": 1, "ts": at("10:00:00")}
+    uri = warehouse(
+        {
+            "end_outcome": [
+                {**end, "outcome": "held", "is_held": True},
+                {**end, "outcome": "accepted", "transaction_id": "A"},
+                {**end, "landing_order": 2, "outcome": "held", "is_held": True, "producer_group": "G"},
+                {**end, "landed_pass": 2, "outcome": "refused", "producer_group": "G"},
+            ],
+            "consumer_offset": [{"topic": "T", "next_offset": 3}, {"topic": "U", "next_offset": 9}],
+            "landing_frontier": [{"topic": "T", "next_offset": 5}],
+            "message": [{"body": b"x", "keys": "k", "properties": [("A", "B")], "store_timestamp": at("11:00:00")}],
+        }
+    )
+    asked = [
+        ("ends",),
+        ("ends", "--group", "G", "--state", "held"),
+        ("ends", "--state", "refused", "--since", "3h", "--now", NOON),
+        ("offsets", "--state", "ok"),
+        ("messages", "--key", "k", "--since", "2h", "--now", NOON),
+        ("pending",),
+    ]
+
+    def shown() -> list[str]:
+        return [txmq("--warehouse", uri, *each, "--format", "json")[1] for each in asked]
+
+    near = shown()
+    assert [out.count("\n") for out in near] == [3, 1, 1, 1, 1, 0]
+    monkeypatch.setattr(WarehouseReader, "_files", lambda reader, scan: None)
+    assert shown() == near

@@ -131,7 +131,8 @@ def tell_findings(reader: WarehouseReader) -> None:
     told = most_telling(rows)
     if told is not None:
         typer.echo(f"\nOne story ({told['verdict']}: {MEANING[told['verdict']]})")
-        write_stories(told["transaction_id"], trace(reader, told["transaction_id"]))
+        found = told["transaction_id"]
+        write_stories([(found, story) for story in trace(reader, found)])
 
 
 def tell_some(title: str, rows: Sequence[Row], verdicts: Sequence[str], columns: Sequence[str]) -> None:

@@ -15,9 +15,11 @@ from txmq_lib.cli.formats import TABLE_LIMIT, OutputFormat
 from txmq_lib.cli.given import Given, location
 from txmq_lib.cli.pipe import while_read
 from txmq_lib.cli.render import write_csv, write_json
+from txmq_lib.errors import UsageError
 from txmq_lib.settings import Settings
 from txmq_lib.views.catalogue import View
 from txmq_lib.views.columns import BASE64, BodyForm
+from txmq_lib.views.lookup import transactions_at_half, transactions_of_message, transactions_with_keys
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.select import Asked, row_count, view_rows
 from txmq_lib.views.story import Row
@@ -76,17 +78,48 @@ def _show_table(reader: WarehouseReader, view: View, asked: Asked, shown: Shown)
     return len(listed)
 
 
-def show_trace(options: Given, transaction_id: str, *, brokers: Sequence[str], format_: OutputFormat) -> None:
-    """Every story of one transaction id."""
+@dataclass(frozen=True)
+class Sought:
+    """What a transaction is looked for by; exactly one is given."""
+
+    message_id: str | None = None
+    keys: tuple[str, ...] = ()
+    half_offset: int | None = None
+
+    def __str__(self) -> str:
+        if self.message_id is not None:
+            return f"transaction {self.message_id}"
+        return f"message key {', '.join(self.keys)}" if self.keys else f"half offset {self.half_offset}"
+
+
+def show_trace(options: Given, sought: Sought, *, brokers: Sequence[str], format_: OutputFormat) -> None:
+    """Every story of the transactions looked for; UsageError where not exactly one way to look is given."""
+    if sum((sought.message_id is not None, bool(sought.keys), sought.half_offset is not None)) != 1:
+        raise UsageError("trace takes one of: an id, --key, --half-offset")
     settings = Settings.load(options.conf, options.assignments, options.warehouse)
-    stories = trace(WarehouseReader(location(settings.warehouse)), transaction_id, brokers=brokers)
+    reader = WarehouseReader(location(settings.warehouse))
+    stories = found_stories(reader, sought, brokers)
     if not stories:
-        typer.echo(f"nothing is known of transaction {transaction_id} in {location(settings.warehouse)}", err=True)
+        typer.echo(f"nothing is known of {sought} in {location(settings.warehouse)}", err=True)
     with while_read():
         if format_ is OutputFormat.json:
-            write_events(stories)
+            write_events([story for _, story in stories])
         else:
-            write_stories(transaction_id, stories)
+            write_stories(stories)
+
+
+def found_stories(reader: WarehouseReader, sought: Sought, brokers: Sequence[str]) -> list[tuple[str, Story]]:
+    """Stories with the transaction id each was found by."""
+    if sought.keys:
+        ids = transactions_with_keys(reader, sought.keys)
+    elif sought.half_offset is not None:
+        ids = transactions_at_half(reader, sought.half_offset, brokers)
+    else:
+        assert sought.message_id is not None
+        if told := trace(reader, sought.message_id, brokers=brokers):
+            return [(sought.message_id, story) for story in told]
+        ids = transactions_of_message(reader, sought.message_id)
+    return [(found, story) for found in ids for story in trace(reader, found, brokers=brokers)]
 
 
 def write_events(stories: Sequence[Story]) -> None:
@@ -98,9 +131,9 @@ def write_events(stories: Sequence[Story]) -> None:
             typer.echo(json.dumps({**line, "text": event.text}, ensure_ascii=False))
 
 
-def write_stories(transaction_id: str, stories: Sequence[Story]) -> None:
-    """Each story under a line that names its transaction."""
-    for place, told in enumerate(stories):
+def write_stories(stories: Sequence[tuple[str, Story]]) -> None:
+    """Each story under a line that names its transaction by the id it was found by."""
+    for place, (transaction_id, told) in enumerate(stories):
         typer.echo(("\n" if place else "") + _heading(transaction_id, told.key))
         events = [(event.time, event.event, event.text) for event in told.events]
         write_rows(OutputFormat.table, ("time", "event", "text"), events)

@@ -15,7 +15,12 @@ from txmq_lib.errors import UsageError
 from txmq_lib.views.catalogue import VIEWS, View
 from txmq_lib.views.columns import BodyForm
 
-TransactionId = Annotated[str, typer.Argument(metavar="TRANSACTION_ID", help="UNIQ_KEY of the message.")]
+TransactionId = Annotated[
+    str | None, typer.Argument(metavar="[ID]", help="Transaction id (UNIQ_KEY), or a message id in either form.")
+]
+HalfOffset = Annotated[
+    int | None, typer.Option("--half-offset", min=0, metavar="N", help="The transaction of this half queue offset.")
+]
 EventFormat = Annotated[OutputFormat, typer.Option("--format", help="table, or json: one object per event.")]
 
 FILTERS = {
@@ -46,14 +51,21 @@ def add_to(app: typer.Typer) -> None:
 
 
 def trace(
-    ctx: typer.Context, transaction_id: TransactionId, broker: Brokers = None, format_: EventFormat = TABLE
+    ctx: typer.Context,
+    transaction_id: TransactionId = None,
+    key: Keys = None,
+    half_offset: HalfOffset = None,
+    broker: Brokers = None,
+    format_: EventFormat = TABLE,
 ) -> None:
-    """Everything known about one transaction, in time order."""
-    from txmq_lib.cli.show import show_trace
+    """Everything known about one transaction, in time order; found by an id, a message key or a half offset."""
+    from txmq_lib.cli.show import Sought, show_trace
+
+    sought = Sought(transaction_id, tuple(key or ()), half_offset)
 
     if format_ is OutputFormat.csv:
         raise UsageError("trace has no csv: its events differ in their columns; take --format json")
-    show_trace(given(ctx), transaction_id, brokers=broker or (), format_=format_)
+    show_trace(given(ctx), sought, brokers=broker or (), format_=format_)
 
 
 def _command(view: View) -> Callable[..., None]:

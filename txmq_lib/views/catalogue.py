@@ -19,10 +19,24 @@ OFFSETS_RELATION = f"""(
              ELSE '{OFFSET_OK}' END AS state
     FROM base LEFT JOIN frontier AS f USING (broker_name, topic, queue_id))"""
 
-# A held end keeps its held row in the log of outcomes when its final one comes.
+# A held end keeps its held row in the log of outcomes when its final one comes. Few are held.
 ENDS_RELATION = """(
-    SELECT * FROM base
-    QUALIFY row_number() OVER (PARTITION BY broker_name, origin, landed_pass, landing_order ORDER BY is_held) = 1)"""
+    SELECT * FROM base WHERE NOT is_held
+    UNION ALL BY NAME
+    SELECT * FROM held AS h WHERE is_held AND NOT EXISTS (
+        FROM judged AS j WHERE NOT j.is_held AND j.broker_name = h.broker_name AND j.origin = h.origin
+            AND j.landed_pass = h.landed_pass AND j.landing_order = h.landing_order))"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows that a relation takes beside `base`: a table, its columns (none: those of `base`, under the same filters),
+    and the files that may hold them; `like` narrows these to the values that a column has in another part."""
+
+    table: str
+    columns: tuple[str, ...] = ()
+    files: str | None = None
+    like: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -36,8 +50,9 @@ class View:
     `filters`  option to columns it is compared with, the first that is not null
     `keys`     column --key looks at: KEYS of the message, or the transaction ids of the messages that have the key
     `states`   values that `--state` may take
-    `relation` what rows are taken from, over `base` (the table, for which it needs the columns `needs`) and `joined`
-    `fixed`    columns beside the key that are equal in all rows that `relation` picks one among
+    `relation` what rows are taken from, over `base` (the table, for which it needs the columns `needs`) and `joined`;
+               a row of `base` stays or goes by itself, so filters narrow what is read of it
+    `files`    the files that may hold `base`
     """
 
     command: str
@@ -49,10 +64,10 @@ class View:
     filters: Mapping[str, tuple[str, ...]]
     keys: str | None = None
     states: tuple[str, ...] = ()
-    fixed: tuple[str, ...] = ()
     relation: str = "base"
     needs: tuple[str, ...] = ()
-    joined: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    joined: Mapping[str, Part] = field(default_factory=dict)
+    files: str | None = None
     extra: tuple[Field, ...] = ()
 
     @property
@@ -191,7 +206,16 @@ ENDS = View(
     ),
     relation=ENDS_RELATION,
     needs=("broker_name", "origin", "landed_pass", "landing_order", "is_held"),
-    fixed=("ts", "producer_group", "end_transaction_id", "commit_log_offset"),
+    files="is_held = false",
+    joined={
+        "held": Part("end_outcome", files="is_held = true"),
+        "judged": Part(
+            "end_outcome",
+            ("broker_name", "origin", "landed_pass", "landing_order", "is_held"),
+            files="is_held = false",
+            like=("landed_pass", "held"),
+        ),
+    },
 )
 OFFSETS = View(
     command="offsets",
@@ -217,7 +241,7 @@ OFFSETS = View(
     relation=OFFSETS_RELATION,
     needs=("broker_name", "topic", "queue_id", "next_offset"),
     joined={
-        "frontier": ("landing_frontier", ("broker_name", "topic", "queue_id", "next_offset", "lowest_kept_offset"))
+        "frontier": Part("landing_frontier", ("broker_name", "topic", "queue_id", "next_offset", "lowest_kept_offset"))
     },
     extra=(
         Field("highest_offset", "long", True, "offset after the last message known in the queue; null: not known"),

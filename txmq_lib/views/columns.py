@@ -19,6 +19,17 @@ BODY_SQL = {
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%S.%gZ"
 
 
+DUCKDB_TYPES = {
+    "string": "VARCHAR",
+    "integer": "INTEGER",
+    "long": "BIGINT",
+    "double": "DOUBLE",
+    "boolean": "BOOLEAN",
+    "binary": "BLOB",
+    "timestamp": "TIMESTAMPTZ",
+}
+
+
 class BodyForm(StrEnum):
     """How bytes leave: base64 and hex always can; text is UTF-8, and \\xNN for each byte that is none."""
 
@@ -47,6 +58,20 @@ def output(expression: str, type_: SparkType, bodies: BodyForm = BASE64) -> str:
         return f"list_transform({expression}, lambda item: {output('item', type_['elementType'])})"
     members = ", ".join(_member(expression, field["name"], field["type"]) for field in type_["fields"])
     return f"CASE WHEN {expression} IS NOT NULL THEN struct_pack({members}) END"
+
+
+def duckdb_type(type_: SparkType) -> str:
+    """A type as DuckDB writes it."""
+    if isinstance(type_, str):
+        return DUCKDB_TYPES[type_]
+    match type_["type"]:
+        case "array":
+            return f"{duckdb_type(type_['elementType'])}[]"
+        case "map":
+            return f"MAP({duckdb_type(type_['keyType'])}, {duckdb_type(type_['valueType'])})"
+        case _:
+            members = ", ".join(f"{quoted(each['name'])} {duckdb_type(each['type'])}" for each in type_["fields"])
+            return f"STRUCT({members})"
 
 
 def bare(type_: SparkType) -> SparkType:

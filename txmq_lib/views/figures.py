@@ -150,9 +150,9 @@ def offset_groups(reader: WarehouseReader) -> list[OffsetGroup]:
         FROM (SELECT broker_name, consumer_group, state, count(*) AS queues, coalesce(sum(lag), 0) AS lag,
             sum(rewind_count) AS rewinds FROM {OFFSETS.relation} GROUP BY ALL)
         GROUP BY ALL ORDER BY lag DESC, consumer_group, broker_name"""
-    frontier, frontier_columns = OFFSETS.joined["frontier"]
+    frontier = OFFSETS.joined["frontier"]
     base = Scan(OFFSETS.table, (*OFFSETS.needs, "consumer_group", "rewind_count"))
-    rows = reader.query(sql, [], {"base": base, "frontier": Scan(frontier, frontier_columns)})
+    rows = reader.query(sql, [], {"base": base, "frontier": Scan(frontier.table, frontier.columns)})
     return [OffsetGroup(*row) for row in rows]
 
 

@@ -112,7 +112,7 @@ def _consumers(reader: WarehouseReader, now: datetime) -> Iterator[tuple[Piece, 
         yield piece("txmq_consumer_rewinds", *labels), group.rewinds
         for state, queues in group.states.items():
             yield piece("txmq_consumer_queues", *labels, state), queues
-    frontier, frontier_columns = OFFSETS.joined["frontier"]
+    frontier = OFFSETS.joined["frontier"]
     sql = f"""
         WITH lags AS MATERIALIZED (
             SELECT broker_name, consumer_group, topic, queue_id, next_offset, lag FROM {OFFSETS.relation}
@@ -125,7 +125,7 @@ def _consumers(reader: WarehouseReader, now: datetime) -> Iterator[tuple[Piece, 
         FROM lags LEFT JOIN behind USING (consumer_group, broker_name, topic) GROUP BY ALL"""
     scans = {
         "base": Scan(OFFSETS.table, (*OFFSETS.needs, "consumer_group")),
-        "frontier": Scan(frontier, frontier_columns),
+        "frontier": Scan(frontier.table, frontier.columns),
         "message": Scan("message", ("broker_name", "topic", "queue_id", "queue_offset", "store_timestamp")),
     }
     for broker, group, topic, lag, latency in reader.query(sql, {"now": now}, scans):

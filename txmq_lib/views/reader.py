@@ -21,7 +21,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from txmq_lib.errors import InputError, TableMissingError
 from txmq_lib.schemas import table_spec
-from txmq_lib.views.columns import bare, output, quoted
+from txmq_lib.views.columns import bare, duckdb_type, output, quoted
 
 FETCHED_AT_ONCE = 1000
 
@@ -150,9 +150,16 @@ class WarehouseReader:
             if "://" in self.uri or delta.protocol().reader_features:
                 return None
             files = delta.file_uris(file_pruning_predicate=_predicate(scan))
+        spec = table_spec(scan.table)
         if not files:
-            return None
-        partitions = table_spec(scan.table).partition_by
+            # No rows, told in types, so that DuckDB plans away whatever is joined with them.
+            types_of = {field.name: duckdb_type(field.type) for field in spec.fields}
+            return (
+                "SELECT "
+                + ", ".join(f"NULL::{types_of[name]} AS {quoted(name)}" for name in scan.columns)
+                + " WHERE false"
+            )
+        partitions = spec.partition_by
         types = ", ".join(f"{quoted(name)}: BOOLEAN" for name in partitions)
         hive = f"hive_partitioning = true, hive_types = {{{types}}}" if partitions else "hive_partitioning = false"
         listed = ", ".join(map(sql_literal, files))

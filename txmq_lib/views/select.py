@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -11,14 +11,14 @@ from txmq_lib.errors import UsageError
 from txmq_lib.schemas import table_spec
 from txmq_lib.views.catalogue import View
 from txmq_lib.views.columns import BASE64, BodyForm, output, quoted
-from txmq_lib.views.reader import Scan, Span, WarehouseReader
+from txmq_lib.views.lookup import key_condition, transactions_with_keys
+from txmq_lib.views.reader import Scan, Span, Wanted, WarehouseReader
 
 # Option of the view to the values any of which will do.
 Filters = Mapping[str, Sequence[str]]
-# KEYS of a message are words. Looking for the text is cheaper than splitting, and few rows have it.
-HAS_KEY = "({contained}) AND list_has_any(string_split(v.{column}, ' '), ?)"
-# Tables whose rows carry KEYS beside the transaction id.
-KEYED_TABLES = ("half_message", "message", "trans_check_max_time")
+
+# Beyond so many values a list of them leaves out few files and is long to compare.
+MOST_VALUES = 200
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def view_rows(
         rows, parameters = f"{rows} ORDER BY {order} LIMIT ?", [*parameters, asked.limit]
     sql = f"SELECT {shown} FROM ({rows}) AS v ORDER BY {order}"
     needed = [*columns, *_compared(view, found), *(name.split()[0] for name in _order_columns(view, asked.sort))]
-    return reader.query(sql, parameters, _scans(view, needed, found))
+    return reader.query(sql, parameters, _scans(reader, view, needed, found))
 
 
 def row_count(reader: WarehouseReader, view: View, asked: Asked) -> int:
@@ -58,7 +58,7 @@ def row_count(reader: WarehouseReader, view: View, asked: Asked) -> int:
     condition, parameters = _condition(view, found)
     needed = [table_spec(view.table).key[0], *_compared(view, found)]
     sql = f"SELECT count(*) FROM {view.relation} AS v WHERE {condition}"
-    return int(next(reader.query(sql, parameters, _scans(view, needed, found)))[0])
+    return int(next(reader.query(sql, parameters, _scans(reader, view, needed, found)))[0])
 
 
 def checked_states(view: View, given: Sequence[str]) -> list[str]:
@@ -84,22 +84,6 @@ def checked_sort(view: View, given: Sequence[str]) -> tuple[str, ...]:
             f" columns are {', '.join(view.columns)}"
         )
     return tuple(f"{name} {direction or 'asc'}" for name, _, direction in parts)
-
-
-def transactions_with_keys(reader: WarehouseReader, keys: Sequence[str]) -> list[str]:
-    """Ids of the transactions whose half, visible or given-up message has any of `keys` among the words of KEYS."""
-    condition, parameters = _has_key("keys", keys)
-    sql = f"SELECT DISTINCT v.transaction_id FROM base AS v WHERE {condition}"
-    found: set[str] = set()
-    for table in KEYED_TABLES:
-        rows = reader.query(sql, parameters, {"base": Scan(table, ("transaction_id", "keys"))})
-        found.update(row[0] for row in rows if row[0] is not None)
-    return sorted(found)
-
-
-def _has_key(column: str, keys: Sequence[str]) -> tuple[str, list[Any]]:
-    contained = " OR ".join(f"contains(v.{quoted(column)}, ?)" for _ in keys)
-    return HAS_KEY.format(contained=contained, column=quoted(column)), [*keys, list(keys)]
 
 
 @dataclass(frozen=True)
@@ -130,7 +114,7 @@ def _condition(view: View, found: _Found) -> tuple[str, list[Any]]:
             terms.append(f"v.{quoted(view.time)} {comparison} ?")
             parameters.append(moment)
     if found.key_column is not None:
-        condition, values = _has_key(found.key_column, found.keys)
+        condition, values = key_condition(f"v.{quoted(found.key_column)}", found.keys)
         terms.append(condition)
         parameters += values
     return " AND ".join(terms) or "true", parameters
@@ -158,21 +142,33 @@ def _order(view: View, sort: Sequence[str]) -> str:
     return ", ".join(f"v.{quoted(name)} {direction or 'asc'} NULLS LAST" for name, _, direction in parts)
 
 
-def _scans(view: View, needed: Sequence[str], found: _Found) -> dict[str, Scan]:
+def _scans(reader: WarehouseReader, view: View, needed: Sequence[str], found: _Found) -> dict[str, Scan]:
     stored = table_spec(view.table).columns
     wanted = {*needed, *view.needs}
-    # A relation that picks among rows must see all of them: there only what they share may narrow the scan.
-    spec = table_spec(view.table)
-    safe = spec.columns if view.relation == "base" else (*spec.key, *view.fixed)
     equal = {
         columns[0]: values
         for columns, values in found.filters.values()
-        if len(columns) == 1 and columns[0] in safe and values
+        if len(columns) == 1 and columns[0] in stored and values
     }
     base = Scan(
         view.table,
         tuple(name for name in stored if name in wanted),
         where=(equal,) if equal else (),
-        span=found.span if view.time in safe else None,
+        span=found.span,
+        files=view.files,
     )
-    return {"base": base, **{name: Scan(table, columns) for name, (table, columns) in view.joined.items()}}
+    joined = {
+        name: Scan(part.table, part.columns, files=part.files) if part.columns else replace(base, files=part.files)
+        for name, part in view.joined.items()
+    }
+    for name, part in view.joined.items():
+        if part.like is not None:
+            joined[name] = replace(joined[name], where=_like(reader, view, *part.like))
+    return {"base": base, **joined}
+
+
+def _like(reader: WarehouseReader, view: View, column: str, other: str) -> tuple[Wanted, ...]:
+    part = view.joined[other]
+    scan = Scan(part.table, (column,), files=part.files)
+    values = [row[0] for row in reader.query(f"SELECT DISTINCT {quoted(column)} FROM part", [], {"part": scan})]
+    return ({column: values},) if 0 < len(values) <= MOST_VALUES else ()
