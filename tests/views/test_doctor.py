@@ -14,7 +14,8 @@ import pytest
 from deltalake import write_deltalake
 
 from txmq_lib import jars
-from txmq_lib.cli.doctor import clock_finding, directory_finding, package_findings, time_findings
+from txmq_lib.cli.findings import directory_finding, package_findings
+from txmq_lib.cli.warehouse_findings import clock_finding, time_findings
 from txmq_lib.views.reader import WarehouseReader
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -92,11 +93,11 @@ def test_a_host_without_an_address_fails_unless_spark_is_told_one(found, monkeyp
 
 
 def test_packages_of_other_versions_warn_and_missing_ones_fail(monkeypatch):
-    monkeypatch.setattr("txmq_lib.cli.doctor.requires", lambda name: ["duckdb==0.0.1", 'pytest==1; extra == "dev"'])
+    monkeypatch.setattr("txmq_lib.cli.findings.requires", lambda name: ["duckdb==0.0.1", 'pytest==1; extra == "dev"'])
     [finding] = package_findings()
     assert finding.state == "warn"
     assert finding.found.endswith(", tested with 0.0.1")
-    monkeypatch.setattr("txmq_lib.cli.doctor.requires", lambda name: ["no-such-package==1"])
+    monkeypatch.setattr("txmq_lib.cli.findings.requires", lambda name: ["no-such-package==1"])
     [finding] = package_findings()
     assert (finding.state, finding.found) == ("fail", "no-such-package missing, tested with 1")
 

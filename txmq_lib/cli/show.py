@@ -17,13 +17,13 @@ from txmq_lib.cli.pipe import while_read
 from txmq_lib.cli.render import write_csv, write_json
 from txmq_lib.errors import UsageError
 from txmq_lib.settings import Settings
-from txmq_lib.views.catalogue import View
 from txmq_lib.views.columns import BASE64, BodyForm
 from txmq_lib.views.lookup import transactions_at_half, transactions_of_message, transactions_with_keys
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.select import Asked, row_count, view_rows
 from txmq_lib.views.story import Row
 from txmq_lib.views.trace import Story, trace
+from txmq_lib.views.view import View
 
 # The names Spark itself hides (spark.redaction.regex).
 SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)

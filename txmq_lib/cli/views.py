@@ -12,8 +12,9 @@ from txmq_lib.cli.clock import SINCE_HELP, ClockNow, moment, span, time_ago
 from txmq_lib.cli.formats import TABLE, VIEWS_PANEL, Brokers, Format, Limit, OutputFormat, Values
 from txmq_lib.cli.given import given
 from txmq_lib.errors import UsageError
-from txmq_lib.views.catalogue import VIEWS, View
+from txmq_lib.views.catalogue import VIEWS
 from txmq_lib.views.columns import BodyForm
+from txmq_lib.views.view import View
 
 TransactionId = Annotated[
     str | None, typer.Argument(metavar="[ID]", help="Transaction id (UNIQ_KEY), or a message id in either form.")

@@ -9,10 +9,10 @@ from typing import Any
 
 from txmq_lib.errors import UsageError
 from txmq_lib.schemas import table_spec
-from txmq_lib.views.catalogue import View
 from txmq_lib.views.columns import BASE64, BodyForm, output, quoted
 from txmq_lib.views.lookup import key_condition, transactions_with_keys
 from txmq_lib.views.reader import Scan, Span, Wanted, WarehouseReader
+from txmq_lib.views.view import View
 
 # Option of the view to the values any of which will do.
 Filters = Mapping[str, Sequence[str]]
