@@ -6,6 +6,7 @@ On a local disk DuckDB reads the files itself, several times cheaper than a stre
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 import duckdb
 from arro3.core import RecordBatchReader
@@ -24,6 +26,8 @@ from txmq_lib.schemas import table_spec
 from txmq_lib.views.columns import bare, duckdb_type, output, quoted
 
 FETCHED_AT_ONCE = 1000
+# In a path DuckDB takes these for patterns.
+GLOB = re.compile(r"[*?\[]")
 
 # By place, or by name.
 Parameters: TypeAlias = list[Any] | dict[str, Any]
@@ -136,10 +140,10 @@ class WarehouseReader:
         return "; ".join(f"{word} {', '.join(names)}" for word, names in parts.items() if names)
 
     def file_ranges(self, table: str, columns: Sequence[str]) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-        """The lowest and highest value of each of `columns`, per file of the table; None where the log does not say."""
+        """The lowest and highest value of each of `columns`, per file of the table; none where the log has none."""
         with self._readable(table) as delta:
             files = delta.get_add_actions(flatten=True)
-        if not files.num_rows:
+        if not files.num_rows or not {f"max.{name}" for name in columns} <= set(files.schema.names):
             return []
         low, high = ([files[f"{end}.{name}"].to_pylist() for name in columns] for end in ("min", "max"))
         return list(zip(zip(*low, strict=True), zip(*high, strict=True), strict=True))
@@ -147,7 +151,7 @@ class WarehouseReader:
     def _files(self, scan: Scan) -> str | None:
         """SQL for the scan over its Parquet files; None where DuckDB cannot read them as they are."""
         with self._readable(scan.table) as delta:
-            if "://" in self.uri or delta.protocol().reader_features:
+            if "://" in self.uri or GLOB.search(self.uri) or delta.protocol().reader_features:
                 return None
             files = delta.file_uris(file_pruning_predicate=_predicate(scan))
         spec = table_spec(scan.table)
@@ -162,7 +166,8 @@ class WarehouseReader:
         partitions = spec.partition_by
         types = ", ".join(f"{quoted(name)}: BOOLEAN" for name in partitions)
         hive = f"hive_partitioning = true, hive_types = {{{types}}}" if partitions else "hive_partitioning = false"
-        listed = ", ".join(map(sql_literal, files))
+        # deltalake gives them as parts of a URL.
+        listed = ", ".join(sql_literal(unquote(file)) for file in files)
         return f"SELECT {', '.join(map(quoted, scan.columns))} FROM read_parquet([{listed}], {hive})"
 
     def _stream(self, scan: Scan) -> RecordBatchReader:
