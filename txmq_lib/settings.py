@@ -28,8 +28,8 @@ from txmq_lib.errors import SettingsError
 from txmq_lib.layers import Layer, Tree, leaves, merge, origins, read_assignment, read_file
 from txmq_lib.resources import conf_dir
 
-# Where the tables lie and how Spark runs change no result; Spark's keys may be secrets, so no table records them.
-_NOT_RECORDED = frozenset({"warehouse", "spark", "sources"})
+# Where the tables lie, how Spark runs and what is thought too much change no result; Spark's keys may be secrets.
+_NOT_RECORDED = frozenset({"warehouse", "spark", "sources", "thresholds"})
 
 
 def _spark_key(key: str) -> str:
@@ -89,9 +89,15 @@ class Source(_Section):
 
 
 class Thresholds(_Section):
-    """Counts past which a command ends with status 1; None: never."""
+    """Counts and spans past which a command ends with status 1; None: never."""
 
     quarantined: Count | None
+    pending: Count | None
+    pending_age_ms: Seconds | None = Field(alias="pending_age")
+    given_up: Count | None
+    contradicted: Count | None
+    lag: Count | None
+    landing_behind_ms: Seconds | None = Field(alias="landing_behind")
 
 
 @dataclass(frozen=True)
@@ -165,7 +171,7 @@ class Settings(_Section):
         return BrokerPolicy(**{limit.name: own.get(limit.name, getattr(self, limit.name)) for limit in _LIMITS})
 
     def to_json(self) -> str:
-        """Everything that decides results, one canonical line; no locations, sources or Spark keys (may be secrets)."""
+        """Everything that decides results, on one line; locations, sources, thresholds and Spark keys do not."""
         recorded = self._tree(set(type(self).model_fields) - _NOT_RECORDED)
         return json.dumps(recorded, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 

@@ -219,12 +219,24 @@ def test_a_plan_records_what_decides_results_and_no_location_or_secret():
         "persist_consumer_offset_interval": "5s",
         "brokers": {},
         "land": {"topics": ["*"]},
-        "thresholds": {"quarantined": None},
     }
-    elsewhere = Settings.load(assignments=["spark.spark.hadoop.fs.s3a.secret.key=other"], warehouse="/there")
+    elsewhere = Settings.load(
+        assignments=["spark.spark.hadoop.fs.s3a.secret.key=other", "thresholds.lag=7"], warehouse="/there"
+    )
     again = Settings.from_json(settings.to_json(), running=elsewhere)
     assert again.to_json() == settings.to_json()
-    assert (again.warehouse, again.spark) == (elsewhere.warehouse, elsewhere.spark)
+    assert (again.warehouse, again.spark, again.thresholds) == (
+        elsewhere.warehouse, elsewhere.spark, elsewhere.thresholds
+    )  # fmt: skip
+
+
+def test_a_plan_recorded_with_thresholds_by_an_older_version_is_read():
+    older = Settings.from_json('{"thresholds": {"quarantined": 3}}')
+    assert (older.thresholds.quarantined, older.thresholds.pending_age_ms) == (3, None)
+
+
+def test_thresholds_of_time_are_durations():
+    assert Settings.load(assignments=["thresholds.pending_age=10m"]).thresholds.pending_age_ms == 600_000
 
 
 def test_the_fingerprint_follows_the_meaning_not_the_writing():

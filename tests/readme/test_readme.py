@@ -23,6 +23,7 @@ from txmq_lib.cli.app import app
 from txmq_lib.rules.contract import MESSAGE_FIELDS
 from txmq_lib.settings import Settings
 from txmq_lib.views.catalogue import VIEWS
+from txmq_lib.views.metric_names import FAMILIES
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -206,11 +207,37 @@ def test_every_command_with_its_options_is_in_the_readme():
 def test_every_view_is_in_the_readme_with_its_table_filters_and_states():
     told = {row[0].strip("`"): row[1:] for row in table_rows("Views and the JSON contract")}
     for view in VIEWS:
-        table, filters, states = told[view.command]
+        table, filters, states, moment = told[view.command]
         assert table == f"`{view.table}`"
         assert {f"--{option}" for option in view.filters} == set(filters.strip("`").split()), view.command
+        assert moment == f"`{view.time}`"
         if view.command != "verdicts":
             assert set(view.states) == set(states.strip("`").split()), view.command
+
+
+def test_every_option_that_views_share_is_in_the_readme():
+    told = {cell.split()[0] for cell in first_cells("Views and the JSON contract") if cell.startswith("--")}
+    program = typer.main.get_command(app)
+    for view in VIEWS:
+        parameters = program.commands[view.command].params
+        options = {option for parameter in parameters for option in parameter.opts if option.startswith("--")}
+        shared = options - {f"--{option}" for option in view.filters} - GLOBAL_OPTIONS
+        assert shared <= told, view.command
+        assert told - shared <= {"--key", "--body"}, view.command
+
+
+def test_every_metric_is_in_the_readme_with_its_labels():
+    endings = {"counter": "_total"}
+    told = {}
+    for row in table_rows("Metrics"):
+        for name in re.findall(r"`(\w+)`", row[0]):
+            told[name] = row[1]
+    assert set(told) == {family.name + endings.get(family.kind, "") for family in FAMILIES}
+    for family in FAMILIES:
+        labels = told[family.name + endings.get(family.kind, "")]
+        if labels != "the same":
+            shown = set(re.findall(r"`(\w+)`", labels)) | ({"node_type", "node_id"} if "node" in labels else set())
+            assert shown == set(family.labels), family.name
 
 
 def test_every_verdict_setting_and_exit_code_is_in_the_readme():

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -39,18 +40,24 @@ def empty_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def warehouse(tmp_path: Path, empty_tables: Path) -> Callable[[Rows], str]:
-    """Writes every table with the rows given (times as ISO 8601 text); the URI."""
+    """Writes a new warehouse: every table with the rows given (times as ISO 8601 text); the URI."""
+    written = count()
 
     def write(rows: Rows) -> str:
-        shutil.copytree(empty_tables, tmp_path, dirs_exist_ok=True)
+        directory = tmp_path / f"warehouse-{next(written)}"
+        shutil.copytree(empty_tables, directory)
         for name, given in rows.items():
-            spec = table_specs()[name]
-            whole = [_whole(spec, row) for row in given]
-            table = pa.Table.from_pylist(whole, pa.schema(_schema(spec).to_arrow()))
-            write_deltalake(tmp_path / name, table, mode="append")
-        return str(tmp_path)
+            append(directory, name, given)
+        return str(directory)
 
     return write
+
+
+def append(directory: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Adds rows to a table, as a file of their own."""
+    spec = table_specs()[name]
+    table = pa.Table.from_pylist([_whole(spec, row) for row in rows], pa.schema(_schema(spec).to_arrow()))
+    write_deltalake(directory / name, table, mode="append")
 
 
 @pytest.fixture

@@ -230,3 +230,54 @@ def test_the_table_form_heads_each_story_with_its_transaction(warehouse, txmq):
         "half_stored",
         "half message stored at queue 0 offset 0 (physical 100) for TopicA queue 2",
     ]
+
+
+OFFSET_ID = "C000020200002A9F0000000000000064"
+
+
+@pytest.mark.parametrize(
+    "arguments", [(OFFSET_ID,), (OFFSET_ID.lower(),), ("--key", "order-1"), ("--half-offset", "34")]
+)
+def test_a_transaction_is_found_by_the_id_of_its_message_its_key_or_the_offset_of_a_half(warehouse, txmq, arguments):
+    other = {"transaction_id": "OTHER", "offset_msg_id": OFFSET_ID[:-1] + "5", "keys": "order-11"}
+    uri = warehouse(
+        {
+            "half_message": [
+                half(34, 100, "00.000", None, offset_msg_id=OFFSET_ID, keys="pay order-1"),
+                half(35, 101, "00.000", None, **other),
+                half(34, 100, "00.000", None, transaction_id="OTHER", broker_name="b"),
+            ],
+            "op_message": [op(1, 34, "01.000")],
+        }
+    )
+    status, out, err = txmq("--warehouse", uri, "trace", *arguments, "--broker", "a", "--format", "json")
+    assert (status, err) == (0, "")
+    told = [json.loads(line) for line in out.splitlines()]
+    assert [(event["transaction_id"], event["event"]) for event in told] == [(ID, "half_stored"), (ID, "op_written")]
+
+
+def test_the_id_of_a_visible_or_given_up_message_leads_to_its_transaction(warehouse, txmq):
+    given_up = {
+        **KEY,
+        "topic": "TRANS_CHECK_MAX_TIME_TOPIC",
+        "commit_log_offset": 200,
+        "given_up_timestamp": at("06.010"),
+    }
+    uri = warehouse(
+        {
+            "message": [visible(1, 100, "01.000", commit_log_offset=100, offset_msg_id=OFFSET_ID)],
+            "trans_check_max_time": [{**given_up, "offset_msg_id": OFFSET_ID[:-2] + "C8"}],
+        }
+    )
+    for message_id in (OFFSET_ID, OFFSET_ID[:-2] + "C8"):
+        assert txmq("--warehouse", uri, "trace", message_id)[1].startswith(f"transaction {ID}, GID_P1, ")
+
+
+def test_what_is_sought_and_unknown_is_said_and_two_ways_to_seek_are_too_many(warehouse, txmq):
+    uri = warehouse({})
+    assert txmq("--warehouse", uri, "trace", "--key", "k")[2] == f"nothing is known of message key k in {uri}\n"
+    assert txmq("--warehouse", uri, "trace", "--half-offset", "7")[2] == f"nothing is known of half offset 7 in {uri}\n"
+    assert txmq("--warehouse", uri, "trace", "F" * 32)[2] == f"nothing is known of transaction {'F' * 32} in {uri}\n"
+    told = "error USAGE: trace takes one of: an id, --key, --half-offset\n"
+    assert txmq("--warehouse", uri, "trace") == (2, "", told)
+    assert txmq("--warehouse", uri, "trace", ID, "--key", "k") == (2, "", told)

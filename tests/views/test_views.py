@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 TEN = "2026-11-21T10:00:00.000Z"
 ELEVEN = "2026-11-21T11:00:00.000Z"
 TWELVE = "2026-11-21T12:00:00.000Z"
@@ -221,6 +223,15 @@ def test_no_rows_are_said_on_stderr_and_are_no_failure(warehouse, txmq):
     uri = warehouse({})
     assert txmq("--warehouse", uri, "given-up") == (0, "", "no rows in given-up\n")
     assert txmq("--warehouse", uri, "given-up", "--format", "json") == (0, "", "no rows in given-up\n")
+
+
+@pytest.mark.parametrize("name", ["with space", "it's", "a=b", "100%", "star*[x]?", "ünï"])
+def test_a_warehouse_may_lie_in_a_directory_of_any_name(warehouse, txmq, tmp_path, name):
+    uri = warehouse({"verdict": [{"transaction_id": "A", "is_settled": True}, {"transaction_id": "B"}]})
+    moved = Path(uri).rename(tmp_path / name)
+    status, out, err = txmq("--warehouse", str(moved), "verdicts", "--format", "json", "--sort", "transaction_id")
+    assert (status, err) == (0, "")
+    assert [(row["transaction_id"], row["is_settled"]) for row in objects(out)] == [("A", True), ("B", False)]
 
 
 def test_a_missing_warehouse_and_an_unknown_state_end_with_status_2_and_what_to_do(tmp_path, txmq):

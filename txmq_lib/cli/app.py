@@ -8,12 +8,14 @@ from typing import Annotated
 
 import typer
 
-from txmq_lib.cli import jobs, more, views
+from txmq_lib.cli import health, jobs, more, views
 from txmq_lib.cli.given import Given
 from txmq_lib.errors import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, TxmqError
 
 GLOBAL_OPTIONS = ("--conf", "--set", "--warehouse")
 GLOBAL_FLAGS = ("--verbose", "-v")
+# Options that may stand without their value, and what they mean then.
+VALUE_IF_BARE = {"--watch": "5"}
 
 app = typer.Typer(
     name="txmq",
@@ -44,12 +46,13 @@ def take_globals(
 
 jobs.add_to(app)
 views.add_to(app)
+health.add_to(app)
 more.add_to(app)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit status (design section 7). Global options may stand anywhere before `--`."""
-    arguments = globals_first(sys.argv[1:] if argv is None else argv)
+    arguments = globals_first(with_values(sys.argv[1:] if argv is None else argv))
     is_verbose = any(flag in arguments for flag in GLOBAL_FLAGS)
     try:
         app(arguments, prog_name="txmq")
@@ -87,6 +90,15 @@ def globals_first(arguments: Sequence[str]) -> list[str]:
         else:
             rest.append(argument)
     return [*front, *rest]
+
+
+def with_values(arguments: Sequence[str]) -> list[str]:
+    """The same arguments, with a value behind each option of VALUE_IF_BARE that has no number."""
+    whole: list[str] = []
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        is_bare = argument in VALUE_IF_BARE and not following.replace(".", "", 1).isdecimal()
+        whole += [argument, VALUE_IF_BARE[argument]] if is_bare else [argument]
+    return whole
 
 
 def _tell(code: str, message: str, is_verbose: bool) -> None:

@@ -30,7 +30,7 @@ from txmq_lib.settings import Settings
 from txmq_lib.tables.passes import PassReport
 from txmq_lib.views.catalogue import VERDICTS
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.select import view_rows
+from txmq_lib.views.select import Asked, view_rows
 from txmq_lib.views.story import Row
 from txmq_lib.views.trace import trace
 
@@ -120,7 +120,7 @@ def run_all(settings: Settings, store: Path) -> None:
 def tell_findings(reader: WarehouseReader) -> None:
     """Counts per verdict, the given-up and the contradicting transactions, and one story."""
     columns = ("transaction_id", "verdict", "broker_check_times", "visible_count", "op_count")
-    rows = [dict(zip(columns, row, strict=True)) for row in view_rows(reader, VERDICTS, filters={}, columns=columns)]
+    rows = [dict(zip(columns, row, strict=True)) for row in view_rows(reader, VERDICTS, Asked(), columns=columns)]
     counts = Counter(row["verdict"] for row in rows)
     typer.echo(f"Verdicts of {len(rows)} transactions")
     write_table(
@@ -131,7 +131,8 @@ def tell_findings(reader: WarehouseReader) -> None:
     told = most_telling(rows)
     if told is not None:
         typer.echo(f"\nOne story ({told['verdict']}: {MEANING[told['verdict']]})")
-        write_stories(told["transaction_id"], trace(reader, told["transaction_id"]))
+        found = told["transaction_id"]
+        write_stories([(found, story) for story in trace(reader, found)])
 
 
 def tell_some(title: str, rows: Sequence[Row], verdicts: Sequence[str], columns: Sequence[str]) -> None:

@@ -3,60 +3,53 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import typer
 
 from txmq_lib.cli.formats import TABLE_LIMIT, OutputFormat
 from txmq_lib.cli.given import Given, location
+from txmq_lib.cli.pipe import while_read
 from txmq_lib.cli.render import write_csv, write_json
-from txmq_lib.errors import EXIT_DONE
+from txmq_lib.errors import UsageError
 from txmq_lib.settings import Settings
-from txmq_lib.views.catalogue import VIEWS, View
+from txmq_lib.views.columns import BASE64, BodyForm
+from txmq_lib.views.lookup import transactions_at_half, transactions_of_message, transactions_with_keys
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.select import Filters, checked_states, row_count, view_rows
+from txmq_lib.views.select import Asked, row_count, view_rows
 from txmq_lib.views.story import Row
 from txmq_lib.views.trace import Story, trace
+from txmq_lib.views.view import View
 
 # The names Spark itself hides (spark.redaction.regex).
 SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 
 
-@contextmanager
-def while_read() -> Iterator[None]:
-    """Ends quietly, with status 0, when whoever reads stdout has seen enough (`txmq ... | head`)."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(EXIT_DONE) from None
+@dataclass(frozen=True)
+class Shown:
+    """How rows are shown: the format, every column in a table, the form of bodies (None: base64, in no table)."""
+
+    format_: OutputFormat
+    is_wide: bool = False
+    body: BodyForm | None = None
 
 
-def show_view(
-    options: Given, command: str, asked: dict[str, list[str] | None], format_: OutputFormat, limit: int | None
-) -> None:
-    """The rows of one view that match every filter."""
+def show_view(options: Given, view: View, asked: Asked, shown: Shown) -> None:
+    """The rows of one view that were asked for."""
     settings = Settings.load(options.conf, options.assignments, options.warehouse)
-    view = next(view for view in VIEWS if view.command == command)
-    filters = {option: values for option, values in asked.items() if values}
-    if "state" in filters:
-        filters["state"] = checked_states(view, filters["state"])
     reader = WarehouseReader(location(settings.warehouse))
     with while_read():
-        if format_ is OutputFormat.table:
-            count = _show_table(reader, view, filters, limit or TABLE_LIMIT)
+        if shown.format_ is OutputFormat.table:
+            count = _show_table(reader, view, asked, shown)
         else:
-            rows = view_rows(reader, view, filters=filters, columns=view.columns, limit=limit)
-            count = write_rows(format_, view.columns, rows)
+            rows = view_rows(reader, view, asked, columns=view.columns, bodies=shown.body or BASE64)
+            count = write_rows(shown.format_, view.columns, rows)
     if not count:
-        typer.echo(f"no rows in {command}", err=True)
+        typer.echo(f"no rows in {view.command}", err=True)
 
 
 def write_rows(format_: OutputFormat, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
@@ -71,25 +64,62 @@ def write_rows(format_: OutputFormat, columns: Sequence[str], rows: Iterable[Seq
     return len(listed)
 
 
-def _show_table(reader: WarehouseReader, view: View, filters: Filters, limit: int) -> int:
-    rows = view_rows(reader, view, filters=filters, columns=view.narrow, limit=limit)
-    count = write_rows(OutputFormat.table, view.narrow, rows)
-    if count == limit and (total := row_count(reader, view, filters=filters)) > limit:
+def _show_table(reader: WarehouseReader, view: View, asked: Asked, shown: Shown) -> int:
+    limit = asked.limit or TABLE_LIMIT
+    hidden = () if shown.body else view.bodies
+    columns = [name for name in (view.columns if shown.is_wide else view.narrow) if name not in hidden]
+    columns += [name for name in view.bodies if shown.body and name not in columns]
+    listed = list(view_rows(reader, view, replace(asked, limit=limit), columns=columns, bodies=shown.body or BASE64))
+    from txmq_lib.cli.tables import write_table
+
+    write_table(columns, listed, is_whole=shown.is_wide)
+    if len(listed) == limit and (total := row_count(reader, view, asked)) > limit:
         typer.echo(f"{total - limit} more; --limit {total} or --format json shows them", err=True)
-    return count
+    return len(listed)
 
 
-def show_trace(options: Given, transaction_id: str, *, brokers: Sequence[str], format_: OutputFormat) -> None:
-    """Every story of one transaction id."""
+@dataclass(frozen=True)
+class Sought:
+    """What a transaction is looked for by; exactly one is given."""
+
+    message_id: str | None = None
+    keys: tuple[str, ...] = ()
+    half_offset: int | None = None
+
+    def __str__(self) -> str:
+        if self.message_id is not None:
+            return f"transaction {self.message_id}"
+        return f"message key {', '.join(self.keys)}" if self.keys else f"half offset {self.half_offset}"
+
+
+def show_trace(options: Given, sought: Sought, *, brokers: Sequence[str], format_: OutputFormat) -> None:
+    """Every story of the transactions looked for; UsageError where not exactly one way to look is given."""
+    if sum((sought.message_id is not None, bool(sought.keys), sought.half_offset is not None)) != 1:
+        raise UsageError("trace takes one of: an id, --key, --half-offset")
     settings = Settings.load(options.conf, options.assignments, options.warehouse)
-    stories = trace(WarehouseReader(location(settings.warehouse)), transaction_id, brokers=brokers)
+    reader = WarehouseReader(location(settings.warehouse))
+    stories = found_stories(reader, sought, brokers)
     if not stories:
-        typer.echo(f"nothing is known of transaction {transaction_id} in {location(settings.warehouse)}", err=True)
+        typer.echo(f"nothing is known of {sought} in {location(settings.warehouse)}", err=True)
     with while_read():
         if format_ is OutputFormat.json:
-            write_events(stories)
+            write_events([story for _, story in stories])
         else:
-            write_stories(transaction_id, stories)
+            write_stories(stories)
+
+
+def found_stories(reader: WarehouseReader, sought: Sought, brokers: Sequence[str]) -> list[tuple[str, Story]]:
+    """Stories with the transaction id each was found by."""
+    if sought.keys:
+        ids = transactions_with_keys(reader, sought.keys)
+    elif sought.half_offset is not None:
+        ids = transactions_at_half(reader, sought.half_offset, brokers)
+    else:
+        assert sought.message_id is not None
+        if told := trace(reader, sought.message_id, brokers=brokers):
+            return [(sought.message_id, story) for story in told]
+        ids = transactions_of_message(reader, sought.message_id)
+    return [(found, story) for found in ids for story in trace(reader, found, brokers=brokers)]
 
 
 def write_events(stories: Sequence[Story]) -> None:
@@ -101,9 +131,9 @@ def write_events(stories: Sequence[Story]) -> None:
             typer.echo(json.dumps({**line, "text": event.text}, ensure_ascii=False))
 
 
-def write_stories(transaction_id: str, stories: Sequence[Story]) -> None:
-    """Each story under a line that names its transaction."""
-    for place, told in enumerate(stories):
+def write_stories(stories: Sequence[tuple[str, Story]]) -> None:
+    """Each story under a line that names its transaction by the id it was found by."""
+    for place, (transaction_id, told) in enumerate(stories):
         typer.echo(("\n" if place else "") + _heading(transaction_id, told.key))
         events = [(event.time, event.event, event.text) for event in told.events]
         write_rows(OutputFormat.table, ("time", "event", "text"), events)

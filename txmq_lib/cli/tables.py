@@ -22,9 +22,11 @@ FOLDED_WIDTH = 24
 VISIBLE_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 
 
-def write_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], console: Console | None = None) -> None:
-    """An aligned table. A terminal gets the first columns that fit and is told of the others; a pipe gets all of
-    them, a row per line. Nothing is cut short."""
+def write_table(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], console: Console | None = None, *, is_whole: bool = False
+) -> None:
+    """An aligned table. A terminal gets the first columns that fit and is told of the others, or all of them where
+    `is_whole`; a pipe gets all, a row per line. Nothing is cut short."""
     if not rows:
         return
     cells = [
@@ -32,7 +34,7 @@ def write_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], console: 
     ]
     widths = {name: max(cell_len(name), *(cell_len(row[place]) for row in cells)) for place, name in enumerate(columns)}
     console = console or Console(file=sys.stdout, highlight=False)
-    if console.is_terminal:
+    if console.is_terminal and not is_whole:
         shown = fitting(widths, console.width)
     else:
         console.width = sum(widths.values()) + GAP * len(columns)

@@ -2,201 +2,127 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
+from txmq_lib.cli.clock import SINCE_HELP, ClockNow, moment, span, time_ago
 from txmq_lib.cli.formats import TABLE, VIEWS_PANEL, Brokers, Format, Limit, OutputFormat, Values
 from txmq_lib.cli.given import given
 from txmq_lib.errors import UsageError
+from txmq_lib.views.catalogue import VIEWS
+from txmq_lib.views.columns import BodyForm
+from txmq_lib.views.view import View
 
-Groups = Annotated[
-    Values, typer.Option("--group", metavar="NAME", help="Only of this producer group; may be repeated.")
+TransactionId = Annotated[
+    str | None, typer.Argument(metavar="[ID]", help="Transaction id (UNIQ_KEY), or a message id in either form.")
 ]
-ConsumerGroups = Annotated[
-    Values, typer.Option("--group", metavar="NAME", help="Only of this consumer group; may be repeated.")
+HalfOffset = Annotated[
+    int | None, typer.Option("--half-offset", min=0, metavar="N", help="The transaction of this half queue offset.")
 ]
-Topics = Annotated[Values, typer.Option("--topic", metavar="NAME", help="Only of this real topic; may be repeated.")]
-TransactionIds = Annotated[
-    Values, typer.Option("--transaction-id", metavar="ID", help="Only of this transaction; may be repeated.")
-]
-States = Annotated[Values, typer.Option("--state", metavar="STATE", help="Only in this state; may be repeated.")]
-Reasons = Annotated[Values, typer.Option("--reason", metavar="CODE", help="Only with this reason; may be repeated.")]
-Jobs = Annotated[Values, typer.Option("--job", metavar="JOB", help="Only of this job; may be repeated.")]
-TransactionId = Annotated[str, typer.Argument(metavar="TRANSACTION_ID", help="UNIQ_KEY of the message.")]
 EventFormat = Annotated[OutputFormat, typer.Option("--format", help="table, or json: one object per event.")]
+
+FILTERS = {
+    "broker": ("NAME", "Only of this broker"),
+    "group": ("NAME", "Only of this producer group"),
+    "topic": ("NAME", "Only of this real topic"),
+    "transaction-id": ("ID", "Only of this transaction"),
+    "state": ("STATE", "Only in this state"),
+    "reason": ("CODE", "Only with this reason"),
+    "job": ("JOB", "Only of this job"),
+}
+CONSUMER_GROUP = ("NAME", "Only of this consumer group")
+Keys = Annotated[Values, typer.Option("--key", metavar="KEY", help="Only with this message key; may be repeated.")]
+OlderThan = Annotated[str | None, typer.Option("--older-than", metavar="SPAN", help="Only older: 90s, 10m, 2h, 3d.")]
+Since = Annotated[str | None, typer.Option("--since", metavar="T", help=SINCE_HELP)]
+Sort = Annotated[
+    Values, typer.Option("--sort", metavar="COLUMN[:desc]", help="Order by this column first; may be repeated.")
+]
+Wide = Annotated[bool, typer.Option("--wide", help="A table of every column, whatever the width; bodies with --body.")]
+Body = Annotated[BodyForm | None, typer.Option("--body", help="Show bodies in this form; JSON and CSV have base64.")]
 
 
 def add_to(app: typer.Typer) -> None:
     """Register the views."""
-    for command in (pending, checks, given_up, messages, ends, offsets, verdicts, passes, quarantine, trace):
-        app.command(command.__name__.replace("_", "-"), rich_help_panel=VIEWS_PANEL)(command)
-
-
-def pending(
-    ctx: typer.Context,
-    broker: Brokers = None,
-    group: Groups = None,
-    topic: Topics = None,
-    transaction_id: TransactionIds = None,
-    format_: Format = TABLE,
-    limit: Limit = None,
-) -> None:
-    """Undecided transactions, the oldest first: how often asked, when next due."""
-    _show(
-        ctx,
-        "pending",
-        format_,
-        limit,
-        {"broker": broker, "group": group, "topic": topic, "transaction-id": transaction_id},
-    )
-
-
-def checks(
-    ctx: typer.Context,
-    broker: Brokers = None,
-    group: Groups = None,
-    topic: Topics = None,
-    transaction_id: TransactionIds = None,
-    format_: Format = TABLE,
-    limit: Limit = None,
-) -> None:
-    """CHECK_TRANSACTION_STATE requests raised, the newest first."""
-    _show(
-        ctx,
-        "checks",
-        format_,
-        limit,
-        {"broker": broker, "group": group, "topic": topic, "transaction-id": transaction_id},
-    )
-
-
-def given_up(
-    ctx: typer.Context,
-    broker: Brokers = None,
-    group: Groups = None,
-    topic: Topics = None,
-    transaction_id: TransactionIds = None,
-    reason: Reasons = None,
-    format_: Format = TABLE,
-    limit: Limit = None,
-) -> None:
-    """Messages given up (TRANS_CHECK_MAX_TIME_TOPIC), the newest first."""
-    _show(
-        ctx,
-        "given-up",
-        format_,
-        limit,
-        {"broker": broker, "group": group, "topic": topic, "transaction-id": transaction_id, "reason": reason},
-    )
-
-
-def messages(
-    ctx: typer.Context,
-    broker: Brokers = None,
-    group: Groups = None,
-    topic: Topics = None,
-    transaction_id: TransactionIds = None,
-    format_: Format = TABLE,
-    limit: Limit = None,
-) -> None:
-    """Visible messages, the newest first."""
-    _show(
-        ctx,
-        "messages",
-        format_,
-        limit,
-        {"broker": broker, "group": group, "topic": topic, "transaction-id": transaction_id},
-    )
-
-
-def ends(
-    ctx: typer.Context,
-    broker: Brokers = None,
-    group: Groups = None,
-    topic: Topics = None,
-    transaction_id: TransactionIds = None,
-    state: States = None,
-    reason: Reasons = None,
-    format_: Format = TABLE,
-    limit: Limit = None,
-) -> None:
-    """What became of every END_TRANSACTION, the newest first: accepted, repeated, contradicting, refused, held."""
-    _show(
-        ctx,
-        "ends",
-        format_,
-        limit,
-        {
-            "broker": broker,
-            "group": group,
-            "topic": topic,
-            "transaction-id": transaction_id,
-            "state": state,
-            "reason": reason,
-        },
-    )
-
-
-def offsets(
-    ctx: typer.Context,
-    broker: Brokers = None,
-    group: ConsumerGroups = None,
-    topic: Topics = None,
-    state: States = None,
-    format_: Format = TABLE,
-    limit: Limit = None,
-) -> None:
-    """Next offset and lag of every consumer queue; state ok, beyond_end, below_oldest or unknown."""
-    _show(ctx, "offsets", format_, limit, {"broker": broker, "group": group, "topic": topic, "state": state})
-
-
-def verdicts(
-    ctx: typer.Context,
-    broker: Brokers = None,
-    group: Groups = None,
-    topic: Topics = None,
-    transaction_id: TransactionIds = None,
-    state: States = None,
-    format_: Format = TABLE,
-    limit: Limit = None,
-) -> None:
-    """The verdict of every transaction, the newest first."""
-    _show(
-        ctx,
-        "verdicts",
-        format_,
-        limit,
-        {"broker": broker, "group": group, "topic": topic, "transaction-id": transaction_id, "state": state},
-    )
-
-
-def passes(
-    ctx: typer.Context, job: Jobs = None, state: States = None, format_: Format = TABLE, limit: Limit = None
-) -> None:
-    """Passes started, committed and abandoned, the newest first."""
-    _show(ctx, "passes", format_, limit, {"job": job, "state": state})
-
-
-def quarantine(
-    ctx: typer.Context, broker: Brokers = None, reason: Reasons = None, format_: Format = TABLE, limit: Limit = None
-) -> None:
-    """Inputs that could not be used, the newest first, each with its reason."""
-    _show(ctx, "quarantine", format_, limit, {"broker": broker, "reason": reason})
+    for view in VIEWS:
+        app.command(view.command, help=view.doc, rich_help_panel=VIEWS_PANEL)(_command(view))
+    app.command("trace", rich_help_panel=VIEWS_PANEL)(trace)
 
 
 def trace(
-    ctx: typer.Context, transaction_id: TransactionId, broker: Brokers = None, format_: EventFormat = TABLE
+    ctx: typer.Context,
+    transaction_id: TransactionId = None,
+    key: Keys = None,
+    half_offset: HalfOffset = None,
+    broker: Brokers = None,
+    format_: EventFormat = TABLE,
 ) -> None:
-    """Everything known about one transaction, in time order."""
-    from txmq_lib.cli.show import show_trace
+    """Everything known about one transaction, in time order; found by an id, a message key or a half offset."""
+    from txmq_lib.cli.show import Sought, show_trace
+
+    sought = Sought(transaction_id, tuple(key or ()), half_offset)
 
     if format_ is OutputFormat.csv:
         raise UsageError("trace has no csv: its events differ in their columns; take --format json")
-    show_trace(given(ctx), transaction_id, brokers=broker or (), format_=format_)
+    show_trace(given(ctx), sought, brokers=broker or (), format_=format_)
 
 
-def _show(ctx: typer.Context, command: str, format_: OutputFormat, limit: int | None, asked: dict[str, Values]) -> None:
-    from txmq_lib.cli.show import show_view
+def _command(view: View) -> Callable[..., None]:
+    """The command of one view, with the options that the view can take."""
 
-    show_view(given(ctx), command, asked, format_, limit)
+    def show(ctx: typer.Context, **options: Any) -> None:  # noqa: ANN401 - as `_options` declares them
+        from txmq_lib.cli.show import Shown, show_view
+        from txmq_lib.views.select import Asked, checked_sort, checked_states
+
+        now = moment(options["now"])
+        filters = {name: options[_parameter(name)] for name in view.filters if options[_parameter(name)]}
+        if "state" in filters:
+            filters["state"] = checked_states(view, filters["state"])
+        older_than = options["older_than"]
+        asked = Asked(
+            filters=filters,
+            since=None if options["since"] is None else time_ago(options["since"], now),
+            before=None if older_than is None else now - span(older_than, "--older-than"),
+            keys=tuple(options.get("key") or ()),
+            sort=checked_sort(view, options["sort"] or ()),
+            limit=options["limit"],
+        )
+        show_view(given(ctx), view, asked, Shown(options["format_"], is_wide=options["wide"], body=options.get("body")))
+
+    parameters = {"ctx": typer.Context, **_options(view)}
+    show.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                default=DEFAULTS.get(name, inspect.Parameter.empty if name == "ctx" else None),
+                annotation=annotation,
+            )
+            for name, annotation in parameters.items()
+        ]
+    )
+    show.__annotations__ = parameters
+    return show
+
+
+DEFAULTS = {"format_": TABLE, "wide": False}
+
+
+def _options(view: View) -> dict[str, object]:
+    filters = {_parameter(name): _filter(view, name) for name in view.filters}
+    keys = {} if view.keys is None else {"key": Keys}
+    body = {"body": Body} if view.bodies else {}
+    times = {"older_than": OlderThan, "since": Since, "now": ClockNow}
+    return {**filters, **keys, **times, "sort": Sort, "limit": Limit, "wide": Wide, **body, "format_": Format}
+
+
+def _filter(view: View, name: str) -> object:
+    is_consumers = view.filters[name] == ("consumer_group",)
+    metavar, text = CONSUMER_GROUP if is_consumers else FILTERS[name]
+    return Annotated[Values, typer.Option(f"--{name}", metavar=metavar, help=f"{text}; may be repeated.")]
+
+
+def _parameter(option: str) -> str:
+    return option.replace("-", "_")

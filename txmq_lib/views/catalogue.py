@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
 from txmq_lib import names
-from txmq_lib.schemas import Field, table_spec
+from txmq_lib.schemas import Field
+from txmq_lib.views.view import Part, View
 
 OFFSET_OK, OFFSET_BEYOND_END, OFFSET_BELOW_OLDEST, OFFSET_UNKNOWN = "ok", "beyond_end", "below_oldest", "unknown"
 
@@ -19,44 +17,13 @@ OFFSETS_RELATION = f"""(
              ELSE '{OFFSET_OK}' END AS state
     FROM base LEFT JOIN frontier AS f USING (broker_name, topic, queue_id))"""
 
-# A held end keeps its held row in the log of outcomes when its final one comes.
+# A held end keeps its held row in the log of outcomes when its final one comes. Few are held.
 ENDS_RELATION = """(
-    SELECT * FROM base
-    QUALIFY row_number() OVER (PARTITION BY broker_name, origin, landed_pass, landing_order ORDER BY is_held) = 1)"""
-
-
-@dataclass(frozen=True)
-class View:
-    """One read view.
-
-    `narrow`   columns of the table format, the most telling first
-    `order`    columns with their direction; the table's key makes it total
-    `filters`  option to columns it is compared with, the first that is not null
-    `states`   values that `--state` may take
-    `relation` what rows are taken from, over `base` (the table, for which it needs the columns `needs`) and `joined`
-    """
-
-    command: str
-    table: str
-    narrow: tuple[str, ...]
-    order: tuple[str, ...]
-    filters: Mapping[str, tuple[str, ...]]
-    states: tuple[str, ...] = ()
-    relation: str = "base"
-    needs: tuple[str, ...] = ()
-    joined: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
-    extra: tuple[Field, ...] = ()
-
-    @property
-    def fields(self) -> dict[str, Field]:
-        """Every column it can show, by name, in the order of the table."""
-        return {column.name: column for column in (*table_spec(self.table).fields, *self.extra)}
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of every column it can show."""
-        return tuple(self.fields)
-
+    SELECT * FROM base WHERE NOT is_held
+    UNION ALL BY NAME
+    SELECT * FROM held AS h WHERE is_held AND NOT EXISTS (
+        FROM judged AS j WHERE NOT j.is_held AND j.broker_name = h.broker_name AND j.origin = h.origin
+            AND j.landed_pass = h.landed_pass AND j.landing_order = h.landing_order))"""
 
 BROKER = {"broker": ("broker_name",)}
 TRANSACTION = {
@@ -68,6 +35,7 @@ TRANSACTION = {
 
 PENDING = View(
     command="pending",
+    doc="Undecided transactions, the oldest first: how often asked, when next due.",
     table="pending_half",
     narrow=(
         "transaction_id",
@@ -81,10 +49,13 @@ PENDING = View(
         "broker_name",
     ),
     order=("first_store_timestamp",),
+    time="first_store_timestamp",
+    keys="transaction_id",
     filters=TRANSACTION,
 )
 CHECKS = View(
     command="checks",
+    doc="CHECK_TRANSACTION_STATE requests raised, the newest first.",
     table="check_request",
     narrow=(
         "transaction_id",
@@ -96,10 +67,13 @@ CHECKS = View(
         "broker_name",
     ),
     order=("check_timestamp desc",),
+    time="check_timestamp",
+    keys="transaction_id",
     filters=TRANSACTION,
 )
 GIVEN_UP = View(
     command="given-up",
+    doc="Messages given up (TRANS_CHECK_MAX_TIME_TOPIC), the newest first.",
     table="trans_check_max_time",
     narrow=(
         "transaction_id",
@@ -113,10 +87,13 @@ GIVEN_UP = View(
         "broker_name",
     ),
     order=("given_up_timestamp desc",),
+    time="given_up_timestamp",
+    keys="keys",
     filters={**TRANSACTION, "reason": ("reason",)},
 )
 MESSAGES = View(
     command="messages",
+    doc="Visible messages, the newest first.",
     table="message",
     narrow=(
         "transaction_id",
@@ -130,10 +107,13 @@ MESSAGES = View(
         "broker_name",
     ),
     order=("store_timestamp desc",),
+    time="store_timestamp",
+    keys="keys",
     filters={**TRANSACTION, "topic": ("topic",)},
 )
 ENDS = View(
     command="ends",
+    doc="What became of every END_TRANSACTION, the newest first: accepted, repeated, contradicting, refused, held.",
     table="end_outcome",
     narrow=(
         "transaction_id",
@@ -148,6 +128,8 @@ ENDS = View(
         "broker_name",
     ),
     order=("ts desc",),
+    time="ts",
+    keys="transaction_id",
     filters={
         **TRANSACTION,
         "transaction-id": ("transaction_id", "end_transaction_id"),
@@ -163,9 +145,20 @@ ENDS = View(
     ),
     relation=ENDS_RELATION,
     needs=("broker_name", "origin", "landed_pass", "landing_order", "is_held"),
+    files="is_held = false",
+    joined={
+        "held": Part("end_outcome", files="is_held = true"),
+        "judged": Part(
+            "end_outcome",
+            ("broker_name", "origin", "landed_pass", "landing_order", "is_held"),
+            files="is_held = false",
+            like=("landed_pass", "held"),
+        ),
+    },
 )
 OFFSETS = View(
     command="offsets",
+    doc="Next offset and lag of every consumer queue; state ok, beyond_end, below_oldest or unknown.",
     table="consumer_offset",
     narrow=(
         "consumer_group",
@@ -181,12 +174,13 @@ OFFSETS = View(
         "broker_name",
     ),
     order=("broker_name", "consumer_group", "topic", "queue_id"),
+    time="updated_timestamp",
     filters={**BROKER, "group": ("consumer_group",), "topic": ("topic",), "state": ("state",)},
     states=(OFFSET_OK, OFFSET_BEYOND_END, OFFSET_BELOW_OLDEST, OFFSET_UNKNOWN),
     relation=OFFSETS_RELATION,
     needs=("broker_name", "topic", "queue_id", "next_offset"),
     joined={
-        "frontier": ("landing_frontier", ("broker_name", "topic", "queue_id", "next_offset", "lowest_kept_offset"))
+        "frontier": Part("landing_frontier", ("broker_name", "topic", "queue_id", "next_offset", "lowest_kept_offset"))
     },
     extra=(
         Field("highest_offset", "long", True, "offset after the last message known in the queue; null: not known"),
@@ -197,6 +191,7 @@ OFFSETS = View(
 )
 VERDICTS = View(
     command="verdicts",
+    doc="The verdict of every transaction, the newest first.",
     table="verdict",
     narrow=(
         "transaction_id",
@@ -211,22 +206,28 @@ VERDICTS = View(
         "broker_name",
     ),
     order=("last_timestamp desc",),
+    time="last_timestamp",
+    keys="transaction_id",
     filters={**TRANSACTION, "state": ("verdict",)},
     states=names.VERDICTS,
 )
 PASSES = View(
     command="passes",
+    doc="Passes started, committed and abandoned, the newest first.",
     table="pass",
     narrow=("job", "pass_number", "state", "now", "wall_timestamp", "settings_fingerprint", "counts"),
     order=("wall_timestamp desc", "job", "pass_number desc", "state"),
+    time="wall_timestamp",
     filters={"job": ("job",), "state": ("state",)},
     states=("started", "committed", "abandoned"),
 )
 QUARANTINE = View(
     command="quarantine",
+    doc="Inputs that could not be used, the newest first, each with its reason.",
     table="quarantine",
     narrow=("kind", "reason", "detail", "source", "quarantined_timestamp", "job", "pass_number", "broker_name"),
     order=("quarantined_timestamp desc", "kind", "reason", "source"),
+    time="quarantined_timestamp",
     filters={**BROKER, "reason": ("reason",)},
 )
 

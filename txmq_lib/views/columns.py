@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any, TypeAlias
 
 # A type as the YAML of a table has it: Spark's JSON name, or a nested type.
 SparkType: TypeAlias = str | dict[str, Any]
 
+# DuckDB's own cast of bytes to text escapes what is not printable ASCII, so it serves where bytes are no UTF-8.
+BODY_SQL = {
+    "base64": "base64({body})",
+    "hex": "lower(hex({body}))",
+    "text": "coalesce(try(decode({body})), CAST({body} AS VARCHAR))",
+}
+
 # Milliseconds, cut and not rounded; ends in Z because every time of a table is UTC.
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%S.%gZ"
+
+
+DUCKDB_TYPES = {
+    "string": "VARCHAR",
+    "integer": "INTEGER",
+    "long": "BIGINT",
+    "double": "DOUBLE",
+    "boolean": "BOOLEAN",
+    "binary": "BLOB",
+    "timestamp": "TIMESTAMPTZ",
+}
+
+
+class BodyForm(StrEnum):
+    """How bytes leave: base64 and hex always can; text is UTF-8, and \\xNN for each byte that is none."""
+
+    base64 = "base64"
+    hex = "hex"
+    text = "text"
+
+
+BASE64 = BodyForm.base64
 
 
 def quoted(name: str) -> str:
@@ -16,18 +46,41 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def output(expression: str, type_: SparkType) -> str:
-    """`expression` of a type as a value JSON can hold: times as ISO 8601 UTC in milliseconds, binary as base64."""
+def output(expression: str, type_: SparkType, bodies: BodyForm = BASE64) -> str:
+    """`expression` of a type as a value JSON can hold: times as ISO 8601 UTC in milliseconds, binary as `bodies`."""
     if type_ == "timestamp":
         return f"strftime(CAST({expression} AS TIMESTAMP), '{TIME_FORMAT}')"
     if type_ == "binary":
-        return f"base64({expression})"
+        return BODY_SQL[bodies].format(body=expression)
     if isinstance(type_, str) or not _needs_converting(type_):
         return expression
     if type_["type"] == "array":
         return f"list_transform({expression}, lambda item: {output('item', type_['elementType'])})"
     members = ", ".join(_member(expression, field["name"], field["type"]) for field in type_["fields"])
     return f"CASE WHEN {expression} IS NOT NULL THEN struct_pack({members}) END"
+
+
+def duckdb_type(type_: SparkType) -> str:
+    """A type as DuckDB writes it."""
+    if isinstance(type_, str):
+        return DUCKDB_TYPES[type_]
+    match type_["type"]:
+        case "array":
+            return f"{duckdb_type(type_['elementType'])}[]"
+        case "map":
+            return f"MAP({duckdb_type(type_['keyType'])}, {duckdb_type(type_['valueType'])})"
+        case _:
+            members = ", ".join(f"{quoted(each['name'])} {duckdb_type(each['type'])}" for each in type_["fields"])
+            return f"STRUCT({members})"
+
+
+def bare(type_: SparkType) -> SparkType:
+    """A type without what is said of nulls and without comments: what two tables must agree on."""
+    if isinstance(type_, str):
+        return type_
+    kept = {name: bare(inner) for name, inner in type_.items() if name in ("elementType", "keyType", "valueType")}
+    fields = [{"name": each["name"], "type": bare(each["type"])} for each in type_.get("fields", ())]
+    return {"type": type_["type"], **kept, **({"fields": fields} if fields else {})}
 
 
 def _member(expression: str, name: str, type_: SparkType) -> str:

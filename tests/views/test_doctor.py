@@ -1,0 +1,176 @@
+"""`txmq doctor`: each check by what it finds, in good and in bad, and the status it ends with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from txmq_lib import jars
+from txmq_lib.cli.findings import directory_finding, package_findings
+from txmq_lib.cli.warehouse_findings import clock_finding, time_findings
+from txmq_lib.views.reader import WarehouseReader
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def found(txmq):
+    """Runs the command; its status, and (state, found, to do) of every finding of one check."""
+
+    def run(check: str, *arguments: str) -> tuple[int, list[tuple[str, str, str]]]:
+        status, out, _ = txmq("doctor", "--format", "json", *arguments)
+        rows = [json.loads(line) for line in out.splitlines()]
+        return status, [(row["state"], row["found"], row["to do"]) for row in rows if row["check"] == check]
+
+    return run
+
+
+def test_a_sound_installation_has_nothing_that_fails(warehouse, txmq):
+    uri = warehouse({"landing_frontier": [{"broker_name": "a", "highest_store_timestamp": "2026-11-21T12:00:00Z"}]})
+    status, out, err = txmq("--warehouse", uri, "doctor")
+    told = {line.split()[1]: line.split()[0] for line in out.splitlines() if line[:1] != " "}
+    assert {"fail"} & set(told.values()) == set()
+    assert set(told) == {
+        "python", "packages", "java", "jars", "host", "memory", "scratch", "settings", "sources", "warehouse", "clock",
+        "tables",
+    }  # fmt: skip
+    assert (status, told["tables"], told["settings"]) == (0, "ok", "ok")
+    assert err.startswith("0 failed, ")
+    assert [path.name for path in Path(uri).iterdir() if path.name.startswith(".txmq")] == []
+
+
+def test_every_fault_of_the_settings_is_told_and_nothing_that_needs_them(found):
+    status, settings = found("settings", "--set", "role=boss", "--set", "chek_max=3")
+    assert status == 3
+    assert [(state, text.split(":")[1].strip()) for state, text, _ in settings] == [
+        ("fail", "role"),
+        ("fail", "chek_max"),
+    ]
+    assert found("warehouse", "--set", "role=boss")[1] == []
+
+
+def test_no_java_fails_with_what_to_do(found, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    status, [(state, told, advice)] = found("java")
+    assert (status, state) == (3, "fail")
+    assert told == "Spark needs Java 17 or newer and JAVA_HOME=/nowhere has no bin/java"
+    assert advice.startswith("install a Java runtime")
+
+
+def test_missing_jars_are_fetched_by_each_session_so_they_only_warn(found, monkeypatch, tmp_path):
+    monkeypatch.setattr(jars, "jars_dir", lambda: tmp_path)
+    _, [(state, told, advice)] = found("jars")
+    assert (state, str(tmp_path) in told) == ("warn", True)
+    assert "-m txmq_lib.jars" in advice
+
+
+def test_another_spark_in_the_environment_is_named(found, monkeypatch, tmp_path):
+    assert found("spark")[1] == []
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    _, [(state, _, advice)] = found("spark")
+    assert (state, advice) == ("warn", "unset SPARK_HOME")
+    monkeypatch.setenv("SPARK_HOME", str(jars.spark_home()))
+    assert found("spark")[1] == []
+
+
+def test_a_host_without_an_address_fails_unless_spark_is_told_one(found, monkeypatch):
+    def no_address(name):
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr(socket, "gethostbyname", no_address)
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    assert found("host")[1][0][0] == "fail"
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    assert found("host")[1][0][0] == "ok"
+
+
+def test_packages_of_other_versions_warn_and_missing_ones_fail(monkeypatch):
+    monkeypatch.setattr("txmq_lib.cli.findings.requires", lambda name: ["duckdb==0.0.1", 'pytest==1; extra == "dev"'])
+    [finding] = package_findings()
+    assert finding.state == "warn"
+    assert finding.found.endswith(", tested with 0.0.1")
+    monkeypatch.setattr("txmq_lib.cli.findings.requires", lambda name: ["no-such-package==1"])
+    [finding] = package_findings()
+    assert (finding.state, finding.found) == ("fail", "no-such-package missing, tested with 1")
+
+
+def test_a_warehouse_that_cannot_be_written_fails(found, tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    status, [(state, told, advice)] = found("warehouse", "--warehouse", str(tmp_path / "file" / "w"))
+    assert (status, state) == (3, "fail")
+    assert told == f"{tmp_path}/file cannot be written: Not a directory"
+    assert advice
+
+
+def test_a_new_warehouse_is_judged_by_the_directory_above_it(found, tmp_path):
+    _, [(state, told, _)] = found("warehouse", "--warehouse", str(tmp_path / "a" / "b"))
+    assert (state, told.split(":")[0]) == ("ok", str(tmp_path))
+    assert found("tables", "--warehouse", f"file:{tmp_path}/a/b")[1][0][0] == "ok"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("free", "state"), [(200 * 2**20 - 1, "fail"), (200 * 2**20, "warn"), (5 * 2**30 - 1, "warn"), (5 * 2**30, "ok")]
+)
+def test_little_room_warns_and_none_fails(monkeypatch, tmp_path, free, state):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+    assert directory_finding("warehouse", tmp_path, "").state == state
+
+
+def test_sources_are_looked_for(found, tmp_path):
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    (tmp_path / "ends.jsonl").write_text("", encoding="utf-8")
+    (tmp_path / "empty").mkdir()
+    paths = {"store": ["store", "empty", "gone"], "end": ["*.jsonl"]}
+    sources = [
+        {"kind": kind, "paths": [f"{tmp_path}/{path}" for path in listed], "broker": "b"}
+        for kind, listed in paths.items()
+    ]
+    status, told = found("sources", "--set", f"sources={json.dumps(sources)}", "--warehouse", str(tmp_path / "w"))
+    assert [state for state, _, _ in told] == ["ok", "fail", "warn", "ok"]
+    assert status == 3
+    assert told[1][1].endswith("/empty has no directory commitlog")
+    assert told[2][1].endswith("/gone does not exist")
+    afar = '[{"kind": "end", "paths": ["s3a://bucket/ends"], "broker": "b"}]'
+    assert found("sources", "--set", f"sources={afar}")[1][0][0] == "warn"
+
+
+def test_a_table_of_another_version_or_none_fails(found, warehouse):
+    uri = warehouse({})
+    other = pa.table({"tags": [1], "colour": ["red"]})
+    write_deltalake(Path(uri) / "op_message", other, mode="overwrite", schema_mode="overwrite")
+    shutil.rmtree(Path(uri) / "quarantine")
+    status, told = found("tables", "--warehouse", uri)
+    assert (status, [state for state, _, _ in told]) == (3, ["fail", "fail"])
+    assert told[0][1].startswith("op_message: missing broker_name, queue_id, ")
+    assert told[0][1].endswith("; unexpected colour; mistyped tags")
+    assert "no table quarantine" in told[1][1]
+
+
+@pytest.mark.parametrize(("apart", "state"), [(0, "ok"), (30, "warn"), (-30, "warn"), (120, "fail")])
+def test_a_disk_with_another_clock_is_told(tmp_path, apart, state):
+    assert clock_finding(tmp_path, datetime.now(UTC) + timedelta(seconds=apart)).state == state
+
+
+def test_times_ahead_of_this_clock_are_told(warehouse):
+    def ahead(seconds: int) -> list[tuple[str, str]]:
+        later = (NOON + timedelta(seconds=seconds)).isoformat()
+        rows = {
+            "landing_frontier": [{"broker_name": "a", "highest_store_timestamp": later}],
+            "pass": [{"job": "land", "pass_number": 1, "state": "committed", "wall_timestamp": later}],
+        }
+        return [(each.state, each.found) for each in time_findings(WarehouseReader(warehouse(rows)), NOON)]
+
+    assert ahead(5) == []
+    assert ahead(6) == [
+        ("warn", "land pass is 6s ahead of this clock"), ("warn", "a message of a is 6s ahead of this clock")
+    ]  # fmt: skip
+    assert {state for state, _ in ahead(61)} == {"fail"}

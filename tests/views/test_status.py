@@ -1,0 +1,296 @@
+"""`txmq status`: the figures of one screen, what counts as a problem, thresholds, 80 columns."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from views.conftest import append
+
+from txmq_lib.views.figures import last_passes, newest_passes
+from txmq_lib.views.reader import Scan, WarehouseReader
+from txmq_lib.views.status import span_text
+
+ROOT = Path(__file__).resolve().parents[2]
+NOON = "2026-11-21T12:00:00Z"
+
+
+def at(clock: str) -> str:
+    return f"2026-11-21T{clock}Z"
+
+
+def half(transaction_id: str, group: str | None, stored: str, **more: Any) -> dict[str, Any]:
+    return {"transaction_id": transaction_id, "producer_group": group, "first_store_timestamp": stored, **more}
+
+
+def passed(job: str, number: int, state: str, wall: str, **more: Any) -> dict[str, Any]:
+    return {"job": job, "pass_number": number, "state": state, "wall_timestamp": at(wall), **more}
+
+
+ROWS: dict[str, list[dict[str, Any]]] = {
+    "pending_half": [
+        half("A", "G1", at("11:59:00.001"), next_check_timestamp=at("12:00:01")),
+        half("B", "G1", at("11:59:00"), next_check_timestamp=NOON, check_times=2),
+        half("C", "G1", at("11:00:00"), next_check_timestamp=None, broker_check_times=7),
+        half("D", "G2", at("11:50:00.001")),
+        half("E", None, "2026-11-20T11:00:00Z"),
+    ],
+    "check_request": [{"check_timestamp": at("11:00:00")}, {"check_timestamp": at("11:30:00")}],
+    "end_outcome": [
+        {"from_transaction_check": True, "decision": "commit", "landing_order": 1},
+        {"from_transaction_check": True, "decision": None, "landing_order": 2},
+        {"from_transaction_check": True, "decision": "commit", "is_held": True, "landing_order": 3},
+        {"from_transaction_check": False, "decision": "rollback", "landing_order": 4},
+    ],
+    "trans_check_max_time": [{"given_up_timestamp": at("10:00:00")}],
+    "verdict": [
+        {"verdict": "COMMITTED", "is_settled": True, "transaction_id": "1"},
+        {"verdict": "COMMITTED", "is_settled": True, "transaction_id": "2"},
+        {"verdict": "DUPLICATED", "is_settled": True, "transaction_id": "3"},
+        {"verdict": "DISCARDED", "is_settled": True, "transaction_id": "4"},
+        {"verdict": "PENDING", "is_settled": False, "transaction_id": "5"},
+    ],
+    "consumer_offset": [
+        {"broker_name": "a", "consumer_group": "CG1", "topic": "T", "queue_id": 0, "next_offset": 10},
+        {
+            "broker_name": "a",
+            "consumer_group": "CG1",
+            "topic": "T",
+            "queue_id": 1,
+            "next_offset": 99,
+            "rewind_count": 3,
+        },
+        {"broker_name": "a", "consumer_group": "CG2", "topic": "T", "queue_id": 0, "next_offset": 100},
+        {"broker_name": "a", "consumer_group": "CG2", "topic": "U", "queue_id": 0, "next_offset": 5},
+    ],
+    "landing_frontier": [
+        {
+            "broker_name": "a",
+            "topic": "T",
+            "queue_id": 0,
+            "next_offset": 110,
+            "highest_store_timestamp": at("11:55:00"),
+        },
+        {"broker_name": "a", "topic": "T", "queue_id": 1, "next_offset": 50, "highest_store_timestamp": at("11:58:00")},
+        {"broker_name": "b", "topic": "T", "queue_id": 0, "next_offset": 1, "highest_store_timestamp": None},
+    ],
+    "quarantine": [
+        {"reason": "BROKEN_JSON", "quarantined_timestamp": at("11:00:00"), "fingerprint": "1"},
+        {"reason": "OP_TAG", "quarantined_timestamp": at("11:00:00"), "fingerprint": "2"},
+        {"reason": "OP_TAG", "quarantined_timestamp": at("11:59:30"), "fingerprint": "3"},
+    ],
+    "pass": [
+        passed("audit", 1, "committed", "10:00:00", counts=[("verdict_COMMITTED", 99)]),
+        passed("audit", 2, "started", "10:59:00"),
+        passed("audit", 2, "committed", "11:00:00", counts=[("verdict_COMMITTED", 2)], seconds=[("verdict", 1.5)]),
+        passed("land", 3, "started", "11:00:00"),
+        passed("land", 3, "abandoned", "11:00:01"),
+        passed("land", 4, "committed", "11:01:00", counts=[("quarantine_half", 2), ("half", 9)]),
+        passed("reconcile", 1, "started", "11:57:00"),
+    ],
+}
+
+
+@pytest.fixture
+def status(warehouse, txmq):
+    def run(*arguments: str, rows: dict[str, list[dict[str, Any]]] = ROWS) -> tuple[int, str, str]:
+        return txmq("--warehouse", warehouse(rows), "status", "--now", NOON, *arguments)
+
+    return run
+
+
+@pytest.fixture
+def told(status):
+    code, out, err = status("--format", "json")
+    assert (code, err, out.count("\n")) == (0, "", 1)
+    return json.loads(out)
+
+
+def test_pending_is_counted_by_age_and_producer_group_the_largest_first(told):
+    assert told["pending_count"] == 5
+    groups = [(row["producer_group"], row["count"], row["oldest_transaction_id"]) for row in told["pending"]]
+    assert groups == [("G1", 3, "C"), ("G2", 1, "D"), (None, 1, "E")]
+    assert told["pending"][0] == {
+        "producer_group": "G1",
+        "count": 3,
+        "ages": {"1m": 1, "10m": 1, "1h": 0, "1d": 1, "older": 0},  # an age of exactly a minute is in the next class
+        "oldest_timestamp": "2026-11-21T11:00:00.000Z",
+        "oldest_transaction_id": "C",
+        "due": 1,
+        "most_checks": 7,
+    }
+    assert told["pending"][2]["ages"]["older"] == 1
+    assert [row["due"] for row in told["pending"]] == [1, 0, 0]
+
+
+def test_checks_answers_and_given_up_are_counted(told):
+    checks = told["checks"]
+    assert (checks["asked"], checks["last_asked_timestamp"]) == (2, "2026-11-21T11:30:00.000Z")
+    assert (checks["answered"], checks["answers"]) == (2, {"commit": 1, "malformed": 1})
+    assert (told["given_up"], told["last_given_up_timestamp"]) == (1, "2026-11-21T10:00:00.000Z")
+
+
+def test_verdicts_come_with_what_the_last_audit_pass_gave(told):
+    assert [(row["verdict"], row["count"], row["last_pass"]) for row in told["verdicts"]] == [
+        ("DUPLICATED", 1, 0), ("COMMITTED", 2, 2), ("DISCARDED", 1, 0), ("PENDING", 1, 0),
+    ]  # fmt: skip
+
+
+def test_lag_is_counted_per_group_with_the_states_of_its_queues(told):
+    assert told["offsets"] == [
+        {"broker_name": "a", "consumer_group": "CG1", "queues": 2, "lag": 100,
+         "states": {"beyond_end": 1, "ok": 1}, "rewinds": 3},
+        {"broker_name": "a", "consumer_group": "CG2", "queues": 2, "lag": 10,
+         "states": {"ok": 1, "unknown": 1}, "rewinds": 0},
+    ]  # fmt: skip
+
+
+def test_quarantine_landing_and_passes_are_told(told):
+    assert [(row["reason"], row["count"]) for row in told["quarantine"]] == [("OP_TAG", 2), ("BROKEN_JSON", 1)]
+    assert told["landed"] == [
+        {"broker_name": "a", "read_to_timestamp": "2026-11-21T11:58:00.000Z"},
+        {"broker_name": "b", "read_to_timestamp": None},
+    ]
+    passes = [(row["job"], row["pass_number"], row["unfinished_number"]) for row in told["passes"]]
+    assert passes == [("land", 4, None), ("reconcile", None, 1), ("audit", 2, None)]
+    assert told["passes"][2]["seconds"] == {"verdict": 1.5}
+
+
+def test_problems_name_the_command_that_shows_more(told):
+    assert [(row["text"], row["command"], row["limit"]) for row in told["problems"]] == [
+        ("reconcile pass 1 started 3m ago, not ended", "passes --job reconcile", None),
+        ("1 visible more than once", "verdicts --state duplicated", None),
+        ("1 given up, nobody decided", "verdicts --state discarded", None),
+        ("1 consumer queues beyond the end of the queue", "offsets --state beyond_end", None),
+        ("3 records in quarantine", "quarantine", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "within", "past"),
+    [
+        ("pending", "5", "4"),
+        ("pending_age", "25h", "24h"),
+        ("given_up", "1", "0"),
+        ("contradicted", "1", "0"),
+        ("lag", "100", "99"),
+        ("landing_behind", "2m", "119s"),
+        ("quarantined", "2", "1"),
+    ],
+)
+def test_past_a_threshold_the_status_is_1_and_the_finding_comes_first(status, key, within, past):
+    assert status("--set", f"thresholds.{key}={within}")[0] == 0
+    code, out, _ = status("--set", f"thresholds.{key}={past}", "--format", "json")
+    assert code == 1
+    limits = [problem["limit"] for problem in json.loads(out)["problems"]]
+    assert limits[0].startswith(f"thresholds.{key} ")
+    assert set(limits[1:]) == {None}
+    code, out, _ = status("--set", f"thresholds.{key}={past}")
+    assert (code, out.splitlines()[1][:2]) == (1, "! ")
+
+
+def test_every_command_a_problem_names_is_one_that_runs(status, warehouse, txmq):
+    thresholds = ("pending", "given_up", "contradicted", "lag", "quarantined")
+    options = [part for key in thresholds for part in ("--set", f"thresholds.{key}=0")]
+    _, out, _ = status(*options, "--format", "json")
+    uri = warehouse({})
+    for problem in json.loads(out)["problems"]:
+        assert txmq("--warehouse", uri, *problem["command"].split())[0] == 0, problem
+
+
+def test_the_screen_fits_80_columns_and_has_no_colour_in_a_pipe(status):
+    wide = {
+        **ROWS,
+        "pending_half": [half(f"{n:032}", f"GID_{'x' * 60}_{n}", at("11:00:00")) for n in range(9)],
+        "consumer_offset": [
+            {
+                "broker_name": "broker-" + "y" * 40,
+                "consumer_group": f"CG_{'z' * 70}_{n}",
+                "queue_id": n,
+                "next_offset": n,
+            }
+            for n in range(9)
+        ],
+    }
+    for rows in (ROWS, wide):
+        code, out, err = status(rows=rows)
+        lines = out.splitlines()
+        assert code == 0, err
+        assert [line for line in lines[1:] if len(line) > 80] == []
+        assert "\x1b" not in out
+        assert len(lines) < 60
+    assert "  and 3 more groups: txmq pending" in lines
+
+
+def test_an_empty_warehouse_has_no_problem(status):
+    code, out, _ = status(rows={})
+    assert code == 0
+    assert out.splitlines()[1] == "no problem found"
+    assert "PENDING  0" in out
+    assert "LANDING  nothing has landed" in out
+
+
+def test_what_is_streamed_from_afar_is_what_is_read_from_local_files(status, monkeypatch):
+    near = status("--format", "json")
+    monkeypatch.setattr(WarehouseReader, "_files", lambda reader, scan: None)
+    far = status("--format", "json")
+    told = [{**json.loads(out), "warehouse": None} for _, out, _ in (near, far)]
+    assert told[0] == told[1]
+    assert told[0]["pending_count"] == 5
+
+
+def test_of_thousands_of_passes_only_files_that_may_hold_the_newest_are_read(txmq, tmp_path, empty_tables):
+    shutil.copytree(empty_tables, tmp_path / "w")
+    rows = [
+        *(passed("land", number, "committed", "10:00:00") for number in (1, 2, 3)),
+        passed("land", 4, "started", "11:00:00"),
+        passed("audit", 1, "committed", "09:00:00"),
+        passed("maintain", 7, "started", "08:00:00"),
+    ]
+    for row in rows:
+        append(tmp_path / "w", "pass", [row])
+    reader = WarehouseReader(str(tmp_path / "w"))
+    told = [(last.job, last.pass_number, last.unfinished_number) for last in last_passes(reader)]
+    assert told == [("land", 3, 4), ("audit", 1, None), ("maintain", None, 7)]
+    pruned = WarehouseReader(str(tmp_path / "w"))
+    scan = Scan("pass", ("job", "pass_number"), files=newest_passes(pruned))
+    kept = pruned.query("SELECT job, pass_number FROM pass ORDER BY ALL", [], {"pass": scan})
+    assert list(kept) == [("audit", 1), ("land", 3), ("land", 4), ("maintain", 7)]
+
+
+def test_watch_shows_it_again_until_interrupted(warehouse):
+    code = "import sys; from txmq_lib.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "--warehouse", warehouse(ROWS), "status", "--watch", "0.1"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True
+    ) as running:
+        seen = 0
+        deadline = time.monotonic() + 60
+        while seen < 2 and time.monotonic() < deadline:
+            seen += running.stdout.readline().startswith("txmq status ")
+        running.send_signal(2)
+        running.communicate(timeout=30)
+    assert seen == 2
+    assert running.returncode == 130
+
+
+def test_watch_may_stand_without_its_seconds():
+    from txmq_lib.cli.app import with_values
+
+    assert with_values(["status", "--watch"]) == ["status", "--watch", "5"]
+    assert with_values(["status", "--watch", "--format", "json"]) == ["status", "--watch", "5", "--format", "json"]
+    assert with_values(["status", "--watch", "0.5"]) == ["status", "--watch", "0.5"]
+
+
+def test_spans_are_told_in_their_two_largest_units():
+    spans = [(0, "0s"), (59, "59s"), (60, "1m"), (61, "1m 1s"), (3600 + 5, "1h"), (90_061, "1d 1h"), (-120, "-2m")]
+    assert [span_text(timedelta(seconds=seconds)) for seconds, _ in spans] == [text for _, text in spans]

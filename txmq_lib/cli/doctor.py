@@ -1,0 +1,74 @@
+"""`txmq doctor`: what is wrong with the installation before anything runs. Leaves no file behind."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+import typer
+
+from txmq_lib.cli.findings import (
+    FAIL,
+    OK,
+    WARN,
+    Finding,
+    directory_finding,
+    host_finding,
+    jars_finding,
+    java_finding,
+    memory_finding,
+    package_findings,
+    spark_home_finding,
+)
+from txmq_lib.cli.formats import OutputFormat
+from txmq_lib.cli.given import Given, location
+from txmq_lib.cli.pipe import while_read
+from txmq_lib.cli.show import write_rows
+from txmq_lib.cli.warehouse_findings import source_findings, warehouse_findings
+from txmq_lib.errors import EXIT_FAILED, SettingsError
+from txmq_lib.settings import Settings
+
+COLUMNS = ("check", "state", "found", "to do")
+
+
+def run_doctor(options: Given, format_: OutputFormat, now: Callable[[], datetime]) -> None:
+    """Every finding; status 3 where something fails."""
+    findings = list(findings_of(options, now))
+    rows = [(each.check, each.state, each.found, each.to_do) for each in findings]
+    with while_read():
+        if format_ is OutputFormat.table:
+            for each in findings:
+                typer.echo(
+                    f"{each.state:<5} {each.check:<12} {each.found}" + (f"\n{'':19}{each.to_do}" if each.to_do else "")
+                )
+        else:
+            write_rows(format_, COLUMNS, rows)
+    failed = sum(each.state == FAIL for each in findings)
+    warned = sum(each.state == WARN for each in findings)
+    typer.echo(f"{failed} failed, {warned} to look at, {len(findings) - failed - warned} ok", err=True)
+    if failed:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def findings_of(options: Given, now: Callable[[], datetime]) -> Iterator[Finding]:
+    """The checks, those that others rest on first."""
+    yield Finding("python", OK, f"{sys.version.split()[0]} at {sys.executable}")
+    yield from package_findings()
+    yield java_finding()
+    yield jars_finding()
+    yield from spark_home_finding()
+    yield host_finding()
+    yield memory_finding()
+    yield directory_finding("scratch", Path(tempfile.gettempdir()), "set TMPDIR to a directory that can be written")
+    try:
+        settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    except SettingsError as error:
+        for fault in error.faults:
+            yield Finding("settings", FAIL, fault, "mend it; nothing runs before")
+        return
+    yield Finding("settings", OK, f"no fault; fingerprint {settings.fingerprint()}")
+    yield from source_findings(settings.sources)
+    yield from warehouse_findings(location(settings.warehouse), now())

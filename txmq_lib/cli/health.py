@@ -1,0 +1,58 @@
+"""The commands that tell whether all is well. Bodies import deltalake and DuckDB only when they run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from txmq_lib.cli.clock import ClockNow, moment, wall_clock
+from txmq_lib.cli.formats import MORE_PANEL, TABLE, VIEWS_PANEL, Format, OutputFormat
+from txmq_lib.cli.given import given
+from txmq_lib.errors import UsageError
+
+Watch = Annotated[
+    float | None,
+    typer.Option("--watch", min=0.1, metavar="[SECONDS]", help="Again and again, every 5 seconds or as many as given."),
+]
+StatusFormat = Annotated[OutputFormat, typer.Option("--format", help="table: one screen; json: one object.")]
+
+Out = Annotated[
+    str, typer.Option("--out", metavar="FILE", help="Where to write; its counters are carried on. -: stdout.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.command("status", rich_help_panel=VIEWS_PANEL)(status)
+    app.command("metrics", rich_help_panel=VIEWS_PANEL)(metrics)
+    app.command("doctor", rich_help_panel=MORE_PANEL)(doctor)
+
+
+def status(ctx: typer.Context, watch: Watch = None, format_: StatusFormat = TABLE, now: ClockNow = None) -> None:
+    """One screen: problems first, what is pending, checks, verdicts, offsets, quarantine, landing, passes.
+
+    Ends with status 1 past any of the settings `thresholds`.
+    """
+    from txmq_lib.cli.status import show_status
+
+    if format_ is OutputFormat.csv:
+        raise UsageError("status has no csv: it is many tables; take --format json")
+    show_status(given(ctx), lambda: moment(now), is_json=format_ is OutputFormat.json, every=watch)
+
+
+def metrics(ctx: typer.Context, out: Out, now: ClockNow = None) -> None:
+    """Metrics in Prometheus's text format, for the textfile collector of node_exporter or any scraper of files."""
+    from txmq_lib.cli.metrics import write_metrics
+
+    write_metrics(given(ctx), out, moment(now))
+
+
+def doctor(ctx: typer.Context, format_: Format = TABLE) -> None:
+    """What is wrong with the installation: Java, jars, paths, permissions, settings, disk, clock, tables.
+
+    Each check is ok, warn or fail with what to do; ends with status 3 where one fails.
+    """
+    from txmq_lib.cli.doctor import run_doctor
+
+    run_doctor(given(ctx), format_, wall_clock)

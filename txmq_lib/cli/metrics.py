@@ -1,0 +1,53 @@
+"""`txmq metrics`: the text of the metrics into a file, whole or not at all. Needs deltalake and DuckDB, no JVM."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import typer
+
+from txmq_lib.cli.given import Given, location
+from txmq_lib.cli.pipe import while_read
+from txmq_lib.errors import InputError, UsageError
+from txmq_lib.settings import Settings
+from txmq_lib.views.metrics import metrics_text
+from txmq_lib.views.reader import WarehouseReader
+
+STDOUT = "-"
+
+
+def write_metrics(options: Given, out: str, now: datetime) -> None:
+    """Write FILE anew; counters go on from what it told before. UsageError where it cannot be written."""
+    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    reader = WarehouseReader(location(settings.warehouse))
+    if out == STDOUT:
+        with while_read():
+            sys.stdout.write(metrics_text(reader, now))
+        return
+    path = Path(out)
+    text = metrics_text(reader, now, before=told_before(path))
+    # Whoever scrapes the file must never see half of it.
+    half_way = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        half_way.write_text(text, encoding="utf-8")
+        half_way.replace(path)
+    except OSError as error:
+        raise UsageError(f"--out {out} cannot be written: {error.strerror}") from error
+    typer.echo(f"{sum(not line.startswith('#') for line in text.splitlines())} series in {out}", err=True)
+
+
+def told_before(path: Path) -> str:
+    """The text of FILE, empty where there is none; InputError where it is no text of metrics."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    try:
+        text = path.read_text(encoding="utf-8")
+        list(text_string_to_metric_families(text))
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError, IndexError, KeyError) as error:
+        raise InputError(f"{path} holds no metrics whose counters could be carried on ({error}): remove it") from error
+    return text

@@ -1,0 +1,208 @@
+"""Figures of a warehouse, counted by DuckDB over the few columns each needs. Bodies are never read; clock is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+from txmq_lib.views.catalogue import OFFSETS
+from txmq_lib.views.reader import Scan, WarehouseReader, sql_literal
+
+# Upper ends of the age classes in seconds; what is older is in the last class.
+AGE_CLASSES = {"1m": 60, "10m": 600, "1h": 3600, "1d": 86_400}
+OLDER = "older"
+
+
+@dataclass(frozen=True)
+class PendingGroup:
+    """Undecided transactions of one producer group; ages are counts by AGE_CLASSES, `due` those to be asked about now,
+    `most_checks` the most anybody has asked about one, txmq or a broker."""
+
+    producer_group: str | None
+    count: int
+    ages: Mapping[str, int]
+    oldest_timestamp: datetime
+    oldest_transaction_id: str
+    due: int
+    most_checks: int
+
+
+@dataclass(frozen=True)
+class CheckFigures:
+    """Requests raised by txmq, ends that answered a check by decision, and when the newest request was raised."""
+
+    asked: int
+    answers: Mapping[str, int]
+    last_asked_timestamp: datetime | None
+
+    @property
+    def answered(self) -> int:
+        """All answers."""
+        return sum(self.answers.values())
+
+
+@dataclass(frozen=True)
+class OffsetGroup:
+    """A consumer group of one broker: its queues by state, what they lag behind together, where the state is known."""
+
+    broker_name: str
+    consumer_group: str
+    queues: int
+    lag: int
+    states: Mapping[str, int]
+    rewinds: int
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """Records in quarantine for one reason."""
+
+    reason: str
+    count: int
+    newest_timestamp: datetime
+
+
+@dataclass(frozen=True)
+class Landed:
+    """How far one broker has been landed: the highest store time of any row, None where no row had one."""
+
+    broker_name: str
+    read_to_timestamp: datetime | None
+
+
+@dataclass(frozen=True)
+class LastPass:
+    """The newest committed pass of a job, and the number of a newer one that was started and has not ended."""
+
+    job: str
+    pass_number: int | None
+    committed_timestamp: datetime | None
+    counts: Mapping[str, int]
+    seconds: Mapping[str, float]
+    unfinished_number: int | None
+    unfinished_since: datetime | None
+
+
+def utc(expression: str) -> str:
+    """A time without its zone: DuckDB hands times with one over by way of another library."""
+    return f"CAST({expression} AS TIMESTAMP)"
+
+
+def in_utc(moment: datetime | None) -> Any:  # noqa: ANN401 - None only for None
+    """What `utc` selected, with its zone again; None stays None."""
+    return None if moment is None else moment.replace(tzinfo=UTC)
+
+
+def pending_groups(reader: WarehouseReader, now: datetime) -> list[PendingGroup]:
+    """Every producer group with undecided transactions, the most first."""
+    first, *ends = AGE_CLASSES.values()
+    between = [f"count(*) FILTER (age >= {low} AND age < {high})" for low, high in pairwise([first, *ends])]
+    classes = ", ".join([f"count(*) FILTER (age < {first})", *between, f"count(*) FILTER (age >= {ends[-1]})"])
+    sql = f"""
+        SELECT producer_group, count(*), {utc("min(first_store_timestamp)")},
+            arg_min(transaction_id, first_store_timestamp), count(*) FILTER (next_check_timestamp <= $now),
+            max(greatest(check_times, broker_check_times)), {classes}
+        FROM (SELECT *, epoch($now) - epoch(first_store_timestamp) AS age FROM pending)
+        GROUP BY ALL ORDER BY count(*) DESC, producer_group"""
+    columns = (
+        "producer_group",
+        "first_store_timestamp",
+        "transaction_id",
+        "next_check_timestamp",
+        "check_times",
+        "broker_check_times",
+    )
+    rows = reader.query(sql, {"now": now}, {"pending": Scan("pending_half", columns)})
+    return [
+        PendingGroup(
+            group, count, dict(zip([*AGE_CLASSES, OLDER], ages, strict=True)), in_utc(oldest), which, due, most
+        )
+        for group, count, oldest, which, due, most, *ages in rows
+    ]
+
+
+def check_figures(reader: WarehouseReader) -> CheckFigures:
+    """Checks asked by txmq and ends that answered one; the latter are counted once they are judged."""
+    answers = reader.query(
+        "SELECT coalesce(decision, 'malformed'), count(*) FROM ends"
+        " WHERE from_transaction_check AND NOT is_held GROUP BY ALL ORDER BY ALL",
+        [],
+        {"ends": Scan("end_outcome", ("decision", "from_transaction_check", "is_held"))},
+    )
+    asked = reader.stored("check_request")
+    return CheckFigures(asked.row_count, dict(answers), in_utc(asked.highest("check_timestamp")))
+
+
+def verdict_counts(reader: WarehouseReader) -> dict[str, int]:
+    """Transactions per verdict."""
+    sql = "SELECT verdict, count(*) FROM verdict GROUP BY ALL"
+    return dict(reader.query(sql, [], {"verdict": Scan("verdict", ("verdict",))}))
+
+
+def offset_groups(reader: WarehouseReader) -> list[OffsetGroup]:
+    """Every consumer group with its queues' states, the one that lags most first."""
+    sql = f"""
+        SELECT broker_name, consumer_group, sum(queues)::BIGINT, sum(lag)::BIGINT AS lag,
+            map_from_entries(list((state, queues) ORDER BY state)), sum(rewinds)::BIGINT
+        FROM (SELECT broker_name, consumer_group, state, count(*) AS queues, coalesce(sum(lag), 0) AS lag,
+            sum(rewind_count) AS rewinds FROM {OFFSETS.relation} GROUP BY ALL)
+        GROUP BY ALL ORDER BY lag DESC, consumer_group, broker_name"""
+    frontier = OFFSETS.joined["frontier"]
+    base = Scan(OFFSETS.table, (*OFFSETS.needs, "consumer_group", "rewind_count"))
+    rows = reader.query(sql, [], {"base": base, "frontier": Scan(frontier.table, frontier.columns)})
+    return [OffsetGroup(*row) for row in rows]
+
+
+def quarantined(reader: WarehouseReader) -> list[Quarantined]:
+    """Quarantine by reason, the most first."""
+    sql = f"""SELECT reason, count(*), {utc("max(quarantined_timestamp)")} FROM quarantine
+        GROUP BY ALL ORDER BY count(*) DESC, reason"""
+    scan = Scan("quarantine", ("reason", "quarantined_timestamp"))
+    return [
+        Quarantined(reason, count, in_utc(newest))
+        for reason, count, newest in reader.query(sql, [], {"quarantine": scan})
+    ]
+
+
+def landed(reader: WarehouseReader) -> list[Landed]:
+    """Every broker something was landed of, by name."""
+    sql = f"SELECT broker_name, {utc('max(highest_store_timestamp)')} FROM frontier GROUP BY ALL ORDER BY ALL"
+    scan = Scan("landing_frontier", ("broker_name", "highest_store_timestamp"))
+    return [Landed(name, in_utc(read_to)) for name, read_to in reader.query(sql, [], {"frontier": scan})]
+
+
+def newest_passes(reader: WarehouseReader) -> str | None:
+    """Which files may hold the newest passes: a pass writes its rows as files of their own, and there are thousands."""
+    newest: dict[str, int] = {}
+    for low, high in reader.file_ranges("pass", ("job", "state", "pass_number")):
+        if low[:2] == high[:2] and low[1] == "committed":
+            newest[low[0]] = max(high[2], newest.get(low[0], 0))
+    if not newest:
+        return None
+    jobs = {job: sql_literal(job) for job in newest}
+    since = " OR ".join(f"(job = {jobs[job]} AND pass_number >= {number})" for job, number in newest.items())
+    return f"{since} OR job NOT IN ({', '.join(jobs.values())})"
+
+
+def last_passes(reader: WarehouseReader) -> list[LastPass]:
+    """The newest pass of every job, jobs in the order in which a cycle runs them, others after them."""
+    newest = "arg_max({}, pass_number) FILTER (state = 'committed')"
+    sql = f"""
+        SELECT job, max(pass_number) FILTER (state = 'committed'),
+            {utc(newest.format("wall_timestamp"))}, {newest.format("counts")}, {newest.format("seconds")},
+            max(pass_number) FILTER (state = 'started') AS started,
+            max(pass_number) FILTER (state <> 'started') AS ended,
+            {utc("arg_max(wall_timestamp, pass_number) FILTER (state = 'started')")}
+        FROM pass GROUP BY job
+        ORDER BY coalesce(list_position(['land', 'reconcile', 'rollup', 'audit'], job), 99), job"""
+    columns = ("job", "pass_number", "state", "wall_timestamp", "counts", "seconds")
+    rows = reader.query(sql, [], {"pass": Scan("pass", columns, files=newest_passes(reader))})
+    passes = []
+    for job, number, wall, counts, seconds, started, ended, since in rows:
+        is_open = started is not None and started > (ended or 0)
+        unfinished: tuple[Any, Any] = (started, in_utc(since)) if is_open else (None, None)
+        passes.append(LastPass(job, number, in_utc(wall), counts or {}, seconds or {}, *unfinished))
+    return passes

@@ -1,0 +1,68 @@
+"""The metrics of a warehouse in Prometheus's text format. The clock and the text told before are given."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from txmq_lib.views.counters import SUM, Counts, carried_over, notes
+from txmq_lib.views.metric_names import BY_NAME, FAMILIES, bounds
+from txmq_lib.views.metric_values import metric_values
+from txmq_lib.views.reader import WarehouseReader
+
+AnyFamily: TypeAlias = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily
+
+
+def metrics_text(reader: WarehouseReader, now: datetime, *, before: str = "") -> str:
+    """Every metric in Prometheus's text format; no counter below what the text `before` told."""
+    values = dict(metric_values(reader, now))
+    counts = {piece: value for piece, value in values.items() if BY_NAME[piece.metric].kind != "gauge"}
+    told, carried = carried_over(counts, before)
+    registry = CollectorRegistry()
+    registry.register(_Collected([*_families({**values, **told})]))
+    return generate_latest(registry).decode() + notes(carried)
+
+
+@dataclass(frozen=True, eq=False)
+class _Collected:
+    families: Sequence[Metric]
+
+    def collect(self) -> Iterable[Metric]:
+        return self.families
+
+
+def _families(values: Counts) -> Iterator[Metric]:
+    series: defaultdict[str, defaultdict[tuple[tuple[str, str], ...], dict[str, float]]]
+    series = defaultdict(lambda: defaultdict(dict))
+    for piece, value in values.items():
+        series[piece.metric][piece.labels][piece.part] = value
+    for family in FAMILIES:
+        metric = MAKERS[family.kind](family.name, family.help, labels=family.labels)
+        for labels, parts in sorted(series[family.name].items()):
+            told = dict(labels)
+            _add(metric, [told[name] for name in family.labels], parts)
+        yield metric
+
+
+MAKERS: Mapping[str, type[AnyFamily]] = {
+    "gauge": GaugeMetricFamily,
+    "counter": CounterMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
+
+
+def _add(metric: AnyFamily, labels: Sequence[str], parts: Mapping[str, float]) -> None:
+    if not isinstance(metric, HistogramMetricFamily):
+        metric.add_metric(labels, parts[""])
+        return
+    buckets, count = [], 0.0
+    for bound in bounds():
+        count += parts.get(bound, 0.0)
+        buckets.append((bound, count))
+    metric.add_metric(labels, buckets=buckets, sum_value=parts.get(SUM, 0.0))

@@ -1,0 +1,190 @@
+"""Whether transactions are well: the figures of one screen, and what is wrong in them. Clock and limits are given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from txmq_lib import names
+from txmq_lib.views import figures
+from txmq_lib.views.figures import CheckFigures, Landed, LastPass, OffsetGroup, PendingGroup, Quarantined
+from txmq_lib.views.reader import WarehouseReader
+
+# What each verdict that somebody should look at means; the others are how transactions should end.
+TROUBLES = {
+    names.DUPLICATED: "visible more than once",
+    names.CONFLICT: "committed and contradicted",
+    names.COMMITTED_OP_LOST: "visible, the op lost: a second delivery may come",
+    names.DISCARDED: "given up, nobody decided",
+    names.DIVERTED: "lost to a delay or timer property",
+    names.EXPIRED_UNSEEN: "expired, never seen by a check",
+}
+OFFSET_TROUBLES = {
+    names.OFFSET_BEYOND_END: "beyond the end of the queue",
+    names.OFFSET_BELOW_OLDEST: "below the oldest message kept",
+}
+CONTRADICTED = (names.DUPLICATED, names.CONFLICT)
+
+
+@dataclass(frozen=True)
+class VerdictCount:
+    """Transactions with one verdict, and how many of them the newest audit pass gave it."""
+
+    verdict: str
+    count: int
+    last_pass: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """The figures of one warehouse at one moment; groups and reasons come with the largest first."""
+
+    now: datetime
+    pending: tuple[PendingGroup, ...]
+    checks: CheckFigures
+    given_up: int
+    last_given_up_timestamp: datetime | None
+    verdicts: tuple[VerdictCount, ...]
+    offsets: tuple[OffsetGroup, ...]
+    quarantine: tuple[Quarantined, ...]
+    landed: tuple[Landed, ...]
+    passes: tuple[LastPass, ...]
+
+    @property
+    def pending_count(self) -> int:
+        """Undecided transactions."""
+        return sum(group.count for group in self.pending)
+
+    @property
+    def oldest(self) -> PendingGroup | None:
+        """The group of the oldest undecided transaction."""
+        return min(self.pending, key=lambda group: group.oldest_timestamp, default=None)
+
+    def with_verdict(self, *verdicts: str) -> int:
+        """Transactions with any of these verdicts."""
+        return sum(row.count for row in self.verdicts if row.verdict in verdicts)
+
+    def just_quarantined(self) -> int:
+        """Records that the newest passes of all jobs put into quarantine."""
+        return sum(n for last in self.passes for step, n in last.counts.items() if step.startswith("quarantine"))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What may be counted without a finding; None: anything. Spans are in milliseconds."""
+
+    pending: int | None = None
+    pending_age_ms: int | None = None
+    given_up: int | None = None
+    contradicted: int | None = None
+    lag: int | None = None
+    landing_behind_ms: int | None = None
+    quarantined: int | None = None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something to look at: in words, the command that shows more, and the limit it is past (None: there is none)."""
+
+    text: str
+    command: str
+    limit: str | None = None
+
+
+def read_status(reader: WarehouseReader, now: datetime) -> Status:
+    """The figures, each from the newest rows of its table; several tables are read at a time."""
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        verdicts = pool.submit(figures.verdict_counts, reader)
+        checks = pool.submit(figures.check_figures, reader)
+        pending = pool.submit(figures.pending_groups, reader, now)
+        passes = pool.submit(figures.last_passes, reader)
+        offsets = pool.submit(figures.offset_groups, reader)
+        landed = pool.submit(figures.landed, reader)
+        quarantine = pool.submit(figures.quarantined, reader)
+        given_up = pool.submit(reader.stored, "trans_check_max_time").result()
+        return Status(
+            now=now,
+            pending=tuple(pending.result()),
+            checks=checks.result(),
+            given_up=given_up.row_count,
+            last_given_up_timestamp=given_up.highest("given_up_timestamp"),
+            verdicts=tuple(_with_change(verdicts.result(), passes.result())),
+            offsets=tuple(offsets.result()),
+            quarantine=tuple(quarantine.result()),
+            landed=tuple(landed.result()),
+            passes=tuple(passes.result()),
+        )
+
+
+def _with_change(counts: Mapping[str, int], passes: list[LastPass]) -> Iterator[VerdictCount]:
+    # A settled verdict is written once, so what an audit pass wrote is what changed.
+    changed = next((last.counts for last in passes if last.job == "audit"), {})
+    for verdict in names.VERDICTS:
+        if verdict in counts:
+            yield VerdictCount(verdict, counts[verdict], changed.get(f"verdict_{verdict}", 0))
+
+
+def problems(status: Status, limits: Limits) -> list[Problem]:
+    """Everything to look at, what is past a limit first."""
+    found = [*_past_limits(status, limits), *_plain(status)]
+    return [*(each for each in found if each.limit), *(each for each in found if not each.limit)]
+
+
+def _past_limits(status: Status, limits: Limits) -> Iterator[Problem]:
+    oldest = status.oldest
+    age = status.now - oldest.oldest_timestamp if oldest else timedelta()
+    yield from _past("pending", status.pending_count, limits.pending, "transactions undecided", "pending")
+    yield from _past_span("pending_age", age, limits.pending_age_ms, "the oldest undecided transaction", "pending")
+    given_up = status.with_verdict(names.DISCARDED)
+    yield from _past("given_up", given_up, limits.given_up, "given up and undecided", "verdicts --state discarded")
+    contradicted = status.with_verdict(*CONTRADICTED)
+    command = "verdicts --state duplicated --state conflict"
+    yield from _past("contradicted", contradicted, limits.contradicted, "duplicated or contradicted", command)
+    for group in status.offsets:
+        what = f"messages behind: consumer group {group.consumer_group}"
+        yield from _past("lag", group.lag, limits.lag, what, f"offsets --group {group.consumer_group} --sort lag:desc")
+    for source in status.landed:
+        if source.read_to_timestamp is not None:
+            behind = status.now - source.read_to_timestamp
+            what = f"landing of {source.broker_name} is behind"
+            yield from _past_span("landing_behind", behind, limits.landing_behind_ms, what, "passes --job land")
+    just = status.just_quarantined()
+    yield from _past("quarantined", just, limits.quarantined, "records quarantined by the last passes", "quarantine")
+
+
+def _past(limit: str, count: int, most: int | None, what: str, command: str) -> Iterator[Problem]:
+    if most is not None and count > most:
+        yield Problem(f"{count:,} {what}", command, f"thresholds.{limit} {most:,}")
+
+
+def _past_span(limit: str, age: timedelta, most_ms: int | None, what: str, command: str) -> Iterator[Problem]:
+    if most_ms is not None and age > timedelta(milliseconds=most_ms):
+        longest = span_text(timedelta(milliseconds=most_ms))
+        yield Problem(f"{what}: {span_text(age)}", command, f"thresholds.{limit} {longest}")
+
+
+def _plain(status: Status) -> Iterator[Problem]:
+    for last in status.passes:
+        if last.unfinished_number is not None and last.unfinished_since is not None:
+            age = span_text(status.now - last.unfinished_since)
+            text = f"{last.job} pass {last.unfinished_number} started {age} ago, not ended"
+            yield Problem(text, f"passes --job {last.job}")
+    for row in status.verdicts:
+        if row.count and row.verdict in TROUBLES:
+            yield Problem(f"{row.count:,} {TROUBLES[row.verdict]}", f"verdicts --state {row.verdict.lower()}")
+    for state, meaning in OFFSET_TROUBLES.items():
+        if queues := sum(group.states.get(state, 0) for group in status.offsets):
+            yield Problem(f"{queues:,} consumer queues {meaning}", f"offsets --state {state}")
+    if held := sum(row.count for row in status.quarantine):
+        yield Problem(f"{held:,} records in quarantine", "quarantine")
+
+
+def span_text(span: timedelta) -> str:
+    """A span as people say it, in its two largest units: `3d 4h`, `12m 5s`; `-` before one that lies ahead."""
+    seconds = int(abs(span.total_seconds()))
+    parts = [(seconds // 86_400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s")]
+    first = next((place for place, (count, _) in enumerate(parts) if count), len(parts) - 1)
+    told = [f"{count}{unit}" for count, unit in parts[first : first + 2] if count] or ["0s"]
+    return ("-" if span < timedelta(seconds=-1) else "") + " ".join(told)
