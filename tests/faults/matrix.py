@@ -39,10 +39,10 @@ class Outcome:
 class Matrix:
     """A scenario, the contents an undisturbed run leaves, and a place for disturbed ones."""
 
-    def __init__(self, place: Path, seed: int = 4) -> None:
+    def __init__(self, place: Path, seed: int = 4, *, is_short: bool = False) -> None:
         self.place = place
         self.inputs = place / "inputs"
-        self.steps = write_inputs(self.inputs, seed)
+        self.steps = write_inputs(self.inputs, seed, is_short=is_short)
         (self.inputs / "steps.json").write_text(json.dumps(self.steps), encoding="utf-8")
         begun = time.monotonic()
         whole = self._fresh("whole")

@@ -36,8 +36,8 @@ class Step(NamedTuple):
         return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=self.now_ms)
 
 
-def write_inputs(place: Path, seed: int) -> list[Step]:
-    """Write the files of all landings to `place`; the steps in order."""
+def write_inputs(place: Path, seed: int, *, is_short: bool = False) -> list[Step]:
+    """Write the files of all landings to `place`; the steps in order. A short one is a first reconcile of one broker."""
     place.mkdir(parents=True, exist_ok=True)
     dice = random.Random(seed)
     engine = [engine_history(number, dice, BATCHES, SPAN_MS) for number in range(HISTORIES)]
@@ -56,7 +56,13 @@ def write_inputs(place: Path, seed: int) -> list[Step]:
             _write(place / name, rows, broken=True)
             steps.append(Step("land", now_ms, kind, name, "served"))
         steps += [Step(job, now_ms) for job in ("reconcile", "rollup", "audit")]
+    if is_short:
+        return [step for step in steps if step.now_ms == steps[0].now_ms and _is_of_first_reconcile(step)]
     return steps
+
+
+def _is_of_first_reconcile(step: Step) -> bool:
+    return step.job == "reconcile" or (step.broker == "served" and step.kind in ENGINE_KINDS)
 
 
 def _events(histories: list[list[Event]], batch: int, kind: str) -> list[Event]:
