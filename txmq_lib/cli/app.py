@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from txmq_lib.cli import jobs, more, views
+from txmq_lib.cli import decisions, jobs, more, views
 from txmq_lib.cli.given import Given
 from txmq_lib.errors import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, TxmqError
 
@@ -43,6 +43,7 @@ def take_globals(
 
 
 jobs.add_to(app)
+decisions.add_to(app)
 views.add_to(app)
 more.add_to(app)
 

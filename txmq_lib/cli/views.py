@@ -22,6 +22,9 @@ TransactionIds = Annotated[
 ]
 States = Annotated[Values, typer.Option("--state", metavar="STATE", help="Only in this state; may be repeated.")]
 Reasons = Annotated[Values, typer.Option("--reason", metavar="CODE", help="Only with this reason; may be repeated.")]
+AskedFor = Annotated[
+    Values, typer.Option("--asked-for", metavar="WHAT", help="Only those to a check, or about a given_up one.")
+]
 Jobs = Annotated[Values, typer.Option("--job", metavar="JOB", help="Only of this job; may be repeated.")]
 TransactionId = Annotated[str, typer.Argument(metavar="TRANSACTION_ID", help="UNIQ_KEY of the message.")]
 EventFormat = Annotated[OutputFormat, typer.Option("--format", help="table, or json: one object per event.")]
@@ -29,7 +32,8 @@ EventFormat = Annotated[OutputFormat, typer.Option("--format", help="table, or j
 
 def add_to(app: typer.Typer) -> None:
     """Register the views."""
-    for command in (pending, checks, given_up, messages, ends, offsets, verdicts, passes, quarantine, trace):
+    views = (pending, checks, answers, given_up, decisions, messages, ends, offsets, verdicts, passes, quarantine)
+    for command in (*views, trace):
         app.command(command.__name__.replace("_", "-"), rich_help_panel=VIEWS_PANEL)(command)
 
 
@@ -71,6 +75,36 @@ def checks(
     )
 
 
+def answers(
+    ctx: typer.Context,
+    broker: Brokers = None,
+    group: Groups = None,
+    topic: Topics = None,
+    transaction_id: TransactionIds = None,
+    state: States = None,
+    reason: Reasons = None,
+    asked_for: AskedFor = None,
+    format_: Format = TABLE,
+    limit: Limit = None,
+) -> None:
+    """What `resolve` was told, the newest first: commit, rollback, unknown; or why there was no answer."""
+    _show(
+        ctx,
+        "answers",
+        format_,
+        limit,
+        {
+            "broker": broker,
+            "group": group,
+            "topic": topic,
+            "transaction-id": transaction_id,
+            "state": state,
+            "reason": reason,
+            "asked-for": asked_for,
+        },
+    )
+
+
 def given_up(
     ctx: typer.Context,
     broker: Brokers = None,
@@ -88,6 +122,26 @@ def given_up(
         format_,
         limit,
         {"broker": broker, "group": group, "topic": topic, "transaction-id": transaction_id, "reason": reason},
+    )
+
+
+def decisions(
+    ctx: typer.Context,
+    broker: Brokers = None,
+    group: Groups = None,
+    topic: Topics = None,
+    transaction_id: TransactionIds = None,
+    state: States = None,
+    format_: Format = TABLE,
+    limit: Limit = None,
+) -> None:
+    """What was decided by hand, the newest first: who, when, why."""
+    _show(
+        ctx,
+        "decisions",
+        format_,
+        limit,
+        {"broker": broker, "group": group, "topic": topic, "transaction-id": transaction_id, "state": state},
     )
 
 

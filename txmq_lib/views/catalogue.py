@@ -195,6 +195,44 @@ OFFSETS = View(
         Field("state", "string", False, "ok, beyond_end, below_oldest or unknown"),
     ),
 )
+ANSWERS = View(
+    command="answers",
+    table="check_answer",
+    narrow=(
+        "transaction_id",
+        "answer",
+        "reason",
+        "state",
+        "producer_group",
+        "check_times",
+        "answered_timestamp",
+        "asked_for",
+        "resolver",
+        "detail",
+        "broker_name",
+    ),
+    order=("answered_timestamp desc",),
+    filters={**TRANSACTION, "state": ("answer",), "reason": ("reason",), "asked-for": ("asked_for",)},
+    states=(names.COMMIT, names.ROLLBACK, names.UNKNOWN),
+)
+DECISIONS = View(
+    command="decisions",
+    table="manual_decision",
+    narrow=(
+        "transaction_id",
+        "action",
+        "reason",
+        "decided_by",
+        "decided_timestamp",
+        "former_verdict",
+        "producer_group",
+        "real_topic",
+        "broker_name",
+    ),
+    order=("decided_timestamp desc",),
+    filters={**TRANSACTION, "state": ("action",)},
+    states=(names.COMMIT, names.ROLLBACK, names.ACTION_RESUME),
+)
 VERDICTS = View(
     command="verdicts",
     table="verdict",
@@ -230,4 +268,4 @@ QUARANTINE = View(
     filters={**BROKER, "reason": ("reason",)},
 )
 
-VIEWS = (PENDING, CHECKS, GIVEN_UP, MESSAGES, ENDS, OFFSETS, VERDICTS, PASSES, QUARANTINE)
+VIEWS = (PENDING, CHECKS, ANSWERS, GIVEN_UP, DECISIONS, MESSAGES, ENDS, OFFSETS, VERDICTS, PASSES, QUARANTINE)
