@@ -44,7 +44,10 @@ test-rest: setup
 test-long: setup ## The whole passes that take minutes each: all captures, every instant, as time goes by
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m long $(PASSES)
 
-test-real: setup ## Tests against a real RocketMQ broker
+test-real: setup ## Tests against a real PostgreSQL (Debian's package, installed if it is not there)
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { \
+	  apt-get update --quiet --quiet && apt-get install --yes --quiet --quiet --no-install-recommends postgresql; } || { \
+	  echo "test-real needs PostgreSQL and could not install it: as root, apt-get install postgresql" >&2; exit 1; }
 	$(BIN)/pytest -m real tests
 
 check: setup ## ruff, mypy, import-linter
