@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from house import NOW, House, wall_clock
 from pyspark.sql import SparkSession
-from test_resolve import Killed, decided, half, verdicts
+from resolving import Killed, decided, half, verdicts
 
 from txmq_lib.cli import main
 from txmq_lib.errors import UsageError

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from house import NOW, House, wall_clock
 from postgresql import PASSWORD, PostgreSQL
-from test_resolve import Killed, half, verdicts
+from resolving import Killed, half, verdicts
 
 from txmq_lib.cli import main
 from txmq_lib.pipeline.resolve import run_resolve

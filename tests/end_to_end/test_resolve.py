@@ -9,22 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from house import NOW, House, wall_clock
+from house import NOW, House
 from pyspark.sql import SparkSession
+from resolving import Killed, decided, half, resolve, verdicts
 
 from txmq_lib.errors import SettingsError
-from txmq_lib.pipeline.resolve import run_resolve
 from txmq_lib.settings import Settings
-from txmq_lib.tables.passes import PassReport
 from txmq_lib.tables.warehouse import Warehouse
 
-NOW_MS = int(NOW.timestamp() * 1000)
 LOG = "kind: sql, url_env: DB, table: log, key_column: id, state_column: state, commit: [C], rollback: [R]"
 SETTINGS = ("transaction_timeout=2", "resolve.checks_per_write=3", f"resolvers={{GID_A: {{{LOG}}}}}")
-
-
-class Killed(BaseException):
-    """Stands for a killed process: nothing may catch it."""
 
 
 class Database:
@@ -47,40 +41,11 @@ def database(tmp_path: Path) -> Database:
     return Database(tmp_path / "log.db")
 
 
-def half(number: int, group: str = "GID_A", **properties: str) -> dict[str, Any]:
-    """A half message of transaction T<number>, born a minute before NOW."""
-    born = NOW_MS - 60_000 + number
-    own = {"UNIQ_KEY": f"T{number}", "PGROUP": group, "REAL_TOPIC": "TopicA", "REAL_QID": "0", "TRAN_MSG": "true"}
-    return {
-        "topic": "RMQ_SYS_TRANS_HALF_TOPIC", "queueId": 0, "queueOffset": number, "commitLogOffset": 1000 * number,
-        "sysFlag": 0, "flag": 0, "bornTimestamp": born, "storeTimestamp": born, "bornHost": "127.0.0.1:1",
-        "storeHost": "127.0.0.1:2", "offsetMsgId": f"O{number}", "reconsumeTimes": 0, "preparedTransactionOffset": 0,
-        "properties": {**own, **properties}, "bodyBase64": "AHBheQ==",
-    }  # fmt: skip
-
-
-def resolve(house: House, database: Database | None, now=NOW, **options: Any) -> PassReport:
-    environ = database.environ if database else {}
-    return run_resolve(house.warehouse, house.settings, now=now, wall_clock=wall_clock, environ=environ, **options)
-
-
 def answers(house: House) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for row in house.rows("check_answer"):
         assert row["transaction_id"] not in found, "answered twice"
         found[row["transaction_id"]] = row["answer"] or row["reason"]
-    return found
-
-
-def verdicts(house: House) -> dict[str, str]:
-    house.audit()
-    return {row["transaction_id"]: row["verdict"] for row in house.rows("verdict")}
-
-
-def decided(house: House) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for row in house.rows("end_outcome"):
-        found.setdefault(row["transaction_id"], []).append(f"{row['decision']} {row['outcome']}")
     return found
 
 
@@ -107,7 +72,7 @@ SAYS = {"T0": "C", "T1": "R", "T2": "odd", "T4": "C", "T5": "C", "T6": "R", "T20
 
 def test_what_the_database_says_is_settled_by_the_next_reconcile_and_nothing_else_is(asked, database):
     database.says(SAYS)
-    report = resolve(asked, database)
+    report = resolve(asked, database.environ)
     assert report.counts == {
         "asked": 10, "commit": 4, "rollback": 2, "unknown": 4, "no_answer": 0, "end_transaction": 6, "no_resolver": 1,
     }  # fmt: skip
@@ -116,7 +81,7 @@ def test_what_the_database_says_is_settled_by_the_next_reconcile_and_nothing_els
         "T0": "commit", "T1": "rollback", "T2": "unknown", "T3": "unknown", "T4": "commit", "T5": "commit",
         "T6": "rollback", "T7": "unknown", "T20": "commit", "T21": "unknown",
     }  # fmt: skip
-    again = resolve(asked, database, NOW + timedelta(seconds=5))
+    again = resolve(asked, database.environ, NOW + timedelta(seconds=5))
     assert again.counts == {"idle": 1, "no_resolver": 1}, "an unknown answers its check; nothing is asked twice"
     asked.reconcile(NOW + timedelta(seconds=10))
     assert verdicts(asked) == {
@@ -139,7 +104,7 @@ def test_a_resolve_killed_after_any_write_keeps_what_was_said_first_and_asks_nob
     whole = copied(asked, "whole")
     steps: list[str] = []
     whole.warehouse.on_write = lambda table, step: steps.append(step)
-    resolve(whole, database)
+    resolve(whole, database.environ)
     assert steps == [
         "started", "answers_000001", "answers_000002", "answers_000003", "answers_000004", "end_transaction",
         "committed",
@@ -157,10 +122,10 @@ def test_a_resolve_killed_after_any_write_keeps_what_was_said_first_and_asks_nob
         database.says(SAYS)
         house.warehouse.on_write = kill
         with pytest.raises(Killed):
-            resolve(house, database)
+            resolve(house, database.environ)
         house.warehouse.on_write = lambda table, step: None
         database.says(changed)  # whoever is asked now says something else
-        resolve(house, database)
+        resolve(house, database.environ)
         written = 3 * max(0, min(number - 1, 4))
         kept = {name: said for name, said in answers(house).items() if name in in_order[:written]}
         assert kept == {name: first[name] for name in in_order[:written]}, step
@@ -178,11 +143,11 @@ def test_two_processes_on_one_plan_that_are_told_different_things_keep_the_first
         if step == "answers_000001":
             asked.warehouse.on_write = lambda table, step: None
             database.says({f"T{number}": "R" for number in everything})
-            resolve(asked, database)  # carries the plan on to its end
+            resolve(asked, database.environ)  # carries the plan on to its end
             database.says({f"T{number}": "C" for number in everything})
 
     asked.warehouse.on_write = overtake
-    resolve(asked, database)
+    resolve(asked, database.environ)
     first = {f"T{number}" for number in everything[:3]}
     assert answers(asked) == {f"T{n}": "commit" if f"T{n}" in first else "rollback" for n in everything}
     ends = {end["transaction_id"]: end["commit_or_rollback"] for end in asked.rows("end_transaction")}
@@ -193,7 +158,7 @@ def test_two_processes_on_one_plan_that_are_told_different_things_keep_the_first
 def test_a_database_that_is_down_is_no_answer_told_once_and_asked_again(asked, database, tmp_path):
     down = Database(tmp_path / "other.db")
     down.environ = {"DB": f"sqlite:///{tmp_path}/no/such/place.db"}
-    report = resolve(asked, down)
+    report = resolve(asked, down.environ)
     assert report.counts == {
         "asked": 10, "commit": 0, "rollback": 0, "unknown": 0, "no_answer": 10, "no_answer:GID_A": 10,
         "end_transaction": 0, "no_resolver": 1,
@@ -201,18 +166,18 @@ def test_a_database_that_is_down_is_no_answer_told_once_and_asked_again(asked, d
     assert report.findings[1].startswith("GID_A: 10 checks without an answer: UNREACHABLE: ")
     assert answers(asked) == {f"T{number}": "UNREACHABLE" for number in [*range(8), 20, 21]}
     before = asked.warehouse.version("check_answer")
-    assert resolve(asked, down, NOW + timedelta(seconds=1)).counts["no_answer"] == 10
+    assert resolve(asked, down.environ, NOW + timedelta(seconds=1)).counts["no_answer"] == 10
     # So that nobody who carries the plan on can be told something for a step that is over.
     assert asked.warehouse.version("check_answer") == before + 4, "each step lands, also where nothing was said"
     assert len(asked.rows("check_answer")) == 10, "the same silence is recorded once"
     assert not asked.rows("end_transaction")
     database.says(SAYS)
-    assert resolve(asked, database, NOW + timedelta(seconds=2)).counts["commit"] == 4
+    assert resolve(asked, database.environ, NOW + timedelta(seconds=2)).counts["commit"] == 4
 
 
 def test_a_secret_that_is_not_there_is_told_before_anything_is_planned(asked):
     with pytest.raises(SettingsError, match=r"resolvers\.GID_A\.url_env: the environment variable DB is not set"):
-        resolve(asked, None)
+        resolve(asked, {})
     assert not [row for row in asked.rows("pass") if row["job"] == "resolve"]
 
 
@@ -221,7 +186,7 @@ def test_given_up_ones_are_asked_about_on_demand_and_a_commit_brings_them_back(o
     house.land_rows("half", [half(number) for number in range(3)])
     assert house.reconcile().counts["trans_check_max_time"] == 3
     database.says({"T0": "C", "T1": "R"})
-    assert resolve(house, database, given_up=True).counts["asked"] == 3
+    assert resolve(house, database.environ, given_up=True).counts["asked"] == 3
     asked_for = {(row["transaction_id"], row["asked_for"], row["answer"]) for row in house.rows("check_answer")}
     assert asked_for == {("T0", "given_up", "commit"), ("T1", "given_up", "rollback"), ("T2", "given_up", "unknown")}
     house.reconcile(NOW + timedelta(seconds=1))

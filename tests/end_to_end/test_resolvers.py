@@ -9,7 +9,7 @@ from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 from house import NOW, House
-from test_resolve import half, resolve, verdicts
+from resolving import half, resolve, verdicts
 
 
 def test_a_delta_table_and_an_endpoint_answer_for_their_groups(open_house: Callable[..., House]):
@@ -53,7 +53,7 @@ def test_a_delta_table_and_an_endpoint_answer_for_their_groups(open_house: Calla
             ],
         )
         house.reconcile()
-        report = resolve(house, None)
+        report = resolve(house, {})
     finally:
         server.shutdown()
         server.server_close()

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from test_states import NOW, check
+from questions import NOW, check
 
 from txmq_lib.answers.check import Check
 from txmq_lib.answers.http import HttpResolver

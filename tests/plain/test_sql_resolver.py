@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from questions import NOW, check
 from sqlalchemy import event
-from test_states import NOW, check
 
 from txmq_lib.answers.secrets import SecretMissingError, database_url, headers, missing_secrets
 from txmq_lib.answers.sql import SqlResolver

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from questions import NOW, check
 
-from txmq_lib.answers.check import Check
 from txmq_lib.answers.states import answers_of_rows, half_columns, looked_up
 from txmq_lib.resolver_settings import DeltaResolver, state_text
-
-NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
 def rules(**given: Any) -> DeltaResolver:
     columns = {"kind": "delta", "uri": "x", "key_column": "id", "state_column": "state"}
     return DeltaResolver.model_validate({**columns, "commit": ["C"], "rollback": ["R"], "unknown": ["U"], **given})
-
-
-def check(transaction_id: str = "T", *, age_s: float = 60, **half: Any) -> Check:
-    born = NOW - timedelta(seconds=age_s)
-    return Check("b", transaction_id, "PG", born, 1, NOW, "check", 0, 5, 500, "O", "TopicA", 0, half)
 
 
 def said(rows, rules_=None, *checks):
