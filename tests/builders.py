@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.figures import Evidence
 from txmq_lib.rules.policy import Limits, Policies
 from txmq_lib.schemas import Field, table_spec
@@ -56,6 +57,8 @@ OF_TABLE: dict[str, dict[str, Any]] = {
     "check_request": {"topic": "RMQ_SYS_TRANS_HALF_TOPIC", "check_times": 1, "msg_id": "T", "half_offsets": [0]},
     "landing_frontier": {"topic": "TopicA", "is_end_known": True},
     "verdict": {"verdict": "PENDING", "half_count": 1},
+    "check_answer": {"asked_for": "check"},
+    "manual_decision": {"action": "resume"},
 }
 
 TABLE_OF_EVIDENCE = {
@@ -66,6 +69,7 @@ TABLE_OF_EVIDENCE = {
     "diverted": "message",
     "checks": "check_request",
     "outcomes": "end_outcome",
+    "resumed": "manual_decision",
 }
 
 
@@ -81,7 +85,8 @@ def rows(spark: SparkSession, table: str, given: Iterable[Mapping[str, Any]] = (
 
 def evidence(spark: SparkSession, **given: Iterable[Mapping[str, Any]]) -> Evidence:
     """Evidence for transactions: rows by its field names, none where a field is not given."""
-    return Evidence(**{name: rows(spark, table, given.get(name, ())) for name, table in TABLE_OF_EVIDENCE.items()})
+    frames = {name: rows(spark, table, given.get(name, ())) for name, table in TABLE_OF_EVIDENCE.items()}
+    return Evidence(**{**frames, "resumed": resumes(frames["resumed"])})
 
 
 def row(table: str, **given: Any) -> tuple[Any, ...]:

@@ -63,8 +63,8 @@ def _split(key: str) -> list[str]:
     match parts:
         case ["spark", _, *_]:  # Spark's own names have dots
             return ["spark", ".".join(parts[1:])]
-        case ["brokers", _, _, _, *_]:  # and so may a broker's name
-            return ["brokers", ".".join(parts[1:-1]), parts[-1]]
+        case ["brokers" | "resolvers", _, _, _, *_]:  # and so may the name of a broker or a producer group
+            return [parts[0], ".".join(parts[1:-1]), parts[-1]]
         case _:
             return parts
 

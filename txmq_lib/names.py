@@ -44,6 +44,11 @@ END_UNKNOWN: Final = 0
 END_COMMIT: Final = 8
 END_ROLLBACK: Final = 12
 
+# --- what an end, an answer or a person decides
+COMMIT: Final = "commit"
+ROLLBACK: Final = "rollback"
+UNKNOWN: Final = "unknown"
+
 # --- what a consumer did with a queue (table consumer_ack)
 ACK_ALLOCATED: Final = "allocated"
 ACK_TAKEN: Final = "taken"
@@ -58,8 +63,16 @@ ROLE_AUDIT: Final = "audit"
 ORIGIN_LANDED: Final = "landed"
 ORIGIN_TXMQ: Final = "txmq"
 ORIGIN_RESOLVE: Final = "resolve"
+ORIGIN_MANUAL: Final = "manual"
 ORIGIN_ACK: Final = "ack"
 ORIGIN_BROKER_FILE: Final = "broker_file"
+
+# --- what a resolver was asked about (table check_answer)
+ASKED_FOR_CHECK: Final = "check"
+ASKED_FOR_GIVEN_UP: Final = "given_up"
+
+# --- what somebody decided by hand (table manual_decision), beside commit and rollback
+ACTION_RESUME: Final = "resume"
 
 # --- what became of an END_TRANSACTION (table end_outcome)
 OUTCOME_ACCEPTED: Final = "accepted"

@@ -7,26 +7,17 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    PrivateAttr,
-    StringConstraints,
-    ValidationError,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationError
 
-from txmq_lib.durations import duration_text, milliseconds
 from txmq_lib.errors import SettingsError
 from txmq_lib.layers import Layer, Tree, leaves, merge, origins, read_assignment, read_file
+from txmq_lib.resolver_settings import RESOLVER_KINDS, Resolve, ResolverSettings
 from txmq_lib.resources import conf_dir
+from txmq_lib.setting_types import Count, Hours, Name, Names, Seconds, Section
 
 # Where the tables lie, how Spark runs and what is thought too much change no result; Spark's keys may be secrets.
 _NOT_RECORDED = frozenset({"warehouse", "spark", "sources", "thresholds"})
@@ -48,23 +39,17 @@ def _section(value: object) -> object:
     return {} if value is None else value
 
 
-Name = Annotated[str, StringConstraints(min_length=1)]
-Names = Annotated[tuple[Name, ...], Field(strict=False)]
-Seconds = Annotated[
-    int, BeforeValidator(partial(milliseconds, unit="s")), PlainSerializer(duration_text, when_used="json")
-]
-Hours = Annotated[
-    int, BeforeValidator(partial(milliseconds, unit="h")), PlainSerializer(duration_text, when_used="json")
-]
+def _end_on_broker(value: object) -> object:
+    if value == "apply":
+        raise ValueError("apply is not possible: txmq cannot send to a broker yet; take plan or off")
+    return "off" if value is False else value  # what YAML makes of a bare off
+
+
 Role = Literal["engine", "audit"]
-Count = Annotated[int, Field(ge=0)]
+EndOnBroker = Annotated[Literal["off", "plan"], BeforeValidator(_end_on_broker)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Broker(_Section):
+class Broker(Section):
     """What one broker has of its own; None: as for all."""
 
     role: Role | None = None
@@ -74,13 +59,13 @@ class Broker(_Section):
     file_reserved_time_ms: Hours | None = Field(default=None, alias="file_reserved_time")
 
 
-class Land(_Section):
+class Land(Section):
     """What landing takes from a store beyond the topics of transactions."""
 
     topics: Names
 
 
-class Source(_Section):
+class Source(Section):
     """One input of `txmq run`."""
 
     kind: Literal["half", "op", "message", "max-time", "end", "offset", "ack", "store"]
@@ -88,10 +73,11 @@ class Source(_Section):
     broker: Name
 
 
-class Thresholds(_Section):
+class Thresholds(Section):
     """Counts and spans past which a command ends with status 1; None: never."""
 
     quarantined: Count | None
+    unanswered: Count | None
     pending: Count | None
     pending_age_ms: Seconds | None = Field(alias="pending_age")
     given_up: Count | None
@@ -111,7 +97,7 @@ class BrokerPolicy:
     file_reserved_time_ms: int
 
 
-class Settings(_Section):
+class Settings(Section):
     """Everything that can be set, as `conf/base.yaml` explains it; spans in milliseconds."""
 
     role: Role
@@ -122,6 +108,9 @@ class Settings(_Section):
     roll_back_given_up: bool
     persist_consumer_offset_interval_ms: Seconds = Field(alias="persist_consumer_offset_interval")
     brokers: dict[Name, Annotated[Broker, BeforeValidator(_section)]]
+    resolvers: dict[Name, Annotated[ResolverSettings, Field(discriminator="kind")]]
+    resolve: Resolve
+    end_on_broker: EndOnBroker
     warehouse: Name
     land: Land
     sources: Annotated[tuple[Source, ...], Field(strict=False)]
@@ -156,11 +145,12 @@ class Settings(_Section):
         base = layers[0].values
         # Each layer is judged alone over base.yaml, so that a fault hidden by a later layer is still told.
         faults = [fault for layer in layers for fault in (*layer.faults, *_faults(cls, base, layer))]
-        if faults:
-            raise SettingsError(list(dict.fromkeys(faults)))
         merged: Tree = {}
         for layer in layers:
             merged = merge(merged, layer.values)
+        faults += _resolver_faults(cls, merged, layers)
+        if faults:
+            raise SettingsError(list(dict.fromkeys(faults)))
         settings = cls.model_validate(merged)
         settings._origins.update(origins(layers))
         return settings
@@ -169,6 +159,16 @@ class Settings(_Section):
         """The limits for one broker: its own where it has them, else those for all."""
         own = self.brokers.get(broker_name, Broker()).model_dump(exclude_none=True)
         return BrokerPolicy(**{limit.name: own.get(limit.name, getattr(self, limit.name)) for limit in _LIMITS})
+
+    def resolver_for(self, producer_group: str | None) -> str | None:
+        """The name under `resolvers` that serves a group: its own, else the longest pattern that fits it; or None."""
+        if producer_group is None:
+            return None
+        if producer_group in self.resolvers:
+            return producer_group
+        fitting = [pattern for pattern in self.resolvers if fnmatchcase(producer_group, pattern)]
+        # By length and name, since recorded settings keep no order.
+        return min(fitting, key=lambda pattern: (-len(pattern), pattern), default=None)
 
     def to_json(self) -> str:
         """Everything that decides results, on one line; locations, sources, thresholds and Spark keys do not."""
@@ -195,6 +195,7 @@ class Settings(_Section):
 _PROBLEMS = {
     "dict_type": "must be a mapping",
     "model_type": "must be a mapping",
+    "model_attributes_type": "must be a mapping",
     "tuple_type": "must be a list",
     "string_type": "must be a text",
     "invalid_key": "must be a text",
@@ -202,9 +203,17 @@ _PROBLEMS = {
     "bool_type": "must be true or false",
     "too_short": "must not be empty",
     "string_too_short": "must not be empty",
+    "missing": "is missing",
 }
 _LIMITS = fields(BrokerPolicy)
-_SECTIONS: dict[str, type[_Section]] = {"brokers": Broker, "land": Land, "sources": Source, "thresholds": Thresholds}
+RESOLVERS = "resolvers"
+_SECTIONS: dict[str, type[Section]] = {
+    "brokers": Broker,
+    "land": Land,
+    "sources": Source,
+    "thresholds": Thresholds,
+    "resolve": Resolve,
+}
 
 
 def _base_layer() -> Layer:
@@ -215,23 +224,62 @@ def _faults(model: type[Settings], base: Tree, layer: Layer) -> list[str]:
     try:
         model.model_validate(merge(base, layer.values))
     except ValidationError as error:
-        return [f"{layer.name}: {_fault(details)}" for details in error.errors(include_url=False)]
+        return [
+            f"{layer.name}: {_fault(details)}"
+            for details in error.errors(include_url=False)
+            if details["loc"][0] != RESOLVERS
+        ]
     return []
 
 
+def _resolver_faults(model: type[Settings], merged: Tree, layers: Sequence[Layer]) -> list[str]:
+    """Faults of resolvers: one layer may set a part of one only, so they are judged when all layers are together."""
+    try:
+        model.model_validate(merged)
+    except ValidationError as error:
+        faults = [details for details in error.errors(include_url=False) if details["loc"][0] == RESOLVERS]
+        return [f"{_layer_of(details['loc'], layers)}: {_fault(details)}" for details in faults]
+    return []
+
+
+def _layer_of(place: Sequence[str | int], layers: Sequence[Layer]) -> str:
+    path = tuple(str(part) for part in _without_kind(place))
+    known = origins(layers)
+    for length in range(len(path), 0, -1):
+        named = [layer for leaf, layer in known.items() if leaf[:length] == path[:length]]
+        if named:
+            return named[-1]
+    return layers[-1].name
+
+
+def _without_kind(place: Sequence[str | int]) -> list[str | int]:
+    """Where a fault is, as people wrote it: pydantic names the kind of a resolver after its group."""
+    path = [part for part in place if part != "[key]"]
+    is_of_kind = len(path) > 2 and path[0] == RESOLVERS and path[2] in RESOLVER_KINDS
+    return [*path[:2], *path[3:]] if is_of_kind else path
+
+
 def _fault(details: Mapping[str, Any]) -> str:
-    path = [part for part in details["loc"] if part != "[key]"]
+    path = _without_kind(details["loc"])
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
     if details["type"] == "extra_forbidden":
-        return f"{key}: unknown key{_did_you_mean(path)}"
+        return f"{key}: unknown key{_did_you_mean(details['loc'], path)}"
     if "error" in details.get("ctx", {}):
         return f"{key}: {details['ctx']['error']}"
+    if details["type"] in ("union_tag_not_found", "union_tag_invalid"):
+        return f"{key}: kind must be one of {', '.join(RESOLVER_KINDS)}"
     problem = _PROBLEMS.get(details["type"], details["msg"]).replace("Input should be", "must be", 1)
-    return f"{key}: {problem[0].lower()}{problem[1:]}, not {details['input']!r}"
+    # A secret given where its name belongs is not repeated.
+    given = "" if path[0] == RESOLVERS else f", not {details['input']!r}"
+    return f"{key}: {problem[0].lower()}{problem[1:]}{given}"
 
 
-def _did_you_mean(path: Sequence[str | int]) -> str:
-    model: type[_Section] = Settings if len(path) == 1 else _SECTIONS[str(path[0])]
+def _did_you_mean(place: Sequence[str | int], path: Sequence[str | int]) -> str:
+    model: type[Section] = Settings
+    if path[0] == RESOLVERS:
+        model = RESOLVER_KINDS[str(place[2])]
+    elif len(path) > 1:
+        model = _SECTIONS[str(path[0])]
     known = {(field.alias or name).replace("_", ""): field.alias or name for name, field in model.model_fields.items()}
     squeezed = str(path[-1]).replace("_", "").replace("-", "").lower()  # RocketMQ's transactionTimeOut is a near miss
     close = difflib.get_close_matches(squeezed, known, n=1)

@@ -62,6 +62,9 @@ def test_every_job_runs_under_spark_submit_and_two_reconciles_at_once_make_one_s
     both = [started("reconcile", warehouse, "--now", NOW) for _ in range(2)]
     ended = [(*process.communicate(timeout=600), process.returncode) for process in both]
     assert sorted(status for *_, status in ended) in ([0, 0], [0, 4]), ended
+    unserved = submitted("resolve", warehouse, "--now", NOW).splitlines()
+    assert f"no_resolver {len(viewed(warehouse, 'checks'))}" in unserved
+    assert "idle 1" in unserved
     submitted("rollup_offsets", warehouse, "--now", NOW)
     submitted("audit", warehouse, "--now", NOW)
     outcomes = viewed(warehouse, "ends")

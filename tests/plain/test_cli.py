@@ -22,10 +22,11 @@ from txmq_lib.cli.passes import judge
 from txmq_lib.cli.render import write_csv
 from txmq_lib.cli.tables import fitting, write_table
 from txmq_lib.errors import UsageError
+from txmq_lib.settings import Settings
 from txmq_lib.tables.passes import PassReport
 
 ROOT = Path(__file__).resolve().parents[2]
-HEAVY = {"pyspark", "py4j", "delta", "pyarrow", "pandas", "duckdb", "deltalake"}
+HEAVY = {"pyspark", "py4j", "delta", "pyarrow", "pandas", "duckdb", "deltalake", "sqlalchemy", "httpx"}
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -108,14 +109,42 @@ def test_a_damaged_table_ends_with_status_3_in_one_line_and_its_trace_only_when_
     assert "error INPUT_UNREADABLE: " in err
 
 
+def thresholds(**given):
+    return Settings.load().thresholds.model_copy(update=given)
+
+
 def test_quarantined_records_past_the_threshold_end_with_status_1(capsys):
     report = PassReport("land", 3, {"half": 9, "quarantine_half": 2, "quarantine_op": 1}, {})
-    judge(report, None)
-    judge(report, 3)
+    judge(report, thresholds(quarantined=None, unanswered=None))
+    judge(report, thresholds(quarantined=3, unanswered=0))
     with pytest.raises(typer.Exit) as left:
-        judge(report, 2)
+        judge(report, thresholds(quarantined=2, unanswered=0))
     assert left.value.exit_code == 1
     assert capsys.readouterr().err == "3 records quarantined, thresholds.quarantined is 2\n"
+
+
+def test_checks_that_a_resolver_could_not_answer_end_with_status_1_unless_it_is_allowed(capsys):
+    report = PassReport("resolve", 3, {"asked": 9, "no_answer": 2, "no_answer:G": 2, "no_resolver": 7}, {})
+    judge(report, thresholds(quarantined=0, unanswered=None))
+    judge(report, thresholds(quarantined=0, unanswered=2))
+    with pytest.raises(typer.Exit) as left:
+        judge(report, Settings.load().thresholds)
+    assert left.value.exit_code == 1
+    assert capsys.readouterr().err == "2 checks without an answer, thresholds.unanswered is 0\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("settle", "T", "--reason", "r"), "settle needs one of --commit and --rollback"),
+        (("settle", "T", "--reason", "r", "--commit", "--rollback"), "settle needs one of --commit and --rollback"),
+        (("settle", "T", "--reason", " ", "--commit"), "settle needs a --reason: it is recorded"),
+        (("resume",), "resume needs transaction ids, or --group, or --all"),
+        (("resume", "T", "--all"), "resume needs transaction ids, or --group, or --all"),
+    ],
+)
+def test_a_manual_decision_must_say_what_it_means_before_anything_starts(capsys, arguments, words):
+    assert run(capsys, *arguments) == (2, "", f"error USAGE: {words}\n")
 
 
 def test_config_show_names_the_layer_of_every_value_and_hides_what_may_be_secret(capsys):
@@ -134,12 +163,12 @@ def test_config_show_names_the_layer_of_every_value_and_hides_what_may_be_secret
 
 def test_help_costs_little_and_imports_nothing_heavy():
     before = os.times()
-    for command in ((), ("pending",), ("land", "store")):
+    for command in ((), ("pending",), ("land", "store"), ("resolve",)):
         assert imported_by(*command, "--help") & HEAVY == set()
     after = os.times()
     # Processor time of three processes, so that a busy machine is no failure; the benchmark holds the real budget.
     spent = after.children_user - before.children_user + after.children_system - before.children_system
-    assert spent < 3 * 1.5
+    assert spent < 4 * 1.5
 
 
 def test_views_and_traces_import_neither_spark_nor_pandas(tmp_path):

@@ -48,6 +48,7 @@ def test_the_defaults_are_those_of_rocketmq_and_of_the_design():
     assert settings.persist_consumer_offset_interval_ms == 5_000
     assert (settings.roll_back_given_up, settings.warehouse, settings.land.topics) == (False, "./warehouse", ("*",))
     assert (settings.sources, settings.thresholds.quarantined, settings.spark) == ((), None, {})
+    assert (settings.resolvers, settings.end_on_broker, settings.thresholds.unanswered) == ({}, "plan", 0)
 
 
 def test_a_later_layer_wins_and_each_value_knows_the_layer_that_set_it(conf):
@@ -121,6 +122,95 @@ spark: {foo: 1, spark.x: [1]}
             "--set: land.topics: must be a list, not 'x'",
         ]
     )
+
+
+SQL = {"kind": "sql", "url_env": "DB", "table": "log", "key_column": "id", "state_column": "s", "commit": ["C"]}
+
+
+def resolver(**given):
+    return "resolvers.G=" + json.dumps({name: value for name, value in {**SQL, **given}.items() if value is not None})
+
+
+def test_faults_of_resolvers_are_told_together_and_what_may_be_a_secret_is_never_repeated(conf):
+    wrong = conf(
+        """
+resolvers:
+  A: {kind: sql, url_env: "postgresql://u:hunter2@h/d", tabel: t, key_column: 5, commit: C, timeout: soon}
+  B: {url: "postgresql://u:hunter2@h/d"}
+  C: {kind: http, endpoints: ["http://u:hunter2@h/", "ftp://h"], headers_env: {X: "Bearer hunter2"}, tries: 0}
+  D: hunter2
+  E: {kind: delta, uri: u, key_column: k, state_column: s, commit: [], key: hunter2, absent_rollback_after: -1}
+end_on_broker: apply
+resolve: {checks_per_writes: 1}
+""",
+        "wrong.yaml",
+    )
+    found = faults_of(files=[wrong])
+    assert "hunter2" not in " ".join(found)
+    assert {fault.removeprefix(f"{wrong}: ") for fault in found} >= {
+        "resolvers.A.url_env: must be the name of an environment variable, not what it holds",
+        "resolvers.A.tabel: unknown key; did you mean table?",
+        "resolvers.A.key_column: must be a text",
+        "resolvers.A.commit: must be a list",
+        "resolvers.A.state_column: is missing",
+        "resolvers.B: kind must be one of sql, delta, http",
+        "resolvers.C.endpoints[0]: must not hold a name or password: give them as a header, by headers_env",
+        "resolvers.C.endpoints[1]: must be a URL such as https://orders.internal/check",
+        "resolvers.C.headers_env.X: must be the name of an environment variable, not what it holds",
+        "resolvers.C.tries: must be greater than or equal to 1",
+        "resolvers.D: must be a mapping",
+        "resolvers.E.commit: must not be empty",
+        "resolvers.E.key: must be transaction_id, keys or `property NAME`",
+        "end_on_broker: apply is not possible: txmq cannot send to a broker yet; take plan or off",
+        "resolve.checks_per_writes: unknown key; did you mean checks_per_write?",
+    }
+    assert len([fault for fault in found if "absent_rollback_after" in fault]) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"url_file": "f"}, "give one of url_env and url_file, which name where the database's URL is"),
+        ({"url_env": None}, "give one of url_env and url_file, which name where the database's URL is"),
+        ({"query": "select :keys"}, "give one of table and query"),
+        ({"table": None}, "give one of table and query"),
+        (
+            {"table": None, "query": "select id, s from log"},
+            "query must ask for `in :keys`, or it would read the whole table",
+        ),
+        ({"commit": ["C", 1], "rollback": ["1"]}, "states listed twice: 1"),
+    ],
+)
+def test_a_resolver_says_each_thing_once(given, fault):
+    assert faults_of(resolver(**given)) == [f"--set: resolvers.G: {fault}"]
+
+
+def test_a_resolver_may_be_set_in_parts_by_several_layers_and_is_recorded_whole(conf):
+    base = conf("resolvers:\n  G: {kind: sql, url_env: DB, key_column: id, state_column: s, commit: [C]}\n")
+    changes = ["resolvers.G.table=log", "resolvers.G.timeout=1m", "resolvers.G.absent_rollback_after=0"]
+    settings = Settings.load([base], changes)
+    assert (settings.resolvers["G"].timeout_ms, settings.resolvers["G"].absent_rollback_after_ms) == (60_000, 0)
+    assert settings.origin("resolvers.G.table") == "--set"
+    recorded = Settings.from_json(settings.to_json())
+    assert (recorded.resolvers, recorded.to_json()) == (settings.resolvers, settings.to_json())
+    assert faults_of("resolvers.G.batch_size=0", files=[base]) == [
+        "--set: resolvers.G.batch_size: must be greater than or equal to 1"
+    ]
+    assert [fault.partition(": ")[0] for fault in faults_of(files=[base])] == [base], "whoever began it is named"
+
+
+def test_a_group_is_served_by_its_own_name_else_by_the_longest_pattern_that_fits():
+    names = ["GID_PAY", "GID_PAY*", "GID_*", "*", "GID_?AY_X"]
+    settings = Settings.load(assignments=["resolvers=" + json.dumps(dict.fromkeys(names, SQL))])
+    served = {group: settings.resolver_for(group) for group in ("GID_PAY", "GID_PAY_X", "GID_BUY", "gid_pay", None)}
+    assert served == {"GID_PAY": "GID_PAY", "GID_PAY_X": "GID_?AY_X", "GID_BUY": "GID_*", "gid_pay": "*", None: None}
+    assert Settings.load().resolver_for("GID_PAY") is None
+
+
+def test_off_is_a_word_although_yaml_takes_it_for_false():
+    assert [Settings.load(assignments=[f"end_on_broker={word}"]).end_on_broker for word in ("off", "'off'", "plan")] == [
+        "off", "off", "plan",
+    ]  # fmt: skip
 
 
 def test_a_fault_that_a_later_layer_would_hide_is_told(conf):
@@ -219,6 +309,9 @@ def test_a_plan_records_what_decides_results_and_no_location_or_secret():
         "persist_consumer_offset_interval": "5s",
         "brokers": {},
         "land": {"topics": ["*"]},
+        "resolvers": {},
+        "resolve": {"checks_per_write": 1000},
+        "end_on_broker": "plan",
     }
     elsewhere = Settings.load(
         assignments=["spark.spark.hadoop.fs.s3a.secret.key=other", "thresholds.lag=7"], warehouse="/there"

@@ -33,7 +33,7 @@ FEW_ROWS = yaml.safe_load((ROOT / "conf" / "few-rows.yaml").read_text(encoding="
 GLOBAL_OPTIONS = {"--conf", "--set", "--warehouse", "--verbose", "-v", "--help"}
 CODE_LITERAL = re.compile(r'"([A-Z]+(?:_[A-Z0-9]+)+)"')
 CODE = re.compile(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)`")
-CITED = re.compile(r"(?:tests|rules|pipeline|sources|txmq_lib|jobs|conf|schemas)/[\w/.]*\w\.(?:py|yaml)")
+CITED = re.compile(r"(?:tests|rules|pipeline|sources|answers|txmq_lib|jobs|conf|schemas)/[\w/.]*\w\.(?:py|yaml)")
 CITED_NAMES = re.compile(r"((?:txmq_lib/)?(?:rules|pipeline|sources|tables|views)/\w+\.py)((?:,? `\w+`)+)")
 
 
@@ -260,13 +260,13 @@ def test_the_examples_of_the_readme_can_be_read():
     examples = [
         json.loads(line) for block in blocks(README) if block.language == "json" for line in block.text.split("\n")
     ]
-    assert len(examples) == 7
+    assert len(examples) == 8
     assert set(examples[0]) == set(MESSAGE_FIELDS)
 
 
 def test_the_settings_files_of_the_readme_have_no_fault(tmp_path):
     files = [block.text for block in blocks(README) if block.language == "yaml"]
-    assert len(files) == 3
+    assert len(files) == 4
     for number, text in enumerate(files):
         path = tmp_path / f"{number}.yaml"
         path.write_text(text, encoding="utf-8")
@@ -283,7 +283,7 @@ def test_every_rule_has_its_place_in_the_table_of_the_architecture():
 def test_every_file_and_function_the_architecture_names_exists():
     cited = {path.group() for path in CITED.finditer(ARCHITECTURE)}
     absent = sorted(path for path in cited if not any((ROOT / base / path).exists() for base in ("", "txmq_lib")))
-    later = {"jobs/resolve.py", "jobs/maintain.py"}
+    later = {"jobs/maintain.py"}
     assert [path for path in absent if path not in later] == []
     for path, listed in CITED_NAMES.findall(ARCHITECTURE):
         text = (ROOT / "txmq_lib" / path.removeprefix("txmq_lib/")).read_text(encoding="utf-8")

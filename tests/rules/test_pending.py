@@ -6,6 +6,7 @@ import pytest
 from builders import at, lines_of, rows, table_of
 from chispa import assert_df_equality
 
+from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.pending import closed, copies_of, effectively_given_up, folded, made_visible, named_by_ops, opened
 
 pytestmark = pytest.mark.spark
@@ -162,7 +163,16 @@ def test_a_given_up_transaction_is_undecided_again_once_resumed(spark):
 
 
 def test_an_op_a_message_or_a_given_up_row_closes_a_transaction_once(spark):
-    names = ["open", "by op", "by message", "by giving up", "by all three", "resumed"]
+    names = [
+        "open",
+        "by op",
+        "by message",
+        "by giving up",
+        "by all three",
+        "resumed",
+        "resumed by txmq",
+        "given up again",
+    ]
     transactions = rows(
         spark,
         "pending_half",
@@ -171,10 +181,16 @@ def test_an_op_a_message_or_a_given_up_row_closes_a_transaction_once(spark):
     )  # fmt: skip
     given_up = [{"transaction_id": name, "commit_log_offset": 999} for name in ("by giving up", "by all three")]
     given_up += [{"transaction_id": "resumed", "commit_log_offset": 499}]
+    given_up += [{"transaction_id": name, "commit_log_offset": 999, "queue_offset": offset}
+                 for name, offset in (("resumed by txmq", 7), ("given up again", 7), ("given up again", 9))]  # fmt: skip
+    undone = [{"transaction_id": name, "given_up_queue_offset": 7} for name in ("resumed by txmq", "given up again")]
     found = closed(
         transactions,
         rows(spark, "op_message", [{"half_queue_offset": offset} for offset in (1, 4, 4, 77)]),
         rows(spark, "message", [{"transaction_id": names[n], "prepared_transaction_offset": 100 * n} for n in (2, 4)]),
         rows(spark, "trans_check_max_time", given_up),
+        resumes(rows(spark, "manual_decision", undone)),
     )
-    assert lines_of(found, "transaction_id") == [("by all three",), ("by giving up",), ("by message",), ("by op",)]
+    assert lines_of(found, "transaction_id") == [
+        ("by all three",), ("by giving up",), ("by message",), ("by op",), ("given up again",),
+    ]  # fmt: skip

@@ -7,6 +7,7 @@ import pytest
 from builders import at, policies, rows, schema_of, table_of
 from chispa import assert_df_equality
 
+from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.figures import Evidence, diverted_halves, transaction_figures
 from txmq_lib.rules.verdict import changed, judged
 
@@ -42,7 +43,7 @@ STORIES = [  # why; places of its halves, of halves named by ops, of halves beco
 ]
 
 
-def evidence(spark, stories=STORIES, *, messages=(), outcomes=(), checks=(), diverted=(), **columns):
+def evidence(spark, stories=STORIES, *, messages=(), outcomes=(), checks=(), diverted=(), resumed=(), **columns):
     """All rows of the stories; each story has a hundred places of its own, a place being queue and physical offset."""
     halves, ops, visible, given_up = [], [], list(messages), []
     for number, (why, *places) in enumerate(stories):
@@ -62,6 +63,7 @@ def evidence(spark, stories=STORIES, *, messages=(), outcomes=(), checks=(), div
         diverted=diverted_halves(rows(spark, "message", diverted)),
         checks=rows(spark, "check_request", checks),
         outcomes=rows(spark, "end_outcome", outcomes),
+        resumed=resumes(rows(spark, "manual_decision", resumed)),
     )
 
 
@@ -89,6 +91,30 @@ def test_every_row_of_the_table_in_the_audit_role(spark):
     )  # fmt: skip
     assert found == {
         why: (verdict, *[len(places) for places in counted], verdict != "PENDING") for why, *counted, verdict in STORIES
+    }
+
+
+def test_a_given_up_transaction_that_txmq_resumed_is_pending_until_it_is_given_up_again(spark):
+    stories = [  # place of the half, offsets of given-up rows, up to which they were resumed
+        ("given up", [1], [], [], [2], None),
+        ("resumed", [1], [], [], [2], 2),
+        ("resumed, given up again", [1], [], [], [2, 5], 2),
+        ("resumed twice", [1], [], [], [2, 5], 5),
+        ("resumed, committed", [1], [1], [1], [2], 2),
+    ]
+    undone = [
+        {"transaction_id": why, "given_up_queue_offset": 100 * number + upto}
+        for number, (why, *_, upto) in enumerate(stories)
+        if upto is not None
+    ]
+    settled = [{"transaction_id": "given up", "action": "commit", "given_up_queue_offset": None}]
+    found = verdicts(spark, evidence(spark, stories, resumed=[*undone, *settled]), role="engine")
+    assert table_of(found, "transaction_id", "verdict") == {
+        "given up": "DISCARDED",
+        "resumed": "PENDING",
+        "resumed, given up again": "DISCARDED",
+        "resumed twice": "PENDING",
+        "resumed, committed": "COMMITTED_AND_DISCARDED",
     }
 
 

@@ -124,6 +124,33 @@ def test_every_table_tells_its_part_in_time_order_and_the_verdict_comes_last(tra
     assert all(KEY.items() <= event.items() for event in events)
 
 
+def test_answers_and_manual_decisions_are_told_between_check_and_end(traced):
+    answer = {**KEY, "check_times": 1, "asked_for": "check", "resolver": "GID_*"}
+    decision = {**KEY, "decided_by": "me@here", "former_verdict": "DISCARDED"}
+    events = traced(
+        {
+            "half_message": [half(34, 100, "00.000", None)],
+            "check_answer": [
+                {**answer, "answered_timestamp": at("04.000"), "reason": "UNREACHABLE"},
+                {**answer, "answered_timestamp": at("05.000"), "answer": "unknown", "reason": "ABSENT"},
+                {**answer, "answered_timestamp": at("09.000"), "answer": "commit", "state": "PAID",
+                 "asked_for": "given_up", "is_planned_for_broker": True},
+            ],
+            "manual_decision": [
+                {**decision, "action": "resume", "decided_timestamp": at("07.000")},
+                {**decision, "action": "rollback", "reason": "ticket 7", "decided_timestamp": at("08.000")},
+            ],
+        }
+    )  # fmt: skip
+    assert [(event["event"], event["text"]) for event in events[1:]] == [
+        ("check_answered", "GID_* answers check 1: no answer, UNREACHABLE"),
+        ("check_answered", "GID_* answers check 1: unknown, ABSENT"),
+        ("resumed", "put back under check by me@here, was DISCARDED"),
+        ("settled", "settled as rollback by me@here, was DISCARDED: ticket 7"),
+        ("check_answered", "GID_* answers the given-up transaction: commit (PAID); planned for the broker"),
+    ]
+
+
 def test_transactions_that_share_an_id_are_told_one_after_the_other(traced):
     later = {"born_timestamp": "2026-11-21T10:30:52.000Z"}
     rows = {

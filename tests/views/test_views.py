@@ -257,3 +257,31 @@ def test_a_table_that_lost_a_file_is_an_input_that_cannot_be_read(warehouse, txm
     assert (status, out) == (3, "")
     assert err.startswith(f"error INPUT_UNREADABLE: tables under {uri} cannot be read: ")
     assert err.count("\n") == 1
+
+
+def test_answers_and_decisions_are_found_by_what_was_said_and_what_was_done(warehouse, txmq):
+    uri = warehouse(
+        {
+            "check_answer": [
+                {"transaction_id": "A", "answer": "commit", "asked_for": "check", "answered_timestamp": TEN},
+                {"transaction_id": "B", "answer": "commit", "asked_for": "given_up", "answered_timestamp": ELEVEN},
+                {"transaction_id": "C", "reason": "UNREACHABLE", "asked_for": "check", "answered_timestamp": TWELVE},
+            ],
+            "manual_decision": [
+                {"transaction_id": "A", "action": "resume", "decided_timestamp": TEN},
+                {"transaction_id": "B", "action": "commit", "decided_timestamp": ELEVEN},
+            ],
+        }
+    )
+
+    def ids(*arguments: str) -> list[str]:
+        status, out, _ = txmq("--warehouse", uri, *arguments, "--format", "json")
+        assert status == 0
+        return [row["transaction_id"] for row in objects(out)]
+
+    assert ids("answers") == ["C", "B", "A"]
+    assert ids("answers", "--state", "commit") == ["B", "A"]
+    assert ids("answers", "--state", "commit", "--asked-for", "given_up") == ["B"]
+    assert ids("answers", "--reason", "UNREACHABLE") == ["C"]
+    assert ids("decisions") == ["B", "A"]
+    assert ids("decisions", "--state", "resume") == ["A"]

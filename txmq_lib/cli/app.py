@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from txmq_lib.cli import health, jobs, more, views
+from txmq_lib.cli import decisions, health, jobs, more, views
 from txmq_lib.cli.given import Given
 from txmq_lib.errors import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, TxmqError
 
@@ -45,6 +45,7 @@ def take_globals(
 
 
 jobs.add_to(app)
+decisions.add_to(app)
 views.add_to(app)
 health.add_to(app)
 more.add_to(app)

@@ -28,4 +28,4 @@ Values = list[str] | None
 Brokers = Annotated[Values, typer.Option("--broker", metavar="NAME", help="Only of this broker; may be repeated.")]
 
 # Where the help lists a command.
-PASSES_PANEL, VIEWS_PANEL, MORE_PANEL = "Passes", "Read views (no JVM)", "More"
+PASSES_PANEL, DECISIONS_PANEL, VIEWS_PANEL, MORE_PANEL = "Passes", "Decisions", "Read views (no JVM)", "More"

@@ -1,7 +1,8 @@
-"""Commands that run a pass: init, land, reconcile, rollup, audit, run. Bodies import Spark only when they run."""
+"""Commands that run a pass, from init and land to run. Bodies import Spark only when they run."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated
@@ -9,10 +10,14 @@ from typing import Annotated
 import typer
 
 from txmq_lib.cli.clock import Now, moment, wall_clock
-from txmq_lib.cli.formats import PASSES_PANEL
+from txmq_lib.cli.formats import PASSES_PANEL, OutputFormat
 from txmq_lib.cli.given import given
+from txmq_lib.names import ASKED_FOR_GIVEN_UP, COMMIT
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Compute the pass and say what it would do; write nothing.")]
+AskGivenUp = Annotated[
+    bool, typer.Option("--given-up", help="Ask about given-up ones too; list those whose local transaction committed.")
+]
 Broker = Annotated[str, typer.Option("--broker", metavar="NAME", help="Broker the rows belong to.")]
 Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, directories or patterns of them.")]
 Store = Annotated[str, typer.Argument(metavar="DIR", help="Store directory: commitlog, config/consumerOffset.json.")]
@@ -30,7 +35,7 @@ FILE_KINDS = {
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
-    for command in (init, reconcile, rollup, audit, run):
+    for command in (init, reconcile, resolve, rollup, audit, run):
         app.command(rich_help_panel=PASSES_PANEL)(command)
     land = typer.Typer(help="Land files (.jsonl, .jsonl.gz, .parquet) or a broker's store.", no_args_is_help=True)
     for kind, what in FILE_KINDS.items():
@@ -66,6 +71,20 @@ def reconcile(ctx: typer.Context, now: Now = None, dry_run: DryRun = False) -> N
         typer.echo("dry run: nothing was written", err=True)
 
 
+def resolve(ctx: typer.Context, now: Now = None, ask_given_up: AskGivenUp = False) -> None:
+    """Ask the configured resolvers about open checks; their answers land as ends."""
+    from txmq_lib.cli.passes import run_job
+    from txmq_lib.cli.show import Shown, show_view
+    from txmq_lib.pipeline.resolve import run_resolve
+    from txmq_lib.views.catalogue import ANSWERS
+    from txmq_lib.views.select import Asked
+
+    job = partial(run_resolve, now=moment(now), wall_clock=wall_clock, environ=os.environ, given_up=ask_given_up)
+    committed = Asked(filters={"asked-for": [ASKED_FOR_GIVEN_UP], "state": [COMMIT]})
+    show = partial(show_view, given(ctx), ANSWERS, committed, Shown(OutputFormat.table)) if ask_given_up else None
+    run_job("resolve", given(ctx), job, show=show)
+
+
 def rollup(ctx: typer.Context, now: Now = None) -> None:
     """Roll offset reports and acknowledgements up into the next offset of every consumer queue."""
     from txmq_lib.cli.passes import run_job
@@ -83,11 +102,11 @@ def audit(ctx: typer.Context, now: Now = None) -> None:
 
 
 def run(ctx: typer.Context, now: Now = None) -> None:
-    """One whole cycle: land the configured sources, reconcile, roll up, audit."""
+    """One whole cycle: land the configured sources, reconcile, resolve, roll up, audit."""
     from txmq_lib.cli.passes import run_job
     from txmq_lib.pipeline.cycle import run_cycle
 
-    run_job("run", given(ctx), partial(run_cycle, now=moment(now), wall_clock=wall_clock))
+    run_job("run", given(ctx), partial(run_cycle, now=moment(now), wall_clock=wall_clock, environ=os.environ))
 
 
 def _landing(kind: str) -> Callable[..., None]:

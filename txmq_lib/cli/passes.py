@@ -15,7 +15,7 @@ from txmq_lib.cli.progress import SparkProgress
 from txmq_lib.errors import EXIT_FINDINGS
 from txmq_lib.schemas import table_specs
 from txmq_lib.session import build_session
-from txmq_lib.settings import Settings
+from txmq_lib.settings import Settings, Thresholds
 from txmq_lib.tables.passes import PassReport
 from txmq_lib.tables.warehouse import Warehouse
 
@@ -30,21 +30,33 @@ def create_tables(options: Given) -> None:
     tell({"warehouse": location(settings.warehouse), "tables": len(table_specs()), "created": len(created)})
 
 
-def run_job(label: str, options: Given, job: Job) -> None:
-    """Run a job on the warehouse of the settings, tell its report, end with status 1 past a threshold."""
+def run_job(label: str, options: Given, job: Job, *, show: Callable[[], None] | None = None) -> None:
+    """Run a job on the warehouse of the settings, tell its report, `show` more, end with status 1 past a threshold."""
     settings = Settings.load(options.conf, options.assignments, options.warehouse)
     with spark_warehouse(label, settings) as (warehouse, _):
         report = job(warehouse, settings)
     seconds = round(sum(report.seconds.values()), 1)
     tell({"job": report.job, "pass": report.number, **report.counts, "seconds": seconds})
-    judge(report, settings.thresholds.quarantined)
+    for finding in report.findings:
+        typer.echo(finding, err=True)
+    if show is not None:
+        show()
+    judge(report, settings.thresholds)
 
 
-def judge(report: PassReport, quarantined_at_most: int | None) -> None:
-    """End with status 1 where the pass put more records into quarantine than the threshold allows."""
+def judge(report: PassReport, thresholds: Thresholds) -> None:
+    """End with status 1 where the pass quarantined more records, or left more checks unanswered, than is allowed."""
     quarantined = sum(count for step, count in report.counts.items() if step.startswith("quarantine"))
-    if quarantined_at_most is not None and quarantined > quarantined_at_most:
-        typer.echo(f"{quarantined} records quarantined, thresholds.quarantined is {quarantined_at_most}", err=True)
+    unanswered = report.counts.get("no_answer", 0)
+    is_past = False
+    for name, count, at_most, words in (
+        ("quarantined", quarantined, thresholds.quarantined, "records quarantined"),
+        ("unanswered", unanswered, thresholds.unanswered, "checks without an answer"),
+    ):
+        if at_most is not None and count > at_most:
+            typer.echo(f"{count} {words}, thresholds.{name} is {at_most}", err=True)
+            is_past = True
+    if is_past:
         raise typer.Exit(EXIT_FINDINGS)
 
 

@@ -31,6 +31,7 @@ FILTERS = {
     "transaction-id": ("ID", "Only of this transaction"),
     "state": ("STATE", "Only in this state"),
     "reason": ("CODE", "Only with this reason"),
+    "asked-for": ("WHAT", "Only those to a check, or about a given_up one"),
     "job": ("JOB", "Only of this job"),
 }
 CONSUMER_GROUP = ("NAME", "Only of this consumer group")

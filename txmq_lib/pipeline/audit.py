@@ -9,8 +9,10 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from txmq_lib.pipeline.evidence import evidence_of, whole_evidence
 from txmq_lib.pipeline.policies import policies_of
 from txmq_lib.pipeline.pruning import within_offsets, within_times
+from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.figures import Evidence, diverted_halves, transaction_figures
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction import join_transaction, transactions_of
@@ -28,6 +30,7 @@ INPUTS = (
     "check_request",
     "end_outcome",
     "landing_frontier",
+    "manual_decision",
 )
 
 
@@ -79,6 +82,7 @@ def _touched(current: Pass, policies: Policies) -> DataFrame:
         current.new_rows("check_request"),
         current.new_rows("end_outcome").where("transaction_id is not null"),
         diverted_halves(new_messages),
+        resumes(current.new_rows("manual_decision")),
     ]
     unsettled = current.read("verdict").where("not is_settled")
     keys = [
@@ -113,30 +117,5 @@ def _of_new_messages(current: Pass, new_messages: DataFrame) -> DataFrame:
 
 
 def _evidence(current: Pass, touched: DataFrame) -> Evidence:
-    if not current.since_versions:
-        return _whole(current)
-    born = within_times("born_timestamp", touched, "born_timestamp")
-
-    def of_touched(table: str) -> DataFrame:
-        return join_transaction(current.read(table).where(born), touched, "left_semi")
-
-    halves, given_up = current.cached(of_touched("half_message")), current.cached(of_touched("trans_check_max_time"))
-    ops = current.read("op_message").where(within_offsets("half_queue_offset", halves, "queue_offset"))
-    places = halves.select("commit_log_offset").unionByName(given_up.select("commit_log_offset"))
-    visible = current.read("message").where(within_offsets("prepared_transaction_offset", places, "commit_log_offset"))
-    diverted = join_transaction(diverted_halves(current.read("message").where(born)), touched, "left_semi")
-    return Evidence(halves, ops, visible, given_up, diverted, of_touched("check_request"), of_touched("end_outcome"))
-
-
-def _whole(current: Pass) -> Evidence:
-    messages = current.read("message")
-    outcomes = current.read("end_outcome").where("transaction_id is not null")
-    return Evidence(
-        halves=current.read("half_message"),
-        ops=current.read("op_message"),
-        visible=messages,
-        given_up=current.read("trans_check_max_time"),
-        diverted=diverted_halves(messages),
-        checks=current.read("check_request"),
-        outcomes=outcomes,
-    )
+    # At the first pass everything is touched.
+    return evidence_of(current, touched) if current.since_versions else whole_evidence(current)

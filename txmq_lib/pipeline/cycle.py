@@ -1,15 +1,16 @@
-"""One cycle of `txmq run`: land the configured sources, reconcile, roll up, audit; each a pass of its own."""
+"""One cycle of `txmq run`: land the configured sources, reconcile, resolve, roll up, audit; each a pass of its own."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from txmq_lib.errors import NothingToLandError
 from txmq_lib.pipeline.audit import run_audit
 from txmq_lib.pipeline.landing import run_land_files, run_land_store
 from txmq_lib.pipeline.reconcile import run_reconcile
+from txmq_lib.pipeline.resolve import require_secrets, run_resolve
 from txmq_lib.pipeline.rollup import run_rollup
 from txmq_lib.settings import Settings, Source
 from txmq_lib.tables.passes import PassReport
@@ -17,12 +18,19 @@ from txmq_lib.tables.warehouse import Warehouse
 
 
 def run_cycle(
-    warehouse: Warehouse, settings: Settings, *, now: datetime, wall_clock: Callable[[], datetime]
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    now: datetime,
+    wall_clock: Callable[[], datetime],
+    environ: Mapping[str, str],
 ) -> PassReport:
     """All passes of the cycle as one report: counts and seconds summed per step; the number is the reconcile pass's.
 
-    A source where there is nothing yet is counted (`sources_empty`) and passed over.
+    A source where there is nothing yet is counted (`sources_empty`) and passed over. Without a resolver none is asked.
+    environ  where secrets that the settings name are looked up; SettingsError where one is missing
     """
+    require_secrets(settings, environ)
     counts: Counter[str] = Counter()
     landed: list[PassReport] = []
     for source in settings.sources:
@@ -31,13 +39,20 @@ def run_cycle(
         except NothingToLandError:
             counts["sources_empty"] += 1
     reconciled = run_reconcile(warehouse, settings, now=now, wall_clock=wall_clock)
+    resolved = (
+        [run_resolve(warehouse, settings, now=now, wall_clock=wall_clock, environ=environ)]
+        if settings.resolvers
+        else []
+    )
     rolled_up = run_rollup(warehouse, settings, now=now, wall_clock=wall_clock)
     audited = run_audit(warehouse, settings, now=now, wall_clock=wall_clock)
     seconds: defaultdict[str, float] = defaultdict(float)
-    for report in (*landed, reconciled, rolled_up, audited):
+    passes = (*landed, reconciled, *resolved, rolled_up, audited)
+    for report in passes:
         counts.update(report.counts)
         seconds[report.job] += round(sum(report.seconds.values()), 3)
-    return PassReport("run", reconciled.number, dict(counts), dict(seconds))
+    findings = tuple(finding for report in passes for finding in report.findings)
+    return PassReport("run", reconciled.number, dict(counts), dict(seconds), findings)
 
 
 def _land(

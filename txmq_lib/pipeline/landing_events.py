@@ -10,22 +10,11 @@ from pyspark.sql import functions as F
 from txmq_lib.names import ORIGIN_LANDED
 from txmq_lib.pipeline import landing_broker_offsets
 from txmq_lib.pipeline.quarantining import append_quarantine
-from txmq_lib.rules.contract_events import ack_rows, end_rows, offset_rows
+from txmq_lib.rules.contract_events import END_CONTENT, ack_rows, end_rows, offset_rows
 from txmq_lib.rules.duplicates import counted_by_content
 from txmq_lib.sources.landing_files import LandingFile, is_broker_file, json_lines
 from txmq_lib.tables.passes import Pass
 
-END_CONTENT = (
-    "ts",
-    "producer_group",
-    "tran_state_table_offset",
-    "commit_log_offset",
-    "commit_or_rollback",
-    "from_transaction_check",
-    "msg_id",
-    "transaction_id",
-    "topic",
-)
 QUEUE_CONTENT = ("consumer_group", "topic", "queue_id", "ts", "client_id")
 OFFSET_CONTENT = (*QUEUE_CONTENT, "next_offset", "is_increase_only")
 ACK_CONTENT = (*QUEUE_CONTENT, "event", "offsets")

@@ -23,7 +23,7 @@ from txmq_lib.tables.passes import Pass, PassReport, next_pass, run_passes
 from txmq_lib.tables.warehouse import Warehouse
 
 JOB = "reconcile"
-INPUTS = ("half_message", "op_message", "message", "trans_check_max_time", "end_transaction")
+INPUTS = ("half_message", "op_message", "message", "trans_check_max_time", "end_transaction", "manual_decision")
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,7 @@ def _acted(current: Pass, effective: DataFrame, policies: Policies) -> DataFrame
         inputs.relevant_ops(current, halves),
         inputs.relevant_messages(current, halves),
         inputs.relevant_given_up(current, candidates),
+        inputs.relevant_resumes(current, candidates),
     ).unionByName(transactions_of(effective))
     undecided = join_transaction(candidates, decided, "left_anti")
     return check.with_action(undecided, policies=policies, now=current.now)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.names import TRANSACTION_KEY
+from txmq_lib.names import ROLLBACK, TRANSACTION_KEY
 from txmq_lib.pipeline.pruning import within_offsets, within_times
-from txmq_lib.rules.settle import ROLLBACK
+from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 from txmq_lib.tables.passes import Pass
 
@@ -56,12 +56,16 @@ def prior_decisions(current: Pass, matched: DataFrame) -> DataFrame:
 
 
 def touched_halves(current: Pass) -> DataFrame:
-    """New half rows with all other copies of their transactions."""
+    """New half rows with all other copies of their transactions, and all half rows of those resumed since."""
     new = current.new_rows("half_message")
-    if not current.since_versions or not current.has_new_rows("half_message"):
+    has_resumes = current.has_new_rows("manual_decision")
+    if not current.since_versions or not (current.has_new_rows("half_message") or has_resumes):
         return new
-    born = within_times("born_timestamp", new, "born_timestamp")
-    return join_transaction(current.read("half_message").where(born), transactions_of(new), "left_semi")
+    touched = transactions_of(new)
+    if has_resumes:
+        touched = touched.unionByName(transactions_of(resumes(current.new_rows("manual_decision")))).distinct()
+    born = within_times("born_timestamp", touched, "born_timestamp")
+    return join_transaction(current.read("half_message").where(born), touched, "left_semi")
 
 
 def relevant_ops(current: Pass, halves: DataFrame) -> DataFrame:
@@ -85,9 +89,15 @@ def relevant_messages(current: Pass, halves: DataFrame) -> DataFrame:
 
 def relevant_given_up(current: Pass, candidates: DataFrame) -> DataFrame:
     """New given-up rows, and those of transactions born when `candidates` were (a resumed one has some); no bodies."""
-    columns = (*TRANSACTION_KEY, "real_topic", "commit_log_offset", "half_commit_log_offset")
+    columns = (*TRANSACTION_KEY, "real_topic", "queue_offset", "commit_log_offset", "half_commit_log_offset")
     if not current.since_versions:
         return current.read("trans_check_max_time").select(*columns)
     born = within_times("born_timestamp", candidates, "born_timestamp")
     past = current.read("trans_check_max_time").where(born).select(*columns)
     return current.new_rows("trans_check_max_time").select(*columns).unionByName(past)
+
+
+def relevant_resumes(current: Pass, candidates: DataFrame) -> DataFrame:
+    """Resumes of transactions born when `candidates` were."""
+    born = within_times("born_timestamp", candidates, "born_timestamp")
+    return resumes(current.read("manual_decision").where(born))

@@ -9,14 +9,13 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from txmq_lib.errors import InvariantViolation
-from txmq_lib.names import HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, OUTCOME_REFUSED
+from txmq_lib.names import COMMIT, HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, OUTCOME_REFUSED
 from txmq_lib.pipeline.landing_messages import move_frontier
 from txmq_lib.pipeline.pruning import within_offsets
 from txmq_lib.pipeline.quarantining import append_quarantine
 from txmq_lib.rules import check, effects, frontier
 from txmq_lib.rules.invariants import broken_invariants
 from txmq_lib.rules.policy import Policies
-from txmq_lib.rules.settle import COMMIT
 from txmq_lib.schemas import table_spec
 from txmq_lib.tables.passes import Pass
 

@@ -30,6 +30,18 @@ OFFSET_NUMBERS = {"ts": "bigint", "queueId": "int", "offset": "bigint"}
 ACK_NUMBERS = {"ts": "bigint", "queueId": "int"}
 ACK_TEXTS = ("group", "topic", "clientId", "event")
 ACK_EVENTS = ("allocated", "taken", "acked", "dropped")
+# What makes two ends equal.
+END_CONTENT = (
+    "ts",
+    "producer_group",
+    "tran_state_table_offset",
+    "commit_log_offset",
+    "commit_or_rollback",
+    "from_transaction_check",
+    "msg_id",
+    "transaction_id",
+    "topic",
+)
 NO_OFFSETS = "CAST(array() AS array<bigint>)"
 
 

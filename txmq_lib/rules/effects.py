@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from txmq_lib.names import (
+    COMMIT,
     MAX_TIME_TOPIC,
     OP_TAG,
     OP_TOPIC,
@@ -20,7 +21,6 @@ from txmq_lib.names import (
     SYS_FLAG_COMMIT,
     SYS_FLAG_TRANSACTION_MASK,
 )
-from txmq_lib.rules.settle import COMMIT
 
 END_ORDER = ("ts", "commit_or_rollback", "landed_pass", "landing_order")
 MAX_TIME_QUEUE_ID = 0

@@ -19,7 +19,7 @@ from txmq_lib.rules.pending import made_visible, named_by_ops
 
 FIGURES = ("visible_count", "op_count", "half_count", "given_up_count", "contradicting_count")
 
-HALF, GIVEN_UP, OP, VISIBLE, DIVERTED, CHECK, CONTRADICTION = range(7)
+HALF, GIVEN_UP, OP, VISIBLE, DIVERTED, CHECK, CONTRADICTION, RESUME = range(8)
 # What a row of evidence says; a kind that lacks one leaves it null.
 EVIDENCE_TYPES = {
     "at": "timestamp",
@@ -33,7 +33,10 @@ EVIDENCE_TYPES = {
 
 @dataclass(frozen=True)
 class Evidence:
-    """All rows, of the tables named, that concern the transactions to judge; more rows do no harm."""
+    """All rows, of the tables named, that concern the transactions to judge; more rows do no harm.
+
+    resumed  what rules.decisions.resumes gives
+    """
 
     halves: DataFrame
     ops: DataFrame
@@ -42,6 +45,7 @@ class Evidence:
     diverted: DataFrame
     checks: DataFrame
     outcomes: DataFrame
+    resumed: DataFrame
 
 
 def diverted_halves(messages: DataFrame) -> DataFrame:
@@ -71,6 +75,7 @@ def transaction_figures(evidence: Evidence) -> DataFrame:
         _said(DIVERTED, evidence.diverted, at="store_timestamp"),
         _said(CHECK, evidence.checks, times="check_times"),
         _said(CONTRADICTION, contradictions),
+        _said(RESUME, evidence.resumed, queue_offset="given_up_queue_offset"),
     ]  # fmt: skip
     return _counted(reduce(DataFrame.unionByName, rows))
 
@@ -103,9 +108,12 @@ def _counted(said: DataFrame) -> DataFrame:
         F.max(F.when(kind == HALF, F.col("at"))).alias("last_half_timestamp"),
         F.max(F.when(kind == HALF, F.col("place"))).alias("_newest_half"),
         F.max(F.when(kind == GIVEN_UP, F.col("place"))).alias("_last_given_up"),
+        F.max(F.when(kind == GIVEN_UP, F.col("queue_offset"))).alias("_given_up_offset"),
+        F.max(F.when(kind == RESUME, F.col("queue_offset"))).alias("_resumed_upto"),
     )
-    # A half row behind it has resumed it (R73).
-    is_final = F.coalesce(F.col("_newest_half") <= F.col("_last_given_up"), F.lit(True))
+    # A half row behind it has resumed it (R73), or txmq has, which writes no half.
+    is_newest = F.coalesce(F.col("_newest_half") <= F.col("_last_given_up"), F.lit(True))
+    is_final = is_newest & F.coalesce(F.col("_given_up_offset") > F.col("_resumed_upto"), F.lit(True))
     return grouped.where("half_count > 0 or given_up_count > 0 or diverted_count > 0").select(
         *TRANSACTION_KEY,
         F.coalesce("_real.real_topic", "_given_up_real.real_topic").alias("real_topic"),

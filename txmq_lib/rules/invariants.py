@@ -7,8 +7,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.names import TRANSACTION_KEY, TRANSACTION_TOPICS
-from txmq_lib.rules.settle import COMMIT
+from txmq_lib.names import COMMIT, TRANSACTION_KEY, TRANSACTION_TOPICS
 from txmq_lib.rules.transaction import join_transaction
 
 

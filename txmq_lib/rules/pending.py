@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.names import SYS_FLAG_COMMIT, SYS_FLAG_TRANSACTION_MASK, TRANSACTION_KEY
+from txmq_lib.rules.decisions import not_resumed
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 
 NEWEST = ("queue_id", "queue_offset", "commit_log_offset", "offset_msg_id", "check_immunity")
@@ -62,12 +63,17 @@ def copies_of(transactions: DataFrame) -> DataFrame:
     )
 
 
-def closed(transactions: DataFrame, ops: DataFrame, visible: DataFrame, given_up: DataFrame) -> DataFrame:
-    """Keys of `transactions` that an op names, that are visible, or that are given up and not resumed since."""
+def closed(
+    transactions: DataFrame, ops: DataFrame, visible: DataFrame, given_up: DataFrame, resumed: DataFrame
+) -> DataFrame:
+    """Keys of `transactions` that an op names, that are visible, or that are given up and not resumed since.
+
+    resumed  what rules.decisions.resumes gives
+    """
     copies = copies_of(transactions)
     by_op = transactions_of(named_by_ops(copies, ops))
     by_message = transactions_of(made_visible(copies, given_up, visible))
-    by_giving_up = transactions_of(effectively_given_up(copies, given_up))
+    by_giving_up = transactions_of(effectively_given_up(copies, not_resumed(given_up, resumed)))
     return by_op.unionByName(by_message).unionByName(by_giving_up).distinct()  # a decided one closes several ways
 
 
@@ -107,7 +113,10 @@ def made_visible(copies: DataFrame, given_up: DataFrame, visible: DataFrame) -> 
 
 
 def effectively_given_up(copies: DataFrame, given_up: DataFrame) -> DataFrame:
-    """Given-up rows that no later half row of the transaction has resumed (R73): by physical offset."""
+    """Given-up rows that no later half row of the transaction has resumed (R73): by physical offset.
+
+    That is how a broker resumes; txmq writes no half, its own resumes are taken off by `not_resumed`.
+    """
     position = F.coalesce("half_commit_log_offset", "commit_log_offset").alias("_given_up_at")
     rows = given_up.select(*TRANSACTION_KEY, position)
     newest = copies.groupBy(*TRANSACTION_KEY).agg(F.max("commit_log_offset").alias("_newest"))

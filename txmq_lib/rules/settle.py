@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from txmq_lib.names import (
+    COMMIT,
     END_COMMIT,
     END_ROLLBACK,
     END_UNKNOWN,
@@ -17,14 +18,15 @@ from txmq_lib.names import (
     OUTCOME_HELD,
     OUTCOME_REFUSED,
     OUTCOME_REPEATED,
+    ROLLBACK,
     TRANSACTION_KEY,
     TRANSACTION_TOPICS,
+    UNKNOWN,
 )
 from txmq_lib.rules.moments import age_ms
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction import join_transaction
 
-COMMIT, ROLLBACK, UNKNOWN = "commit", "rollback", "unknown"
 SYSTEM_ERROR, ILLEGAL_OPERATION = 1, 604
 BEYOND_MS = 2**62
 

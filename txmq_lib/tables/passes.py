@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -55,12 +55,13 @@ TAG_CONF = "spark.databricks.delta.commitInfo.userMetadata"
 
 @dataclass(frozen=True)
 class PassReport:
-    """What one pass did: rows written per step, other counts, wall seconds per step."""
+    """What one pass did: rows written per step, other counts, wall seconds per step; sentences people should read."""
 
     job: str
     number: int
     counts: dict[str, int]
     seconds: dict[str, float]
+    findings: tuple[str, ...] = ()
 
 
 @dataclass
@@ -174,6 +175,10 @@ class Pass:
         """Whether anything of this plan may be in a table, as far as this process knows."""
         return not self.is_own or bool(self._own_versions)
 
+    def has_landed(self, table: str, step: str) -> bool:
+        """Whether this write of the plan is in the table already."""
+        return self.warehouse.log(table).txn_version(_app_id(self.job, table, step)) >= self.number
+
     def commit(
         self,
         counts: Mapping[str, int] | None = None,
@@ -242,16 +247,13 @@ class Pass:
             for key in (*TXN_CONF, TAG_CONF):
                 conf.unset(key)
 
-    def _has_landed(self, table: str, step: str) -> bool:
-        return self.warehouse.log(table).txn_version(_app_id(self.job, table, step)) >= self.number
-
     def _write_once(
         self, table: str, step: str, write: Callable[[], None], is_empty: Callable[[], bool] | None = None
     ) -> int:
         with self.timed(step):
             self._require_open()
             # Nothing of a plan of our own can have landed; should another process carry it on, Delta's check decides.
-            if self.is_own or not self._has_landed(table, step):
+            if self.is_own or not self.has_landed(table, step):
                 if is_empty is not None and is_empty():
                     self.counts[step] = 0
                     return 0
@@ -292,7 +294,7 @@ class Pass:
                 return write()
             except CONFLICTS:
                 # Somebody carries the same plan on, or another job wrote the table: look, then try again.
-                if self._has_landed(table, step):
+                if self.has_landed(table, step):
                     return None
         raise PassConflict(
             f"{self.job} pass {self.number}: {table} was written by others {WRITE_ATTEMPTS} times; try again"
@@ -315,14 +317,27 @@ def next_pass(
     if planned > ended:
         return _load_pass(warehouse, job, planned, wall_clock=wall_clock)
     last_note = _note_of(warehouse, log, job, log.txn_version(_app_id(job, "pass", COMMITTED)))
+    mine = preview(warehouse, job, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock)
+    return replace(mine, number=planned + 1, since_versions=_since(last_note), last_note=last_note)
+
+
+def preview(
+    warehouse: Warehouse,
+    job: str,
+    *,
+    now: datetime,
+    arguments: Mapping[str, Any],
+    settings: Settings,
+    wall_clock: Callable[[], datetime],
+) -> Pass:
+    """A pass over the tables as they are, without a number or a past: to be computed and looked at, never written."""
     return Pass(
         warehouse=warehouse,
         job=job,
-        number=planned + 1,
+        number=0,
         now=now,
         input_versions={name: warehouse.version(name) for name in table_specs() if name != "pass"},
-        since_versions=_since(last_note),
-        last_note=last_note,
+        since_versions={},
         arguments=dict(arguments),
         settings=settings,
         is_own=True,

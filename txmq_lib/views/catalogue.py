@@ -189,6 +189,50 @@ OFFSETS = View(
         Field("state", "string", False, "ok, beyond_end, below_oldest or unknown"),
     ),
 )
+ANSWERS = View(
+    command="answers",
+    doc="What `resolve` was told, the newest first: commit, rollback, unknown; or why there was no answer.",
+    table="check_answer",
+    narrow=(
+        "transaction_id",
+        "answer",
+        "reason",
+        "state",
+        "producer_group",
+        "check_times",
+        "answered_timestamp",
+        "asked_for",
+        "resolver",
+        "detail",
+        "broker_name",
+    ),
+    order=("answered_timestamp desc",),
+    time="answered_timestamp",
+    keys="transaction_id",
+    filters={**TRANSACTION, "state": ("answer",), "reason": ("reason",), "asked-for": ("asked_for",)},
+    states=(names.COMMIT, names.ROLLBACK, names.UNKNOWN),
+)
+DECISIONS = View(
+    command="decisions",
+    doc="What was decided by hand, the newest first: who, when, why.",
+    table="manual_decision",
+    narrow=(
+        "transaction_id",
+        "action",
+        "reason",
+        "decided_by",
+        "decided_timestamp",
+        "former_verdict",
+        "producer_group",
+        "real_topic",
+        "broker_name",
+    ),
+    order=("decided_timestamp desc",),
+    time="decided_timestamp",
+    keys="transaction_id",
+    filters={**TRANSACTION, "state": ("action",)},
+    states=(names.COMMIT, names.ROLLBACK, names.ACTION_RESUME),
+)
 VERDICTS = View(
     command="verdicts",
     doc="The verdict of every transaction, the newest first.",
@@ -231,4 +275,4 @@ QUARANTINE = View(
     filters={**BROKER, "reason": ("reason",)},
 )
 
-VIEWS = (PENDING, CHECKS, GIVEN_UP, MESSAGES, ENDS, OFFSETS, VERDICTS, PASSES, QUARANTINE)
+VIEWS = (PENDING, CHECKS, ANSWERS, GIVEN_UP, DECISIONS, MESSAGES, ENDS, OFFSETS, VERDICTS, PASSES, QUARANTINE)

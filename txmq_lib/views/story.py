@@ -42,6 +42,26 @@ def check_event(row: Row) -> Event:
     return Event(row["check_timestamp"], "check_asked", "check_request", text, row)
 
 
+def answer_event(row: Row) -> Event:
+    """What a resolver said, or that it said nothing."""
+    asked = f"check {row['check_times']}" if row["asked_for"] == names.ASKED_FOR_CHECK else "the given-up transaction"
+    said = f" ({row['state']})" if row["state"] else ""
+    why = f", {row['reason']}" if row["reason"] else ""
+    text = f"{row['resolver']} answers {asked}: {row['answer'] or 'no answer'}{said}{why}"
+    planned = "; planned for the broker" if row["is_planned_for_broker"] else ""
+    return Event(row["answered_timestamp"], "check_answered", "check_answer", text + planned, row)
+
+
+def decision_event(row: Row) -> Event:
+    """What somebody decided by hand."""
+    is_resumed = row["action"] == names.ACTION_RESUME
+    what = "put back under check" if is_resumed else f"settled as {row['action']}"
+    why = f": {row['reason']}" if row["reason"] else ""
+    planned = "; planned for the broker" if row["is_planned_for_broker"] else ""
+    text = f"{what} by {row['decided_by']}, was {row['former_verdict']}{why}{planned}"
+    return Event(row["decided_timestamp"], "resumed" if is_resumed else "settled", "manual_decision", text, row)
+
+
 def outcome_event(row: Row) -> Event:
     """A judged END_TRANSACTION."""
     text = f"{_end_words(row, row['decision'])}: {row['outcome']}"

@@ -36,6 +36,13 @@ COLUMNS = {
     "check_request": _keyed(
         "check_times check_timestamp queue_id tran_state_table_offset commit_log_offset pass_number"
     ),
+    "check_answer": _keyed(
+        "check_times check_timestamp asked_for answer state reason resolver is_planned_for_broker answered_timestamp "
+        "commit_log_offset"
+    ),
+    "manual_decision": _keyed(
+        "action reason decided_by decided_timestamp former_verdict is_planned_for_broker commit_log_offset"
+    ),
     "pending_half": _keyed("half_offsets broker_check_times check_times last_check_timestamp next_check_timestamp"),
     "verdict": _keyed(
         "real_topic verdict visible_count op_count half_count given_up_count contradicting_count check_times "
@@ -57,6 +64,8 @@ COLUMNS = {
 ORDER_AT_ONE_TIME = (
     "half_message",
     "check_request",
+    "check_answer",
+    "manual_decision",
     "end_transaction",
     "end_outcome",
     "message",
@@ -82,7 +91,10 @@ def trace(reader: WarehouseReader, transaction_id: str, *, brokers: Sequence[str
     by_id: Wanted = {"transaction_id": [transaction_id], **({"broker_name": brokers} if brokers else {})}
     found = {
         table: reader.rows(Scan(table, COLUMNS[table], (by_id,)))
-        for table in ("half_message", "message", "trans_check_max_time", "check_request", "pending_half", "verdict")
+        for table in (
+            *("half_message", "message", "trans_check_max_time", "check_request", "check_answer"),
+            *("manual_decision", "pending_half", "verdict"),
+        )
     }
     halves = found["half_message"]
     owners = {(row["broker_name"], row["queue_id"], row["queue_offset"]): _key(row) for row in halves}
@@ -126,6 +138,8 @@ def _own_events(found: dict[str, list[dict[str, Any]]]) -> list[tuple[Key | None
         "half_message": story.half_event,
         "trans_check_max_time": story.given_up_event,
         "check_request": story.check_event,
+        "check_answer": story.answer_event,
+        "manual_decision": story.decision_event,
         "pending_half": story.pending_event,
         "verdict": story.verdict_event,
     }

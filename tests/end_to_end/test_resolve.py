@@ -1,0 +1,193 @@
+"""Resolve over whole passes: what the database says is settled once, whatever is killed, down or said twice."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from house import NOW, House
+from pyspark.sql import SparkSession
+from resolving import Killed, decided, half, resolve, verdicts
+
+from txmq_lib.errors import SettingsError
+from txmq_lib.settings import Settings
+from txmq_lib.tables.warehouse import Warehouse
+
+LOG = "kind: sql, url_env: DB, table: log, key_column: id, state_column: state, commit: [C], rollback: [R]"
+SETTINGS = ("transaction_timeout=2", "resolve.checks_per_write=3", f"resolvers={{GID_A: {{{LOG}}}}}")
+
+
+class Database:
+    """A transaction log in SQLite: transaction id to state."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.environ = {"DB": f"sqlite:///{path}"}
+        with sqlite3.connect(path) as connection:
+            connection.execute("create table log (id text primary key, state text)")
+
+    def says(self, states: dict[str, str]) -> None:
+        with sqlite3.connect(self.path) as connection:
+            connection.execute("delete from log")
+            connection.executemany("insert into log values (?, ?)", states.items())
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    return Database(tmp_path / "log.db")
+
+
+def answers(house: House) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for row in house.rows("check_answer"):
+        assert row["transaction_id"] not in found, "answered twice"
+        found[row["transaction_id"]] = row["answer"] or row["reason"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def asked_once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> House:
+    """Eight open checks of a group with a resolver, one of a group without, two of a broker in the audit role."""
+    place = tmp_path_factory.mktemp("asked")
+    settings = Settings.load(assignments=[*SETTINGS, "brokers.audited.role=audit"])
+    house = House(Warehouse(spark, str(place / "w")), place, settings)
+    house.land_rows("half", [*[half(number) for number in range(8)], half(8, "GID_B")])
+    house.land_rows("half", [half(20), half(21)], broker="audited")
+    assert house.reconcile().counts["check_request"] == 11
+    return house
+
+
+@pytest.fixture
+def asked(asked_once: House, copied: Callable[[House, str], House], tmp_path: Path) -> House:
+    """A copy of it for one test."""
+    return copied(asked_once, f"w-{tmp_path.name}")
+
+
+SAYS = {"T0": "C", "T1": "R", "T2": "odd", "T4": "C", "T5": "C", "T6": "R", "T20": "C", "T99": "C"}
+
+
+def test_what_the_database_says_is_settled_by_the_next_reconcile_and_nothing_else_is(asked, database):
+    database.says(SAYS)
+    report = resolve(asked, database.environ)
+    assert report.counts == {
+        "asked": 10, "commit": 4, "rollback": 2, "unknown": 4, "no_answer": 0, "end_transaction": 6, "no_resolver": 1,
+    }  # fmt: skip
+    assert report.findings == ("GID_B: 1 checks stay asked, no resolver serves the group",)
+    assert answers(asked) == {
+        "T0": "commit", "T1": "rollback", "T2": "unknown", "T3": "unknown", "T4": "commit", "T5": "commit",
+        "T6": "rollback", "T7": "unknown", "T20": "commit", "T21": "unknown",
+    }  # fmt: skip
+    again = resolve(asked, database.environ, NOW + timedelta(seconds=5))
+    assert again.counts == {"idle": 1, "no_resolver": 1}, "an unknown answers its check; nothing is asked twice"
+    asked.reconcile(NOW + timedelta(seconds=10))
+    assert verdicts(asked) == {
+        "T0": "COMMITTED", "T1": "ROLLED_BACK", "T2": "PENDING", "T3": "PENDING", "T4": "COMMITTED",
+        "T5": "COMMITTED", "T6": "ROLLED_BACK", "T7": "PENDING", "T8": "PENDING", "T20": "PENDING", "T21": "PENDING",
+    }  # fmt: skip
+    ends = asked.rows("end_transaction")
+    assert {(end["origin"], end["from_transaction_check"]) for end in ends} == {("resolve", True)}
+    assert sorted(end["landing_order"] for end in ends if end["broker_name"] != "audited") == [0, 1, 2, 3, 4]
+    # In the audit role an answer is recorded and planned for the broker, and changes nothing.
+    planned = {row["transaction_id"] for row in asked.rows("check_answer") if row["is_planned_for_broker"]}
+    assert planned == {"T20"}
+    assert decided(asked)["T20"] == ["commit accepted"]
+    assert {row["broker_name"] for row in asked.rows("message") + asked.rows("op_message")} == {"oracle-a"}
+
+
+@pytest.mark.long
+def test_a_resolve_killed_after_any_write_keeps_what_was_said_first_and_asks_nobody_twice(asked, database, copied):
+    database.says(SAYS)
+    whole = copied(asked, "whole")
+    steps: list[str] = []
+    whole.warehouse.on_write = lambda table, step: steps.append(step)
+    resolve(whole, database.environ)
+    assert steps == [
+        "started", "answers_000001", "answers_000002", "answers_000003", "answers_000004", "end_transaction",
+        "committed",
+    ]  # fmt: skip
+    first, changed = answers(whole), {name: {"C": "R", "R": "C"}.get(state, "C") for name, state in SAYS.items()}
+    in_order = [*(f"T{number}" for number in (20, 21)), *(f"T{number}" for number in range(8))]  # by broker
+    for number, step in enumerate(steps[:-1], start=1):
+        house = copied(asked, f"killed-{number}")
+        seen = iter(range(number, 0, -1))
+
+        def kill(table: str, step: str, seen=seen) -> None:
+            if next(seen) == 1:
+                raise Killed
+
+        database.says(SAYS)
+        house.warehouse.on_write = kill
+        with pytest.raises(Killed):
+            resolve(house, database.environ)
+        house.warehouse.on_write = lambda table, step: None
+        database.says(changed)  # whoever is asked now says something else
+        resolve(house, database.environ)
+        written = 3 * max(0, min(number - 1, 4))
+        kept = {name: said for name, said in answers(house).items() if name in in_order[:written]}
+        assert kept == {name: first[name] for name in in_order[:written]}, step
+        ends = {end["transaction_id"]: end["commit_or_rollback"] for end in house.rows("end_transaction")}
+        said = {name: answer for name, answer in answers(house).items() if answer in ("commit", "rollback")}
+        assert ends == {name: {"commit": 8, "rollback": 12}[answer] for name, answer in said.items()}, step
+        assert len(house.rows("end_transaction")) == len(ends), step
+
+
+def test_two_processes_on_one_plan_that_are_told_different_things_keep_the_first(asked, database):
+    everything = [20, 21, *range(8)]  # in the order asked: by broker
+    database.says({f"T{number}": "C" for number in everything})
+
+    def overtake(table: str, step: str) -> None:
+        if step == "answers_000001":
+            asked.warehouse.on_write = lambda table, step: None
+            database.says({f"T{number}": "R" for number in everything})
+            resolve(asked, database.environ)  # carries the plan on to its end
+            database.says({f"T{number}": "C" for number in everything})
+
+    asked.warehouse.on_write = overtake
+    resolve(asked, database.environ)
+    first = {f"T{number}" for number in everything[:3]}
+    assert answers(asked) == {f"T{n}": "commit" if f"T{n}" in first else "rollback" for n in everything}
+    ends = {end["transaction_id"]: end["commit_or_rollback"] for end in asked.rows("end_transaction")}
+    assert ends == {f"T{n}": 8 if f"T{n}" in first else 12 for n in everything}
+    assert len(asked.rows("end_transaction")) == len(everything)
+
+
+def test_a_database_that_is_down_is_no_answer_told_once_and_asked_again(asked, database, tmp_path):
+    down = Database(tmp_path / "other.db")
+    down.environ = {"DB": f"sqlite:///{tmp_path}/no/such/place.db"}
+    report = resolve(asked, down.environ)
+    assert report.counts == {
+        "asked": 10, "commit": 0, "rollback": 0, "unknown": 0, "no_answer": 10, "no_answer:GID_A": 10,
+        "end_transaction": 0, "no_resolver": 1,
+    }  # fmt: skip
+    assert report.findings[1].startswith("GID_A: 10 checks without an answer: UNREACHABLE: ")
+    assert answers(asked) == {f"T{number}": "UNREACHABLE" for number in [*range(8), 20, 21]}
+    before = asked.warehouse.version("check_answer")
+    assert resolve(asked, down.environ, NOW + timedelta(seconds=1)).counts["no_answer"] == 10
+    # So that nobody who carries the plan on can be told something for a step that is over.
+    assert asked.warehouse.version("check_answer") == before + 4, "each step lands, also where nothing was said"
+    assert len(asked.rows("check_answer")) == 10, "the same silence is recorded once"
+    assert not asked.rows("end_transaction")
+    database.says(SAYS)
+    assert resolve(asked, database.environ, NOW + timedelta(seconds=2)).counts["commit"] == 4
+
+
+def test_a_secret_that_is_not_there_is_told_before_anything_is_planned(asked):
+    with pytest.raises(SettingsError, match=r"resolvers\.GID_A\.url_env: the environment variable DB is not set"):
+        resolve(asked, {})
+    assert not [row for row in asked.rows("pass") if row["job"] == "resolve"]
+
+
+def test_given_up_ones_are_asked_about_on_demand_and_a_commit_brings_them_back(open_house, database):
+    house = open_house(*SETTINGS, "transaction_check_max=0")
+    house.land_rows("half", [half(number) for number in range(3)])
+    assert house.reconcile().counts["trans_check_max_time"] == 3
+    database.says({"T0": "C", "T1": "R"})
+    assert resolve(house, database.environ, given_up=True).counts["asked"] == 3
+    asked_for = {(row["transaction_id"], row["asked_for"], row["answer"]) for row in house.rows("check_answer")}
+    assert asked_for == {("T0", "given_up", "commit"), ("T1", "given_up", "rollback"), ("T2", "given_up", "unknown")}
+    house.reconcile(NOW + timedelta(seconds=1))
+    assert verdicts(house) == {"T0": "COMMITTED_AND_DISCARDED", "T1": "ROLLED_BACK", "T2": "DISCARDED"}

@@ -1,0 +1,79 @@
+"""One resolve over a Delta table and an HTTP endpoint: each group asks its own, with all of its half that it needs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+from house import NOW, House
+from resolving import half, resolve, verdicts
+
+
+def test_a_delta_table_and_an_endpoint_answer_for_their_groups(open_house: Callable[..., House]):
+    seen: list[dict] = []
+
+    class Endpoint(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            seen.append(asked)
+            says = {"T4": b"COMMIT_MESSAGE", "T5": b"ROLLBACK_MESSAGE"}.get(asked["header"]["transactionId"])
+            self.send_response(200 if says else 500)
+            self.end_headers()
+            self.wfile.write(says or b"")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Endpoint)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        house = open_house("transaction_timeout=2")
+        log = house.scratch / "log"
+        spark = house.warehouse.spark
+        spark.range(0, 5_000, 1, 4).selectExpr(
+            "id as order_no", "case id % 3 when 0 then 1 when 1 then 2 end as status"
+        ).write.format("delta").save(str(log))
+        delta = {"kind": "delta", "uri": str(log), "key_column": "order_no", "state_column": "status", "commit": [1],
+                 "rollback": [2], "key": "property order", "key_type": "integer"}  # fmt: skip
+        http = {"kind": "http", "endpoints": [f"http://127.0.0.1:{server.server_address[1]}/"], "tries": 1}
+        house.settings = house.settings.load(
+            assignments=["transaction_timeout=2", f"resolvers={json.dumps({'GID_D': delta, 'GID_H*': http})}"],
+            warehouse=house.warehouse.uri,
+        )
+        orders = {0: "3", 1: "4", 2: "5", 3: "99999"}
+        house.land_rows(
+            "half",
+            [
+                *[half(n, "GID_D", order=order) for n, order in orders.items()],
+                *[half(n, "GID_HTTP") for n in (4, 5, 6)],
+            ],
+        )
+        house.reconcile()
+        report = resolve(house, {})
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert report.counts == {
+        "asked": 7, "commit": 2, "rollback": 2, "unknown": 2, "no_answer": 1, "no_answer:GID_HTTP": 1,
+        "end_transaction": 4,
+    }  # fmt: skip
+    told = {row["transaction_id"]: (row["answer"], row["state"], row["reason"]) for row in house.rows("check_answer")}
+    assert told == {
+        "T0": ("commit", "1", None), "T1": ("rollback", "2", None), "T2": ("unknown", "NULL", "UNMAPPED"),
+        "T3": ("unknown", None, "ABSENT"), "T4": ("commit", "COMMIT_MESSAGE", None),
+        "T5": ("rollback", "ROLLBACK_MESSAGE", None), "T6": (None, None, "BAD_ANSWER"),
+    }  # fmt: skip
+    asked = {each["header"]["transactionId"]: each["message"] for each in seen}
+    assert sorted(asked) == ["T4", "T5", "T6"]
+    message = asked["T4"]
+    assert (message["topic"], message["queueId"], message["bodyBase64"]) == ("TopicA", 0, "AHBheQ==")
+    assert message["properties"] == {**half(4, "GID_HTTP")["properties"], "TRANSACTION_CHECK_TIMES": "1"}
+    assert message["bornTimestamp"] == half(4)["bornTimestamp"]
+    house.reconcile(NOW + timedelta(seconds=1))
+    found = verdicts(house)
+    assert {name for name, verdict in found.items() if verdict == "PENDING"} == {"T2", "T3", "T6"}

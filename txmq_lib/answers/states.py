@@ -1,0 +1,101 @@
+"""Rows of a transaction log become answers: values mapped, absent rows judged by age. Pure; asks nobody."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from txmq_lib.answers.check import (
+    ABSENT,
+    FOREIGN_KEYS,
+    KEY_MISSING,
+    KEY_NOT_INTEGER,
+    STATES_DIFFER,
+    UNMAPPED,
+    Answer,
+    Check,
+    in_few_words,
+    no_answer,
+)
+from txmq_lib.names import COMMIT, ROLLBACK, UNKNOWN
+from txmq_lib.resolver_settings import PROPERTY_KEY, StateRules, state_text
+
+
+def half_columns(rules: StateRules) -> tuple[str, ...]:
+    """Columns of half_message that are needed to know what to look up."""
+    if rules.key == "keys":
+        return ("keys",)
+    return ("properties",) if rules.key.startswith(PROPERTY_KEY) else ()
+
+
+def looked_up(check: Check, rules: StateRules) -> str | int | Answer:
+    """What is looked up for a check, in the type of the column; no answer where its half does not have it."""
+    key = _key(check, rules)
+    if not key:
+        return no_answer(KEY_MISSING, f"the half message has no {rules.key}")
+    if rules.key_type == "text":
+        return key
+    try:
+        return int(key)
+    except ValueError:
+        return no_answer(KEY_NOT_INTEGER, f"{rules.key} of the half message is {key!r}, no integer")
+
+
+def answers_of_rows(
+    checks: Sequence[Check], rows: Iterable[tuple[object, object]], rules: StateRules, *, now: datetime
+) -> list[Answer]:
+    """One answer per check, from the rows (key, state) found for what `looked_up` gave for them.
+
+    A key that nobody asked about means that keys come back changed (a collation, a padded column): no row of this
+    batch is then taken for absent, since absence may mean rollback.
+    """
+    asked = [looked_up(check, rules) for check in checks]
+    states: defaultdict[str, set[str | None]] = defaultdict(set)
+    for key, state in rows:
+        states[state_text(key)].add(None if state is None else state_text(state))
+    wanted = {state_text(key) for key in asked if not isinstance(key, Answer)}
+    foreign = next((key for key in states if key not in wanted), None)
+    return [
+        key if isinstance(key, Answer) else _answer(check, states.get(state_text(key), set()), foreign, rules, now)
+        for check, key in zip(checks, asked, strict=True)
+    ]
+
+
+def _key(check: Check, rules: StateRules) -> str | None:
+    if rules.key == "transaction_id":
+        return check.transaction_id
+    if rules.key == "keys":
+        return next(iter((check.half.get("keys") or "").split()), None)
+    properties = check.half.get("properties") or {}
+    return properties.get(rules.key[len(PROPERTY_KEY) :].strip())
+
+
+def _answer(check: Check, states: set[str | None], foreign: str | None, rules: StateRules, now: datetime) -> Answer:
+    if not states:
+        return _absent(check, foreign, rules, now)
+    told = {_mapped(state, rules) for state in states}
+    shown = in_few_words(", ".join(sorted("NULL" if state is None else state for state in states)))
+    if len(told) > 1:
+        return Answer(None, shown, STATES_DIFFER, "its rows mean different things")
+    answer, reason = told.pop()
+    return Answer(answer, shown, reason)
+
+
+def _mapped(state: str | None, rules: StateRules) -> tuple[str, str | None]:
+    if state in rules.commit:
+        return COMMIT, None
+    if state in rules.rollback:
+        return ROLLBACK, None
+    if state in rules.unknown:
+        return UNKNOWN, None
+    return rules.unmapped, UNMAPPED
+
+
+def _absent(check: Check, foreign: str | None, rules: StateRules, now: datetime) -> Answer:
+    if foreign is not None:
+        return no_answer(FOREIGN_KEYS, f"rows came back for {foreign!r}, which was not asked: keys are changed there")
+    limit_ms = rules.absent_rollback_after_ms
+    # The row may not be written yet: the local transaction may still run.
+    is_old = limit_ms is not None and now - check.born_timestamp >= timedelta(milliseconds=limit_ms)
+    return Answer(ROLLBACK if is_old else UNKNOWN, reason=ABSENT)

@@ -1,0 +1,51 @@
+"""Shows the plan of a manual decision, or carries it out. Only command bodies import it: it needs Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import typer
+
+from txmq_lib.cli.formats import OutputFormat
+from txmq_lib.cli.given import Given
+from txmq_lib.cli.passes import run_job, spark_warehouse
+from txmq_lib.cli.show import write_rows
+from txmq_lib.pipeline.decisions import PLAN_COLUMNS, Wanted, decide, findings, planned
+from txmq_lib.settings import Settings
+
+
+def run_decision(
+    options: Given,
+    wanted: Wanted,
+    *,
+    now: datetime,
+    wall_clock: Callable[[], datetime],
+    apply: bool,
+    format_: OutputFormat,
+) -> None:
+    """With `apply` decide and tell the report, else print the plan."""
+    if apply:
+        run_job(wanted.decision, options, partial(decide, wanted=wanted, now=now, wall_clock=wall_clock))
+        return
+    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    with spark_warehouse(wanted.decision, settings) as (warehouse, _):
+        plan = planned(warehouse, settings, wanted, now=now)
+    write_rows(format_, PLAN_COLUMNS, [[_shown(row[name]) for name in PLAN_COLUMNS] for row in plan])
+    for finding in findings(plan):
+        typer.echo(finding, err=True)
+    typer.echo(f"{_counted(plan)}; nothing was written: --apply does it", err=True)
+
+
+def _counted(plan: Sequence[dict[str, Any]]) -> str:
+    actions = sorted({row["action"] for row in plan})
+    told = ", ".join(f"{sum(row['action'] == action for row in plan)} {action}" for action in actions)
+    return told or "nothing to do"
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return value

@@ -1,0 +1,285 @@
+"""Manual decisions: `settle` ends a transaction by hand, `resume` puts given-up ones back under check."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.errors import UsageError
+from txmq_lib.names import (
+    ACTION_RESUME,
+    DISCARDED,
+    ORIGIN_MANUAL,
+    OUTCOME_ACCEPTED,
+    PENDING,
+    TRANSACTION_KEY,
+)
+from txmq_lib.pipeline.evidence import evidence_of
+from txmq_lib.pipeline.policies import policies_of
+from txmq_lib.pipeline.reconcile_inputs import END_COLUMNS, prior_decisions
+from txmq_lib.rules import settle
+from txmq_lib.rules.answers import DEFINITE, end_of_answers
+from txmq_lib.rules.decisions import BROKERS, EXPIRED, RESUMABLE, UNDECIDED, resumes, standing, with_resume_action
+from txmq_lib.rules.figures import transaction_figures
+from txmq_lib.rules.transaction import join_transaction, transactions_of
+from txmq_lib.rules.verdict import judged
+from txmq_lib.schemas import table_spec
+from txmq_lib.settings import Settings
+from txmq_lib.tables.conform import struct_type
+from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.tables.passes import Pass, PassReport, preview, run_passes
+from txmq_lib.tables.warehouse import Warehouse
+
+SETTLE, RESUME = "settle", "resume"
+DECISIONS = "manual_decision"
+SETTLED_BEFORE, RESUMED_BEFORE = "settled_before", "resumed_before"
+LEFT_ALONE = {
+    EXPIRED: "older than the reserved time: given up again at once if resumed; settle them instead",
+    BROKERS: "given up by a broker, which alone can resume them",
+    SETTLED_BEFORE: "settled so before: reconcile applies it",
+    RESUMED_BEFORE: "resumed before",
+}
+PLAN_COLUMNS = (*TRANSACTION_KEY, "verdict", "action", "real_topic", "tran_state_table_offset", "commit_log_offset")
+
+Planned = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which transactions a person means, and what is recorded of the decision.
+
+    None and () leave open; `born_ms` tells twins of one id apart (R66)
+    """
+
+    transaction_ids: Sequence[str] = ()
+    groups: Sequence[str] = ()
+    brokers: Sequence[str] = ()
+    born_ms: int | None = None
+    decision: str = ACTION_RESUME
+    reason: str | None = None
+    decided_by: str = ""
+
+    def to_arguments(self) -> dict[str, Any]:
+        """As the plan of a pass records it."""
+        return {
+            "transaction_ids": list(self.transaction_ids),
+            "groups": list(self.groups),
+            "brokers": list(self.brokers),
+            "born_ms": self.born_ms,
+            "decision": self.decision,
+            "reason": self.reason,
+            "decided_by": self.decided_by,
+        }
+
+
+def planned(warehouse: Warehouse, settings: Settings, wanted: Wanted, *, now: datetime) -> list[Planned]:
+    """What `decide` would do now, one row (PLAN_COLUMNS) per transaction; nothing is written.
+
+    UsageError where nothing can be decided as wanted.
+    """
+    warehouse.ensure()
+    arguments, job = wanted.to_arguments(), _job(wanted.decision)
+    current = preview(warehouse, job, now=now, arguments=arguments, settings=settings, wall_clock=lambda: now)
+    try:
+        return _plan(current)
+    finally:
+        current.release()
+
+
+def decide(
+    warehouse: Warehouse, settings: Settings, wanted: Wanted, *, now: datetime, wall_clock: Callable[[], datetime]
+) -> PassReport:
+    """Record the decision and, for a commit or rollback, write the end that the next reconcile applies.
+
+    Idle where it was decided so before. UsageError where nothing can be decided as wanted.
+    """
+    plan: list[Planned] = []
+
+    def is_idle(current: Pass) -> bool:
+        plan[:] = _plan(current)
+        return not _to_do(plan)
+
+    report = run_passes(
+        warehouse,
+        _job(wanted.decision),
+        _decide,
+        now=now,
+        settings=settings,
+        wall_clock=wall_clock,
+        arguments=wanted.to_arguments,
+        is_idle=is_idle,
+    )
+    return replace(report, findings=tuple(findings(plan)))
+
+
+def findings(plan: Sequence[Planned]) -> Iterator[str]:
+    """What a person should know of a plan: what is left as it is and why, and what is not sent."""
+    actions = Counter(row["action"] for row in plan)
+    yield from (f"{actions[action]} {words}" for action, words in LEFT_ALONE.items() if actions[action])
+    if any(row["is_brokers"] for row in _to_do(plan)):
+        yield "its broker decides: the end is recorded, and nothing is sent to the broker"
+
+
+def _job(decision: str) -> str:
+    return RESUME if decision == ACTION_RESUME else SETTLE
+
+
+def _decide(current: Pass) -> PassReport:
+    plan = _plan(current)
+    to_do = _to_do(plan)
+    rows = [_decision_row(current, row) for row in to_do]
+    decisions = local_frame(current.warehouse.spark, rows, struct_type(table_spec(DECISIONS)))
+    current.append(DECISIONS, decisions, step=DECISIONS, has_rows=bool(rows))
+    if current.arguments["decision"] in DEFINITE:
+        current.append("end_transaction", _ends(current, to_do), step="end_transaction", has_rows=bool(rows))
+    left = Counter(row["action"] for row in plan if row not in to_do)
+    return current.commit(left)
+
+
+def _plan(current: Pass) -> list[Planned]:
+    if current.arguments["decision"] == ACTION_RESUME:
+        return _resume_plan(current)
+    return _settle_plan(current)
+
+
+def _to_do(plan: Sequence[Planned]) -> list[Planned]:
+    return [row for row in plan if row["action"] in (*DEFINITE, RESUMABLE)]
+
+
+def _standing(current: Pass, keys: DataFrame) -> DataFrame:
+    """What the transactions `keys` are now, and where they lie."""
+    policies = policies_of(current.settings)
+    evidence = evidence_of(current, current.cached(keys))
+    frontier = current.read("landing_frontier")
+    verdicts = judged(transaction_figures(evidence), frontier, policies=policies, pass_number=current.number)
+    return standing(verdicts, evidence.halves, evidence.given_up, policies=policies, now=current.now)
+
+
+def _wanted_rows(current: Pass, table: str) -> DataFrame:
+    """Rows of a table of messages that the arguments mean."""
+    rows, arguments = current.read(table), current.arguments
+    for column, values in (
+        ("transaction_id", arguments["transaction_ids"]),
+        ("producer_group", arguments["groups"]),
+        ("broker_name", arguments["brokers"]),
+    ):
+        if values:
+            rows = rows.where(F.col(column).isin(values))
+    if arguments["born_ms"] is not None:
+        rows = rows.where(F.unix_millis("born_timestamp") == arguments["born_ms"])
+    return rows
+
+
+def _collected(frame: DataFrame) -> list[Planned]:
+    return list(
+        frame.orderBy("born_timestamp", "broker_name", "transaction_id", "producer_group").toArrow().to_pylist()
+    )
+
+
+# --- settle
+
+
+def _settle_plan(current: Pass) -> list[Planned]:
+    decision, name = current.arguments["decision"], ", ".join(current.arguments["transaction_ids"])
+    found = _collected(_standing(current, transactions_of(_wanted_rows(current, "half_message"))))
+    if not found:
+        raise UsageError(f"no half message of transaction {name} has landed; an end needs its place")
+    undecided = [row for row in found if row["verdict"] in UNDECIDED]
+    if not undecided:
+        raise UsageError(f"transaction {name} is {' and '.join(row['verdict'] for row in found)} already")
+    if len(undecided) > 1:
+        told = "; ".join(_named(row) for row in undecided)
+        raise UsageError(f"{len(undecided)} transactions have the id {name}: {told}; choose by --broker or --born")
+    (row,) = undecided
+    before = _settled_before(current, row)
+    if before is not None and before["action"] != decision:
+        by = f"{before['decided_by']} ({before['reason']})"
+        raise UsageError(f"transaction {name} was settled as {before['action']} by {by}; reconcile applies it")
+    if before is not None:
+        return [{**row, "action": SETTLED_BEFORE}]
+    _require_acceptance(current, row)
+    return [{**row, "action": decision}]
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    born = row["born_timestamp"].isoformat(timespec="milliseconds")
+    return f"broker {row['broker_name']}, group {row['producer_group']}, born {born}, {row['verdict']}"
+
+
+def _settled_before(current: Pass, row: Planned) -> Planned | None:
+    """The decision that ended this transaction by hand already, or None."""
+    same = [F.col(name).eqNullSafe(F.lit(row[name])) for name in TRANSACTION_KEY]
+    decisions = current.read(DECISIONS).where(F.col("action").isin(*DEFINITE))
+    for condition in same:
+        decisions = decisions.where(condition)
+    return next(iter(decisions.toArrow().to_pylist()), None)
+
+
+def _require_acceptance(current: Pass, row: Planned) -> None:
+    """UsageError where reconcile would not accept the end: a half without a real topic, an end judged meanwhile."""
+    end = _ends(current, [{**row, "action": current.arguments["decision"]}]).select(*END_COLUMNS)
+    halves = current.read("half_message").where(F.col("commit_log_offset") == row["commit_log_offset"])
+    matched = settle.matched_ends(end, halves)
+    policies = policies_of(current.settings)
+    (judgement,) = settle.judged_ends(
+        matched, prior_decisions(current, matched), policies=policies, now=current.now
+    ).collect()
+    if judgement["outcome"] != OUTCOME_ACCEPTED:
+        why = judgement["reason"] or "it was decided before"
+        raise UsageError(f"reconcile would find this end {judgement['outcome']}: {why}; nothing can be settled here")
+
+
+def _ends(current: Pass, rows: Sequence[Planned]) -> DataFrame:
+    schema = (
+        "broker_name string, transaction_id string, producer_group string, born_timestamp timestamp,"
+        " tran_state_table_offset bigint, commit_log_offset bigint, real_topic string, answer string"
+    )
+    names = [column.split()[0] for column in schema.split(",")]
+    given = [{name: {**row, "answer": row["action"]}[name] for name in names} for row in rows]
+    answers = local_frame(current.warehouse.spark, given, schema)
+    return end_of_answers(answers, now=current.now, origin=ORIGIN_MANUAL, pass_number=current.number)
+
+
+# --- resume
+
+
+def _resume_plan(current: Pass) -> list[Planned]:
+    given_up = transactions_of(_wanted_rows(current, "trans_check_max_time"))
+    standing_now = current.cached(_standing(current, given_up))
+    plan = _collected(with_resume_action(standing_now.where(F.col("verdict") == DISCARDED)))
+    asked_for = {*current.arguments["transaction_ids"]}
+    if not asked_for - {row["transaction_id"] for row in plan}:
+        return plan
+    # Named, and not given up now: an earlier run of the same command may have resumed it.
+    resumed = transactions_of(resumes(current.read(DECISIONS)))
+    plan += _collected(
+        join_transaction(standing_now, resumed, "left_semi")
+        .where(F.col("verdict") == PENDING)
+        .withColumn("action", F.lit(RESUMED_BEFORE))
+    )
+    missing = sorted(asked_for - {row["transaction_id"] for row in plan})
+    if missing:
+        raise UsageError(f"not given up now, so there is nothing to resume: {', '.join(missing)}")
+    return plan
+
+
+def _decision_row(current: Pass, row: Planned) -> dict[str, Any]:
+    arguments, settings = current.arguments, current.settings
+    return {
+        **{name: row[name] for name in (*TRANSACTION_KEY, "action", "real_topic", "queue_id")},
+        "tran_state_table_offset": row["tran_state_table_offset"],
+        "commit_log_offset": row["commit_log_offset"],
+        "reason": arguments["reason"],
+        "decided_by": arguments["decided_by"],
+        "decided_timestamp": current.now,
+        "former_verdict": row["verdict"],
+        "given_up_queue_offset": row["given_up_queue_offset"] if row["action"] == RESUMABLE else None,
+        "is_planned_for_broker": row["is_brokers"] and settings.end_on_broker == "plan",
+        "pass_number": current.number,
+    }

@@ -1,0 +1,51 @@
+"""All that landed or was written for some transactions, as the plan of a pass saw it."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from txmq_lib.pipeline.pruning import within_offsets, within_times
+from txmq_lib.rules.decisions import resumes
+from txmq_lib.rules.figures import Evidence, diverted_halves
+from txmq_lib.rules.transaction import join_transaction
+from txmq_lib.tables.passes import Pass
+
+
+def evidence_of(current: Pass, touched: DataFrame) -> Evidence:
+    """Evidence for the transactions `touched` (their keys), of the past only what can concern them."""
+    born = within_times("born_timestamp", touched, "born_timestamp")
+
+    def of_touched(table: str) -> DataFrame:
+        return join_transaction(current.read(table).where(born), touched, "left_semi")
+
+    halves, given_up = current.cached(of_touched("half_message")), current.cached(of_touched("trans_check_max_time"))
+    ops = current.read("op_message").where(within_offsets("half_queue_offset", halves, "queue_offset"))
+    places = halves.select("commit_log_offset").unionByName(given_up.select("commit_log_offset"))
+    visible = current.read("message").where(within_offsets("prepared_transaction_offset", places, "commit_log_offset"))
+    diverted = join_transaction(diverted_halves(current.read("message").where(born)), touched, "left_semi")
+    return Evidence(
+        halves=halves,
+        ops=ops,
+        visible=visible,
+        given_up=given_up,
+        diverted=diverted,
+        checks=of_touched("check_request"),
+        outcomes=of_touched("end_outcome"),
+        resumed=resumes(of_touched("manual_decision")),
+    )
+
+
+def whole_evidence(current: Pass) -> Evidence:
+    """Evidence for every transaction."""
+    messages = current.read("message")
+    outcomes = current.read("end_outcome").where("transaction_id is not null")
+    return Evidence(
+        halves=current.read("half_message"),
+        ops=current.read("op_message"),
+        visible=messages,
+        given_up=current.read("trans_check_max_time"),
+        diverted=diverted_halves(messages),
+        checks=current.read("check_request"),
+        outcomes=outcomes,
+        resumed=resumes(current.read("manual_decision")),
+    )

@@ -1,0 +1,247 @@
+"""The resolve job: asks who knows about checks that nobody answered, and turns what is said into ends.
+
+An answer is no function of the plan, so the plan fixes what is asked, in which step, and each step lands once: what
+landed first is what was said. Ends are made of that alone, when all steps are there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.answers.check import Answer, Check, Resolver
+from txmq_lib.answers.resolvers import resolver_of
+from txmq_lib.answers.secrets import missing_secrets
+from txmq_lib.errors import SettingsError
+from txmq_lib.names import COMMIT, ORIGIN_RESOLVE, ROLE_AUDIT, ROLLBACK, TRANSACTION_KEY, UNKNOWN
+from txmq_lib.pipeline.evidence import evidence_of
+from txmq_lib.pipeline.pruning import within_times
+from txmq_lib.rules.answers import DEFINITE, QUESTION, end_of_answers, given_up_checks, open_checks
+from txmq_lib.rules.figures import transaction_figures
+from txmq_lib.rules.transaction import transactions_of
+from txmq_lib.schemas import table_spec
+from txmq_lib.settings import Settings
+from txmq_lib.tables.conform import struct_type
+from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.tables.passes import Pass, PassReport, run_passes
+from txmq_lib.tables.warehouse import Warehouse
+
+JOB = "resolve"
+ANSWERS = "check_answer"
+STEP = "answers_"
+NO_ANSWER = "no_answer"
+KNOWN = "known_reasons"
+NO_GROUP = "(no producer group)"
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A check, who is asked, and which silences about it are recorded already."""
+
+    resolver: str
+    check: Check
+    known_reasons: frozenset[str]
+
+    def place(self) -> tuple[Any, ...]:
+        """Where it stands among the questions of a pass: those to one resolver lie together."""
+        return (self.resolver, *(getattr(self.check, name) for name in TRANSACTION_KEY))
+
+
+@dataclass
+class _Asking:
+    """What the process learns beside the rows: groups that nobody serves, and why a group had no answer."""
+
+    environ: Mapping[str, str]
+    unserved: Counter[str] = field(default_factory=Counter)
+    silent: dict[str, Answer] = field(default_factory=dict)
+
+
+def run_resolve(
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    now: datetime,
+    wall_clock: Callable[[], datetime],
+    environ: Mapping[str, str],
+    given_up: bool = False,
+) -> PassReport:
+    """Ask about every open check whose group has a resolver; with `given_up` also about given-up transactions.
+
+    environ  where secrets that the settings name are looked up; SettingsError where one is missing
+    Counts: asked; commit, rollback and unknown; no_answer, in all and per group; no_resolver.
+    """
+    require_secrets(settings, environ)
+    asking = _Asking(environ)
+
+    def is_idle(current: Pass) -> bool:
+        groups = _open(current).groupBy("producer_group").count().collect()
+        asking.unserved = Counter(
+            {row["producer_group"] or NO_GROUP: row["count"] for row in groups if not _is_served(current, row[0])}
+        )
+        return not any(_is_served(current, row["producer_group"]) for row in groups)
+
+    report = run_passes(
+        warehouse,
+        JOB,
+        lambda current: _resolve(current, asking),
+        now=now,
+        settings=settings,
+        wall_clock=wall_clock,
+        arguments=lambda: {"given_up": given_up},
+        is_idle=is_idle,
+    )
+    unserved = {"no_resolver": asking.unserved.total()} if asking.unserved else {}
+    return replace(report, counts={**report.counts, **unserved}, findings=tuple(_findings(report, asking)))
+
+
+def require_secrets(settings: Settings, environ: Mapping[str, str]) -> None:
+    """SettingsError with every secret that the resolvers name and nobody gave."""
+    if faults := missing_secrets(settings, environ):
+        raise SettingsError(faults)
+
+
+def _findings(report: PassReport, asking: _Asking) -> Iterator[str]:
+    for group, count in sorted(asking.unserved.items()):
+        yield f"{group}: {count} checks stay asked, no resolver serves the group"
+    for group, answer in sorted(asking.silent.items()):
+        count = report.counts.get(f"{NO_ANSWER}:{group}", 0)
+        yield f"{group}: {count} checks without an answer: {answer.reason}: {answer.detail}"
+
+
+def _is_served(current: Pass, producer_group: str | None) -> bool:
+    return current.settings.resolver_for(producer_group) is not None
+
+
+def _open(current: Pass) -> DataFrame:
+    """Every question of this pass as QUESTION and `known_reasons`."""
+    pending = current.read("pending_half")
+    raised = within_times("check_timestamp", pending, "last_check_timestamp")
+    born = within_times("born_timestamp", pending, "born_timestamp")
+    questions = open_checks(pending, current.read("check_request").where(raised), current.read(ANSWERS).where(born))
+    return questions.unionByName(_given_up(current)) if current.arguments["given_up"] else questions
+
+
+def _given_up(current: Pass) -> DataFrame:
+    given_up = current.read("trans_check_max_time")
+    evidence = evidence_of(current, current.cached(transactions_of(given_up)))
+    discarded = transaction_figures(evidence).where("is_discarded and op_count = 0 and visible_count = 0")
+    return given_up_checks(discarded, given_up, evidence.halves, current.read(ANSWERS))
+
+
+def _resolve(current: Pass, asking: _Asking) -> PassReport:
+    asking.silent.clear()
+    with current.timed("open"):
+        questions = _questions(current)
+    resolvers: dict[str, Resolver] = {}
+    try:
+        for number, part in enumerate(_parts(questions, current.settings.resolve.checks_per_write), start=1):
+            step = f"{STEP}{number:06}"
+            if not current.is_own and current.has_landed(ANSWERS, step):
+                continue
+            with current.timed("ask"):
+                rows = [row for asked in _by_resolver(part) for row in _told(current, asked, resolvers, asking)]
+            # Also where nothing was said: a process that carries this plan on must not be told something else later.
+            answers = local_frame(current.warehouse.spark, rows, struct_type(table_spec(ANSWERS)))
+            current.append(ANSWERS, answers, step=step, has_rows=True)
+    finally:
+        for resolver in resolvers.values():
+            resolver.close()
+    return _ended(current, questions)
+
+
+def _questions(current: Pass) -> list[_Question]:
+    """What is asked, in an order that the plan alone fixes."""
+    rows = _open(current).toArrow().to_pylist()
+    found = [
+        _Question(name, Check(**{column: row[column] for column in QUESTION}, half={}), frozenset(row[KNOWN] or ()))
+        for row in rows
+        if (name := current.settings.resolver_for(row["producer_group"])) is not None
+    ]
+    return sorted(found, key=_Question.place)
+
+
+def _by_resolver(questions: Sequence[_Question]) -> Iterator[tuple[str, list[_Question]]]:
+    for name, asked in groupby(questions, key=lambda question: question.resolver):
+        yield name, list(asked)
+
+
+def _told(
+    current: Pass, asked: tuple[str, list[_Question]], resolvers: dict[str, Resolver], asking: _Asking
+) -> Iterator[dict[str, Any]]:
+    """Rows of check_answer for questions to one resolver."""
+    name, questions = asked
+    if name not in resolvers:
+        resolvers[name] = resolver_of(
+            current.settings.resolvers[name], spark=current.warehouse.spark, environ=asking.environ, now=current.now
+        )
+    resolver = resolvers[name]
+    for part in _parts(questions, resolver.batch_size):
+        checks = [question.check for question in part]
+        if resolver.half_columns and resolver.down is None:
+            checks = _with_halves(current, checks, resolver.half_columns)
+        for question, answer in zip(part, resolver.answers(checks), strict=True):
+            if answer.answer is None:
+                asking.silent.setdefault(question.check.producer_group, answer)
+            # The same silence is told once per check, or a database that is down would fill the table.
+            if answer.answer is not None or answer.reason not in question.known_reasons:
+                yield _row(current, question, answer)
+
+
+def _parts(questions: Sequence[_Question], size: int) -> Iterator[Sequence[_Question]]:
+    return (questions[start : start + size] for start in range(0, len(questions), size))
+
+
+def _with_halves(current: Pass, checks: Sequence[Check], columns: Sequence[str]) -> list[Check]:
+    offsets = sorted({check.commit_log_offset for check in checks})
+    offset = F.col("commit_log_offset")
+    # The span prunes files, the list rows: bodies are read of those asked about only.
+    wanted = offset.between(offsets[0], offsets[-1]) & offset.isin(offsets)
+    names = list(dict.fromkeys(("broker_name", "commit_log_offset", *columns)))
+    rows = current.read("half_message").where(wanted).select(*names).toArrow().to_pylist()
+    halves = {(row["broker_name"], row["commit_log_offset"]): row for row in rows}
+    for row in rows:
+        if "properties" in row:
+            row["properties"] = dict(row["properties"])
+    return [check.with_half(halves[check.broker_name, check.commit_log_offset]) for check in checks]
+
+
+def _row(current: Pass, question: _Question, answer: Answer) -> dict[str, Any]:
+    check, settings = question.check, current.settings
+    is_brokers = settings.for_broker(check.broker_name).role == ROLE_AUDIT
+    kept = {column: getattr(check, column) for column in table_spec(ANSWERS).columns if column in QUESTION}
+    return {
+        **kept,
+        "answer": answer.answer,
+        "state": answer.state,
+        "reason": answer.reason,
+        "detail": answer.detail,
+        "resolver": question.resolver,
+        "is_planned_for_broker": is_brokers and settings.end_on_broker == "plan" and answer.answer in DEFINITE,
+        "answered_timestamp": current.now,
+        "pass_number": current.number,
+    }
+
+
+def _ended(current: Pass, questions: Sequence[_Question]) -> PassReport:
+    # The newest version, not the plan's: all steps are there, and no other pass writes rows of this number.
+    given = current.cached(current.warehouse.read(ANSWERS).where(F.col("pass_number") == current.number))
+    with current.timed("tally"):
+        tally = given.where("answer is not null").groupBy("producer_group", "answer").count().collect()
+    said = Counter({answer: 0 for answer in (COMMIT, ROLLBACK, UNKNOWN)})
+    silent = Counter(question.check.producer_group for question in questions)
+    for row in tally:
+        said[row["answer"]] += row["count"]
+        silent[row["producer_group"]] -= row["count"]
+    ends = end_of_answers(given, now=current.now, origin=ORIGIN_RESOLVE, pass_number=current.number)
+    current.append("end_transaction", ends, step="end_transaction", has_rows=bool(said[COMMIT] + said[ROLLBACK]))
+    # Rows per step say less than what was said.
+    current.counts = {step: count for step, count in current.counts.items() if not step.startswith(STEP)}
+    groups = {f"{NO_ANSWER}:{group}": count for group, count in sorted(silent.items()) if count}
+    return current.commit({"asked": len(questions), **said, NO_ANSWER: silent.total(), **groups})
