@@ -15,7 +15,7 @@ import typer
 from txmq_lib.cli.given import Given, location
 from txmq_lib.cli.pipe import while_read
 from txmq_lib.errors import EXIT_FINDINGS
-from txmq_lib.settings import Settings
+from txmq_lib.settings import Settings, Thresholds
 from txmq_lib.views.figures import AGE_CLASSES, OLDER
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.status import Limits, Problem, Status, problems, read_status, span_text
@@ -36,7 +36,7 @@ def show_status(options: Given, now: Callable[[], datetime], *, is_json: bool, e
     while True:
         uri = location(settings.warehouse)
         status = read_status(WarehouseReader(uri), now())
-        found = problems(status, Limits(**dict(settings.thresholds)))
+        found = problems(status, _limits(settings.thresholds))
         with while_read():
             if is_json:
                 text = json.dumps(as_json(uri, status, found), ensure_ascii=False)
@@ -48,6 +48,11 @@ def show_status(options: Given, now: Callable[[], datetime], *, is_json: bool, e
         time.sleep(every)
     if any(problem.limit for problem in found):
         raise typer.Exit(EXIT_FINDINGS)
+
+
+def _limits(thresholds: Thresholds) -> Limits:
+    # What only the pass that counted it can judge is not among them.
+    return Limits(**{field.name: getattr(thresholds, field.name) for field in dataclasses.fields(Limits)})
 
 
 def as_json(uri: str, status: Status, found: Sequence[Problem]) -> dict[str, Any]:
