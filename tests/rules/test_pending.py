@@ -172,6 +172,7 @@ def test_an_op_a_message_or_a_given_up_row_closes_a_transaction_once(spark):
         "resumed",
         "resumed by txmq",
         "given up again",
+        "resumed twice",
     ]
     transactions = rows(
         spark,
@@ -182,8 +183,11 @@ def test_an_op_a_message_or_a_given_up_row_closes_a_transaction_once(spark):
     given_up = [{"transaction_id": name, "commit_log_offset": 999} for name in ("by giving up", "by all three")]
     given_up += [{"transaction_id": "resumed", "commit_log_offset": 499}]
     given_up += [{"transaction_id": name, "commit_log_offset": 999, "queue_offset": offset}
-                 for name, offset in (("resumed by txmq", 7), ("given up again", 7), ("given up again", 9))]  # fmt: skip
-    undone = [{"transaction_id": name, "given_up_queue_offset": 7} for name in ("resumed by txmq", "given up again")]
+                 for name, *offsets in (("resumed by txmq", 7), ("given up again", 7, 9), ("resumed twice", 7, 9))
+                 for offset in offsets]  # fmt: skip
+    undone = [{"transaction_id": name, "given_up_queue_offset": offset}
+              for name, *offsets in (("resumed by txmq", 7), ("given up again", 7), ("resumed twice", 9, 7))
+              for offset in offsets]  # fmt: skip
     found = closed(
         transactions,
         rows(spark, "op_message", [{"half_queue_offset": offset} for offset in (1, 4, 4, 77)]),

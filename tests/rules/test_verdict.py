@@ -107,7 +107,7 @@ def test_a_given_up_transaction_that_txmq_resumed_is_pending_until_it_is_given_u
         for number, (why, *_, upto) in enumerate(stories)
         if upto is not None
     ]
-    settled = [{"transaction_id": "given up", "action": "commit", "given_up_queue_offset": None}]
+    settled = [{"transaction_id": "given up", "action": "commit", "given_up_queue_offset": 2}]
     found = verdicts(spark, evidence(spark, stories, resumed=[*undone, *settled]), role="engine")
     assert table_of(found, "transaction_id", "verdict") == {
         "given up": "DISCARDED",

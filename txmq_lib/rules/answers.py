@@ -33,9 +33,9 @@ def open_checks(pending: DataFrame, requests: DataFrame, answers: DataFrame) -> 
 
     An unknown answers its check; the next check asks again (R69). A commit or rollback answers the transaction: that
     waits for the next reconcile, or for the broker. No answer leaves the check open.
-    known_reasons  reasons of having no answer that are recorded for this check already
+    known_reasons  reasons that are recorded for this check already
     """
-    last = pending.where("check_times > 0").select(*TRANSACTION_KEY, "last_check_timestamp")
+    last = pending.select(*TRANSACTION_KEY, "last_check_timestamp")
     newest = join_transaction(requests, last, "inner").where("check_timestamp = last_check_timestamp")
     questions = newest.withColumn("asked_for", F.lit(ASKED_FOR_CHECK)).select(*QUESTION)
     told = _with_what_was_said(join_transaction(questions, _decided(answers), "left_anti"), answers)
@@ -108,6 +108,6 @@ def _with_what_was_said(questions: DataFrame, answers: DataFrame) -> DataFrame:
     same = join_transaction(answers, this, "inner").where("check_timestamp = _this_check")
     said = same.groupBy(*TRANSACTION_KEY).agg(
         F.max(F.col("answer").isNotNull()).alias("is_answered"),
-        F.collect_set(F.when(F.col("answer").isNull(), F.col("reason"))).alias("known_reasons"),
+        F.collect_set("reason").alias("known_reasons"),
     )
     return join_transaction(questions, said, "left")
