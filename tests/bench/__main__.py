@@ -14,11 +14,11 @@ from typing import Any
 from rich.console import Console
 
 from tests.bench import figures as told
-from tests.bench.bench import Bench
+from tests.bench.bench import Bench, Run
 from tests.bench.figures import Figure
 from tests.bench.machine import machine, versions
 
-BENCHMARKS = ("backfill",)
+BENCHMARKS = ("backfill", "history", "checks", "late", "offsets", "landing", "small")
 SIZES = ("small", "full")
 
 
@@ -27,21 +27,19 @@ def main() -> int:
     options = _options()
     chosen = options.only or BENCHMARKS
     figures: list[Figure] = []
-    processes: dict[str, Any] = {}
-    for name in chosen:
-        bench = Bench(name, options.size, Path(tempfile.mkdtemp(prefix=f"txmq-bench-{name}-")), _say)
-        try:
-            figures += import_module(f"tests.bench.{name}").run(bench)
-        finally:
-            shutil.rmtree(bench.scratch, ignore_errors=True)
-        processes |= bench.processes
+    with tempfile.TemporaryDirectory(prefix="txmq-bench-") as place, Run(options.size, Path(place), _say) as run:
+        for name in chosen:
+            scratch = Path(place, name)
+            scratch.mkdir()
+            figures += import_module(f"tests.bench.{name}").run(Bench(name, run, scratch))
+            shutil.rmtree(scratch)
     wanted = told.thresholds(options.size)
     facts = {"size": options.size, "versions": versions(), "machine": machine()}
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    results = {**facts, "figures": told.as_json(figures, wanted), "processes": processes}
+    results = {**facts, "figures": told.as_json(figures, wanted), "processes": run.processes}
     options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     lost = told.lost(figures, wanted)
-    _tell(figures, wanted, facts, processes)
+    _tell(figures, wanted, facts, run.processes)
     for line in lost:
         sys.stderr.write(f"lost: {line}\n")
     return 1 if lost else 0

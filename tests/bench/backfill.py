@@ -32,7 +32,7 @@ AGAINST = {
 def run(bench: Bench) -> list[Figure]:
     """A figure for each of AGAINST, one for cores and one for memory."""
     count = HALVES[bench.size]
-    landed, copy = bench.scratch / "landed", bench.scratch / "reconciled"
+    landed, copy = bench.warehouse("landed"), bench.scratch / "reconciled"
     bench.call("prepare", prepare, path=landed, count=count)
     copied(landed, copy)
     ours = bench.call("txmq", reconcile, path=copy).result
@@ -58,7 +58,7 @@ def run(bench: Bench) -> list[Figure]:
         Figure("backfill", label, seconds, sum(theirs[name]["seconds"].values()), rate=count / seconds)
         for label, name in AGAINST.items()
     ]
-    peaks = {name: bench.processes[f"backfill {name}"]["peak_mib"]["all"] for name in ("txmq", "plain_copy")}
+    peaks = {name: bench.run.processes[f"backfill {name}"]["peak_mib"]["all"] for name in ("txmq", "plain_copy")}
     memory = Figure("memory", "backfill, plain Spark copy", peaks["txmq"], peaks["plain_copy"], "MiB")
     return [*figures, Figure("cores", "backfill, one core", seconds, alone), memory]
 

@@ -1,4 +1,4 @@
-"""A function in a process of its own, as a user would start it, and the most memory its process tree held."""
+"""Functions in a process of their own, as a user would start them, and the most memory its process tree held."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import subprocess
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 SAMPLE_SECONDS = 0.25
 TOLD_LINES = 40
@@ -34,53 +35,68 @@ class Called:
     peak_mib: dict[str, int]
 
 
-def call(
-    function: Callable[..., Any], scratch: Path, *, cores: int | None = None, command: Iterable[str] = (), **given: Any
-) -> Called:
-    """`function(**given)` in a fresh Python, on the first `cores` cores; `command` stands before it (spark-submit).
+class Process:
+    """A fresh Python that calls one function after the other; on the first `cores` cores only, where given."""
 
-    Arguments and result go through JSON. CallFailedError where the process does not end well.
-    """
-    answer, log = scratch / "answer.json", scratch / "process.log"
-    answer.unlink(missing_ok=True)
-    words = [f"{function.__module__}:{function.__qualname__}", json.dumps(given, default=str), str(answer)]
-    pinned = partial(os.sched_setaffinity, 0, set(sorted(os.sched_getaffinity(0))[:cores])) if cores else None
-    with log.open("wb") as told:
-        process = subprocess.Popen(
-            [*(command or (sys.executable, "-m")), "tests.bench.processes", *words],
-            stdout=told,
-            stderr=told,
-            preexec_fn=pinned,
-        )
-        peak = _watched(process)
-    if process.returncode != 0 or not answer.exists():
-        last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-TOLD_LINES:]
-        raise CallFailedError(f"{words[0]} ended with status {process.returncode}:\n" + "\n".join(last))
-    return Called(json.loads(answer.read_text(encoding="utf-8")), peak)
+    def __init__(self, scratch: Path, cores: int | None = None) -> None:
+        self._log = scratch / "process.log"
+        chosen = set(sorted(os.sched_getaffinity(0))[:cores])
+        reading, writing = os.pipe()
+        with self._log.open("wb") as told:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.bench.processes", str(writing)],
+                stdin=subprocess.PIPE,
+                stdout=told,
+                stderr=told,
+                pass_fds=[writing],
+                preexec_fn=partial(os.sched_setaffinity, 0, chosen) if cores else None,
+            )
+        os.close(writing)
+        self._answers = os.fdopen(reading, "r", encoding="utf-8")
+
+    def call(self, function: Callable[..., Any], **given: Any) -> Called:
+        """`function(**given)`; arguments and result go through JSON. CallFailedError where the process ends over it."""
+        named = f"{function.__module__}:{function.__qualname__}"
+        assert self._process.stdin is not None
+        with _watched(self._process.pid) as peak:
+            self._process.stdin.write(json.dumps([named, given], default=str).encode() + b"\n")
+            self._process.stdin.flush()
+            answer = self._answers.readline()
+        if not answer:
+            last = self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-TOLD_LINES:]
+            raise CallFailedError(f"{named} ended with status {self._process.wait()}:\n" + "\n".join(last))
+        return Called(json.loads(answer), dict(peak))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._answers.close()
 
 
-def _watched(process: subprocess.Popen[bytes]) -> dict[str, int]:
-    """Peaks of the tree under `process` until it ends."""
-    peak: defaultdict[str, int] = defaultdict(int)
+@contextmanager
+def _watched(root: int) -> Iterator[dict[str, int]]:
+    """Peaks of the process tree under `root` while the block runs."""
+    peak: dict[str, int] = defaultdict(int)
     kinds: dict[int, str] = {}
     ended = threading.Event()
 
     def sample() -> None:
         while not ended.wait(SAMPLE_SECONDS):
-            held = _held(process.pid, kinds)
+            held = _held(root, kinds)
             for kind, size in (*held.items(), ("all", sum(held.values()))):
-                peak[kind] = max(peak[kind], size)
+                peak[kind] = max(peak[kind], size // MIB)
 
     sampler = threading.Thread(target=sample, daemon=True)
     sampler.start()
     try:
-        process.wait()
+        yield peak
     finally:
         ended.set()
         sampler.join()
-        if process.poll() is None:
-            process.kill()
-    return {kind: size // MIB for kind, size in peak.items()}
 
 
 def _held(root: int, kinds: dict[int, str]) -> dict[str, int]:
@@ -114,12 +130,16 @@ def _kind(pid: int) -> str:
     return "jvm" if line.split(b"\0")[0].endswith(b"java") else "workers" if b"pyspark.daemon" in line else DRIVER
 
 
-def main(function: str, given: str, answer: str) -> None:
-    """Call the function named `module:function` and leave what it returns."""
-    module, _, name = function.partition(":")
-    result = getattr(importlib.import_module(module), name)(**json.loads(given))
-    Path(answer).write_text(json.dumps(result, default=str), encoding="utf-8")
+def main(answers: int) -> None:
+    """Call the functions named on stdin, a line each; what they return goes to the file descriptor `answers`."""
+    with os.fdopen(answers, "w", encoding="utf-8") as told:
+        for line in sys.stdin:
+            named, given = json.loads(line)
+            module, _, name = named.partition(":")
+            result = getattr(importlib.import_module(module), name)(**given)
+            told.write(json.dumps(result, default=str) + "\n")
+            told.flush()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(int(sys.argv[1]))

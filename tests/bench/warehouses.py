@@ -25,11 +25,14 @@ def wall_clock() -> datetime:
 
 
 def opened(path: str | Path, *assignments: str) -> tuple[Warehouse, Settings]:
-    """The warehouse at `path` on txmq's own session with default settings, made where there is none."""
+    """The warehouse at `path` on txmq's own session with default settings."""
     settings = Settings.load(assignments=list(assignments), warehouse=str(path))
-    warehouse = Warehouse(build_session("txmq bench", settings), str(path))
-    warehouse.ensure()
-    return warehouse, settings
+    return Warehouse(build_session("txmq bench", settings), str(path)), settings
+
+
+def create(path: str) -> None:
+    """Make all tables at `path`."""
+    opened(path)[0].create_missing()
 
 
 def copied(origin: Path, target: Path) -> Path:
