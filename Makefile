@@ -9,6 +9,9 @@ WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.txmq-ready
+BENCH_READY := $(VENV)/.txmq-bench-ready
+SIZE ?= small
+ONLY ?=
 FAST := $(wildcard tests/plain tests/rules)
 PASSES := $(wildcard tests/readme tests/jobs tests/end_to_end tests/model tests/session tests/sources tests/views)
 
@@ -65,8 +68,12 @@ check: setup ## ruff, mypy, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: setup ## Benchmarks
-	@if [ -d tests/bench ]; then $(BIN)/python -m tests.bench; else echo "There is no benchmark yet."; fi
+bench: $(BENCH_READY) ## Benchmarks against plain Spark, DuckDB and Polars; SIZE=full for the large ones, ONLY=backfill for one
+	@$(BIN)/python -m tests.bench --size $(SIZE) $(addprefix --only ,$(ONLY))
+
+$(BENCH_READY): $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
+	@touch $@
 
 clean: ## Remove all that was made here, .venv too; a warehouse stays
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

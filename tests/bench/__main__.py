@@ -1,78 +1,72 @@
-"""`make bench`: how long status and read views take on a large warehouse, as whole processes.
-
-`python -m tests.bench [DIRECTORY] [--share 0.1]` keeps the warehouse in DIRECTORY and takes it again next time.
-"""
+"""`make bench`: run the benchmarks, print a table, leave a JSON file, end with 1 where a ratio is lost."""
 
 from __future__ import annotations
 
 import argparse
-import os
-import statistics
-import subprocess
+import json
+import shutil
 import sys
 import tempfile
-import time
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from tests.bench.large_warehouse import END, LARGE, Scale, write_warehouse
+from rich.console import Console
 
-ROOT = Path(__file__).resolve().parents[2]
-RUNS = 3
-NOW = END.strftime("%Y-%m-%dT%H:%M:%SZ")
-COMMANDS = (
-    "status",
-    "pending --group GID_7",
-    "pending --older-than 29d --group GID_7",
-    "pending --key order-100",
-    "checks --topic Topic3",
-    "given-up --since 1d",
-    "messages --topic Topic3",
-    "messages --key order-100",
-    "messages --since 1h --format json",
-    "messages --topic Topic3 --limit 5 --format json",
-    "ends --state refused",
-    "ends --since 1h",
-    "verdicts --state conflict",
-    "verdicts --group GID_7",
-    "verdicts --since 1h",
-    "verdicts --transaction-id 7F0000010001000000000000000000989680",
-    "offsets --group CG_3 --state beyond_end",
-    "passes --job audit",
-    "quarantine --reason OP_TAG",
-    "trace 7F0000010001000000000000000000000011",
-)
+from tests.bench import figures as told
+from tests.bench.bench import Bench, Run
+from tests.bench.figures import Figure
+from tests.bench.machine import machine, versions
+
+BENCHMARKS = ("backfill", "history", "checks", "late", "offsets", "landing", "small")
+SIZES = ("small", "full")
 
 
-def main() -> None:
-    """Write the warehouse where there is none, then time every command."""
-    parser = argparse.ArgumentParser(prog="make bench")
-    parser.add_argument("directory", nargs="?")
-    parser.add_argument("--share", type=float, default=1.0, help="part of a full-size warehouse")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="txmq-bench-") as scratch:
-        directory = Path(given.directory or scratch) / "warehouse"
-        if not directory.exists():
-            begun = time.monotonic()
-            write_warehouse(directory, Scale(**{name: int(rows * given.share) for name, rows in LARGE.items()}))
-            sys.stdout.write(f"warehouse written in {time.monotonic() - begun:.0f} s\n")
-        for command in COMMANDS:
-            taken = [seconds_of(directory, command) for _ in range(RUNS)]
-            wall, processor = (statistics.median(seconds) for seconds in zip(*taken, strict=True))
-            sys.stdout.write(f"{wall:6.2f} s, processor {processor:5.2f} s  {command}\n")
-            sys.stdout.flush()
+def main() -> int:
+    """1 where a ratio is lost by more than half, else 0."""
+    options = _options()
+    chosen = options.only or BENCHMARKS
+    figures: list[Figure] = []
+    with tempfile.TemporaryDirectory(prefix="txmq-bench-") as place, Run(options.size, Path(place), _say) as run:
+        for name in chosen:
+            scratch = Path(place, name)
+            scratch.mkdir()
+            figures += import_module(f"tests.bench.{name}").run(Bench(name, run, scratch))
+            shutil.rmtree(scratch)
+    wanted = told.thresholds(options.size)
+    facts = {"size": options.size, "versions": versions(), "machine": machine()}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    results = {**facts, "figures": told.as_json(figures, wanted), "processes": run.processes}
+    options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    lost = told.lost(figures, wanted)
+    _tell(figures, wanted, facts, run.processes)
+    for line in lost:
+        sys.stderr.write(f"lost: {line}\n")
+    return 1 if lost else 0
 
 
-def seconds_of(directory: Path, command: str) -> tuple[float, float]:
-    """Wall and processor seconds of one command from the start of its process; the latter tell on a busy machine."""
-    code = "import sys; from txmq_lib.cli import main; sys.exit(main(sys.argv[1:]))"
-    now = [] if command.startswith("trace") else ["--now", NOW]
-    arguments = [sys.executable, "-c", code, "--warehouse", str(directory), *command.split(), *now]
-    begun, before = time.monotonic(), os.times()
-    subprocess.run(arguments, cwd=ROOT, capture_output=True, check=True)
-    after = os.times()
-    processor = after.children_user - before.children_user + after.children_system - before.children_system
-    return time.monotonic() - begun, processor
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--size", choices=SIZES, default="small")
+    parser.add_argument("--only", choices=BENCHMARKS, action="append", help="one benchmark; may be repeated")
+    parser.add_argument("--out", type=Path, default=Path("build/bench.json"), help="the JSON file")
+    return parser.parse_args()
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+def _tell(figures: list[Figure], wanted: dict[str, float], facts: dict[str, Any], processes: dict[str, Any]) -> None:
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    console.print(told.table(figures, wanted))
+    for name, values in facts.items():
+        shown = values if isinstance(values, str) else ", ".join(f"{key} {value}" for key, value in values.items())
+        console.print(f"{name}: {shown}")
+    peaks = {name: process["peak_mib"] for name, process in processes.items()}
+    for name, peak in peaks.items():
+        console.print(f"peak memory of {name}: " + ", ".join(f"{kind} {size} MiB" for kind, size in peak.items()))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

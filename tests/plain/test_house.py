@@ -62,7 +62,8 @@ def test_what_the_wheel_carries_is_there_and_is_what_a_checkout_uses():
 
 def test_versions_are_pinned():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    pinned = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    extras = [requirement for extra in project["optional-dependencies"].values() for requirement in extra]
+    pinned = [*project["dependencies"], *extras]
     assert [requirement for requirement in pinned if "==" not in requirement] == []
 
 
