@@ -60,7 +60,7 @@ def feed(model: Engine, batch: int, told: dict[str, list[Event]]) -> None:
     model.land_ends(batch, enumerate(event.what for event in told["end"]))
 
 
-@pytest.mark.parametrize("rolls_back", [False, True])
+@pytest.mark.parametrize("rolls_back", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_engine_passes_do_to_every_history_what_the_model_does(open_house, rolls_back):
     house = open_house(*SETTINGS, f"roll_back_given_up={str(rolls_back).lower()}")
     dice = random.Random(SEED + rolls_back)
@@ -71,7 +71,8 @@ def test_engine_passes_do_to_every_history_what_the_model_does(open_house, rolls
             feed(model, batch, told)
             model.reconcile(pass_ms(batch))
         house.reconcile(moment(pass_ms(batch)))
-        house.audit(moment(pass_ms(batch)))
+        if batch in (1, BATCHES + 1):
+            house.audit(moment(pass_ms(batch)))
         assert pending_rows(house) == {
             transaction: row for model in models for transaction, row in model.pending.items()
         }, f"after batch {batch}"
