@@ -60,7 +60,8 @@ def feed(model: Engine, batch: int, told: dict[str, list[Event]]) -> None:
     model.land_ends(batch, enumerate(event.what for event in told["end"]))
 
 
-@pytest.mark.parametrize("rolls_back", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("rolls_back", [False, True])
 def test_engine_passes_do_to_every_history_what_the_model_does(open_house, rolls_back):
     house = open_house(*SETTINGS, f"roll_back_given_up={str(rolls_back).lower()}")
     dice = random.Random(SEED + rolls_back)

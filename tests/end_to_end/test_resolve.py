@@ -181,6 +181,7 @@ def test_a_secret_that_is_not_there_is_told_before_anything_is_planned(asked):
     assert not [row for row in asked.rows("pass") if row["job"] == "resolve"]
 
 
+@pytest.mark.long
 def test_given_up_ones_are_asked_about_on_demand_and_a_commit_brings_them_back(open_house, database):
     house = open_house(*SETTINGS, "transaction_check_max=0")
     house.land_rows("half", [half(number) for number in range(3)])

@@ -6,6 +6,7 @@ import os
 from collections import Counter, defaultdict
 from itertools import count
 
+import pytest
 from engine_model import End, Engine, Half, Limits, Transaction
 from histories import START_MS, end_row, half_row
 from hypothesis import HealthCheck, settings, strategies
@@ -13,6 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from offset_model import Report, model
 from test_exactly_once import Killed, kill_after
 from test_passes_model import assert_same, moment, pending_rows
+
+pytestmark = pytest.mark.long
 
 LIMITS = Limits(timeout_ms=2_000, interval_ms=3_000, check_max=2, reserved_ms=14_000)
 SETTINGS = (
