@@ -17,10 +17,12 @@ from txmq_lib.errors import SettingsError
 from txmq_lib.layers import Layer, Tree, leaves, merge, origins, read_assignment, read_file
 from txmq_lib.resolver_settings import RESOLVER_KINDS, Resolve, ResolverSettings
 from txmq_lib.resources import conf_dir
+from txmq_lib.secrets import has_password
 from txmq_lib.setting_types import Count, Hours, Name, Names, Seconds, Section
 
 # Where the tables lie, how Spark runs and what is thought too much change no result; Spark's keys may be secrets.
 _NOT_RECORDED = frozenset({"warehouse", "spark", "sources", "thresholds"})
+_LONGEST_SHOWN = 200  # characters of a wrong value that its fault repeats
 
 
 def _spark_key(key: str) -> str:
@@ -31,8 +33,14 @@ def _spark_key(key: str) -> str:
 
 def _spark_value(value: object) -> str:
     if not isinstance(value, str | int | float):
-        raise ValueError(f"must be a text, a number or true/false, not {value!r}")
+        raise ValueError("must be a text, a number or true/false")  # and may be a secret
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _location(value: str) -> str:
+    if has_password(value):
+        raise ValueError("must not carry a password: give credentials as the environment or Spark's settings have them")
+    return value
 
 
 def _section(value: object) -> object:
@@ -45,6 +53,7 @@ def _end_on_broker(value: object) -> object:
     return "off" if value is False else value  # what YAML makes of a bare off
 
 
+Location = Annotated[Name, AfterValidator(_location)]
 Role = Literal["engine", "audit"]
 EndOnBroker = Annotated[Literal["off", "plan"], BeforeValidator(_end_on_broker)]
 
@@ -69,7 +78,7 @@ class Source(Section):
     """One input of `txmq run`."""
 
     kind: Literal["half", "op", "message", "max-time", "end", "offset", "ack", "store"]
-    paths: Annotated[Names, Field(min_length=1)]
+    paths: Annotated[tuple[Location, ...], Field(strict=False, min_length=1)]
     broker: Name
 
 
@@ -111,7 +120,7 @@ class Settings(Section):
     resolvers: dict[Name, Annotated[ResolverSettings, Field(discriminator="kind")]]
     resolve: Resolve
     end_on_broker: EndOnBroker
-    warehouse: Name
+    warehouse: Location
     land: Land
     sources: Annotated[tuple[Source, ...], Field(strict=False)]
     thresholds: Thresholds
@@ -269,9 +278,20 @@ def _fault(details: Mapping[str, Any]) -> str:
     if details["type"] in ("union_tag_not_found", "union_tag_invalid"):
         return f"{key}: kind must be one of {', '.join(RESOLVER_KINDS)}"
     problem = _PROBLEMS.get(details["type"], details["msg"]).replace("Input should be", "must be", 1)
-    # A secret given where its name belongs is not repeated.
-    given = "" if path[0] == RESOLVERS else f", not {details['input']!r}"
-    return f"{key}: {problem[0].lower()}{problem[1:]}{given}"
+    return f"{key}: {problem[0].lower()}{problem[1:]}{_instead(path, details['input'])}"
+
+
+def _instead(path: Sequence[str | int], value: object) -> str:
+    """What was given, where that may be shown and can be: not a secret given where its name belongs."""
+    if path[0] in ("spark", RESOLVERS):
+        return ""
+    try:
+        shown = repr(value)
+    except ValueError:  # Python writes no whole number of thousands of digits
+        return ""
+    if has_password(shown):
+        return ""
+    return f", not {shown if len(shown) <= _LONGEST_SHOWN else shown[:_LONGEST_SHOWN] + '...'}"
 
 
 def _did_you_mean(place: Sequence[str | int], path: Sequence[str | int]) -> str:

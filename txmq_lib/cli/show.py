@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from txmq_lib.cli.given import Given, location
 from txmq_lib.cli.pipe import while_read
 from txmq_lib.cli.render import write_csv, write_json
 from txmq_lib.errors import UsageError
+from txmq_lib.secrets import is_secret
 from txmq_lib.settings import Settings
 from txmq_lib.views.columns import BASE64, BodyForm
 from txmq_lib.views.lookup import transactions_at_half, transactions_of_message, transactions_with_keys
@@ -24,9 +24,6 @@ from txmq_lib.views.select import Asked, row_count, view_rows
 from txmq_lib.views.story import Row
 from txmq_lib.views.trace import Story, trace
 from txmq_lib.views.view import View
-
-# The names Spark itself hides (spark.redaction.regex).
-SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -149,6 +146,6 @@ def _heading(transaction_id: str, key: Row | None) -> str:
 def show_settings(options: Given, format_: OutputFormat) -> None:
     """Every setting in force and the layer it comes from; what looks like a secret is hidden."""
     settings = Settings.load(options.conf, options.assignments, options.warehouse)
-    rows = [(key, "(hidden)" if SECRET.search(key) else value, layer) for key, value, layer in settings.rows()]
+    rows = [(key, "(hidden)" if is_secret(key, value) else value, layer) for key, value, layer in settings.rows()]
     with while_read():
         write_rows(format_, ("key", "value", "from"), rows)

@@ -8,13 +8,19 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.names import HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, READER_PROPERTIES, TRANSACTION_TOPICS
+from txmq_lib.names import (
+    HALF_TOPIC,
+    HIGHEST_OFFSET,
+    MAX_TIME_TOPIC,
+    OFFSET_OUT_OF_RANGE,
+    OP_TOPIC,
+    READER_PROPERTIES,
+    TRANSACTION_TOPICS,
+)
 from txmq_lib.rules.moments import is_time, timestamp_of
 
 CORRUPT = "_corrupt"
 JSON_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-# No queue and no log gets there; the offset after it must still be a number.
-HIGHEST_OFFSET = 2**62
 NESTED = r"^[\[{]"
 NO_TEXT = r"^(-?[0-9][0-9.eE+-]*\z|true\z|false\z|[\[{])"
 MESSAGE_FIELDS = {
@@ -214,7 +220,7 @@ def negative_fault(struct: str, names: list[str]) -> Column:
 def offset_fault(struct: str, names: list[str]) -> Column:
     """Fault of an offset that has no next one."""
     odd = F.array_compact(F.array(*[F.when(F.col(f"{struct}.{name}") > HIGHEST_OFFSET, F.lit(name)) for name in names]))
-    return fault(F.size(odd) > 0, "OFFSET_OUT_OF_RANGE", F.concat_ws(", ", odd))
+    return fault(F.size(odd) > 0, OFFSET_OUT_OF_RANGE, F.concat_ws(", ", odd))
 
 
 def repetition_fault(properties: str) -> Column:
