@@ -89,6 +89,7 @@ def test_settle_shows_its_plan_then_decides_once_and_reconcile_applies_it(given_
     assert {end["origin"] for end in house.rows("end_transaction")} == {"manual"}
 
 
+@pytest.mark.long
 def test_the_commands_print_their_plan_and_act_with_apply_only(given_up, capsys):
     house, now = given_up, after(4).isoformat()
 

@@ -97,6 +97,7 @@ def test_a_reconcile_killed_after_each_of_its_writes_ends_as_if_never_killed(lan
     assert whole.versions() == before
 
 
+@pytest.mark.long
 def test_a_landing_killed_after_each_of_its_writes_ends_as_if_never_killed(open_house, copied):
     empty = open_house("role=audit")
     good = CAPTURES / "restart" / "half.jsonl.gz"

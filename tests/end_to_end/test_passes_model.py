@@ -136,6 +136,7 @@ def facts_of(told: list[Event]) -> Facts:
     return Facts(*[list(found.values()) for found in rows.values()])
 
 
+@pytest.mark.long
 def test_what_a_broker_stored_gets_the_same_verdicts_at_once_and_cut_anywhere(open_house):
     at_once, cut = (open_house("role=audit", *SETTINGS[:3], name=name) for name in ("once", "cut"))
     dice = random.Random(SEED + 2)

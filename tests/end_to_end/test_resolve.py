@@ -135,6 +135,7 @@ def test_a_resolve_killed_after_any_write_keeps_what_was_said_first_and_asks_nob
         assert len(house.rows("end_transaction")) == len(ends), step
 
 
+@pytest.mark.long
 def test_two_processes_on_one_plan_that_are_told_different_things_keep_the_first(asked, database):
     everything = [20, 21, *range(8)]  # in the order asked: by broker
     database.says({f"T{number}": "C" for number in everything})
@@ -155,6 +156,7 @@ def test_two_processes_on_one_plan_that_are_told_different_things_keep_the_first
     assert len(asked.rows("end_transaction")) == len(everything)
 
 
+@pytest.mark.long
 def test_a_database_that_is_down_is_no_answer_told_once_and_asked_again(asked, database, tmp_path):
     down = Database(tmp_path / "other.db")
     down.environ = {"DB": f"sqlite:///{tmp_path}/no/such/place.db"}
