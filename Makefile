@@ -1,6 +1,6 @@
 # txmq: `make help` lists what can be made. Needs Python >= 3.11 and Java >= 17; everything else is fetched into .venv.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-rest test-long test-real check bench clean
+.PHONY: help setup demo test test-fast test-rest test-long test-real fuzz check bench clean
 
 .NOTPARALLEL:
 
@@ -10,7 +10,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.txmq-ready
 FAST := $(wildcard tests/plain tests/rules)
-PASSES := $(wildcard tests/readme tests/jobs tests/end_to_end tests/model tests/session tests/sources tests/views)
+PASSES := $(wildcard tests/readme tests/jobs tests/end_to_end tests/model tests/session tests/sources tests/views tests/fuzz)
+CASES ?= 200000
+LINES ?= 50000
+SEED ?= 1
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +49,9 @@ test-long: setup ## The whole passes that take minutes each: all captures, every
 
 test-real: setup ## Tests against a real RocketMQ broker
 	$(BIN)/pytest -m real tests
+
+fuzz: setup ## Hostile input at every surface (CASES=200000 LINES=50000 SEED=1): tried and escaped, a line each
+	PYTHONPATH=tests $(BIN)/python -m fuzz --cases $(CASES) --lines $(LINES) --seed $(SEED)
 
 check: setup ## ruff, mypy, import-linter
 	$(BIN)/ruff check

@@ -11,6 +11,7 @@ import yaml
 
 Tree = dict[str, Any]
 KeyPath = tuple[str, ...]
+MOST_VALUES = 100_000  # of one file; YAML's aliases make billions of a few lines
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ def read_file(path: Path, name: str) -> Layer:
     except UnicodeDecodeError as error:
         return Layer(name, {}, (f"{name}: is not UTF-8 at byte {error.start}",))
     try:
-        repeated = tuple(f"{name}: {fault}" for fault in _repeated_keys(yaml.compose(text, Loader=yaml.SafeLoader)))
+        node = _composed(text)
+        repeated = tuple(f"{name}: {fault}" for fault in _repeated_keys(node))
         values = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         return Layer(name, {}, (f"{name}: is not valid YAML: {_yaml_problem(error)}",))
@@ -50,6 +52,7 @@ def read_assignment(assignment: str) -> Layer:
     if not equals or not all(path):
         return Layer(name, {}, (f"{name} {assignment}: must look like key=value, with dots between nested keys",))
     try:
+        _composed(text)
         value: Any = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         return Layer(name, {}, (f"{name}: {key}: is not valid YAML: {_yaml_problem(error)}",))
@@ -100,13 +103,31 @@ def origins(layers: Sequence[Layer]) -> dict[KeyPath, str]:
     return {path: layer.name for layer in layers for path, _ in leaves(layer.values)}
 
 
-def _repeated_keys(node: yaml.Node | None, above: str = "", inside: tuple[yaml.Node, ...] = ()) -> Iterator[str]:
-    if node in inside:
+def _composed(text: str) -> yaml.Node | None:
+    """The text as nodes; ValueError where its aliases stand for more values than anybody means, or for themselves."""
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    if node is not None and _value_count(node, {}) > MOST_VALUES:
+        raise ValueError(f"it stands for more than {MOST_VALUES} values: write fewer aliases")
+    return node
+
+
+def _value_count(node: yaml.Node, known: dict[int, int | None]) -> int:
+    """How many values a node stands for, its aliases followed; each node is counted once."""
+    if id(node) not in known:
+        known[id(node)] = None
+        pairs = node.value if isinstance(node, yaml.CollectionNode) else []
+        below = [each for pair in pairs for each in (pair if isinstance(pair, tuple) else (pair,))]
+        known[id(node)] = 1 + sum(_value_count(each, known) for each in below)
+    count = known[id(node)]
+    if count is None:
         raise ValueError(f"line {node.start_mark.line + 1}: an alias refers to what it is part of")
-    deeper = (*inside, node) if node else inside
+    return count
+
+
+def _repeated_keys(node: yaml.Node | None, above: str = "") -> Iterator[str]:
     if isinstance(node, yaml.SequenceNode):
         for place, item in enumerate(node.value):
-            yield from _repeated_keys(item, f"{above}[{place}]", deeper)
+            yield from _repeated_keys(item, f"{above}[{place}]")
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
@@ -114,7 +135,7 @@ def _repeated_keys(node: yaml.Node | None, above: str = "", inside: tuple[yaml.N
             if key.value in seen:
                 yield f"{path}: is given twice, again in line {key.start_mark.line + 1}"
             seen.add(str(key.value))
-            yield from _repeated_keys(value, path, deeper)
+            yield from _repeated_keys(value, path)
 
 
 def _yaml_problem(error: Exception) -> str:

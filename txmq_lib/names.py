@@ -106,6 +106,9 @@ GIVEN_UP_EXPIRED: Final = "expired"
 
 OFFSET_KEY: Final = ("broker_name", "consumer_group", "topic", "queue_id")
 # --- why a stored record could not be used (column reason of the store reader, quarantine)
+# No queue and no log gets there; the offset after it must still be a number.
+HIGHEST_OFFSET: Final = 2**62
+OFFSET_OUT_OF_RANGE: Final = "OFFSET_OUT_OF_RANGE"
 RECORD_TORN: Final = "RECORD_TORN"
 RECORD_MALFORMED: Final = "RECORD_MALFORMED"
 BODY_CRC: Final = "BODY_CRC"

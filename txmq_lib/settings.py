@@ -27,9 +27,11 @@ from txmq_lib.durations import duration_text, milliseconds
 from txmq_lib.errors import SettingsError
 from txmq_lib.layers import Layer, Tree, leaves, merge, origins, read_assignment, read_file
 from txmq_lib.resources import conf_dir
+from txmq_lib.secrets import has_password
 
 # Where the tables lie and how Spark runs change no result; Spark's keys may be secrets, so no table records them.
 _NOT_RECORDED = frozenset({"warehouse", "spark", "sources"})
+_LONGEST_SHOWN = 200  # characters of a wrong value that its fault repeats
 
 
 def _spark_key(key: str) -> str:
@@ -40,8 +42,14 @@ def _spark_key(key: str) -> str:
 
 def _spark_value(value: object) -> str:
     if not isinstance(value, str | int | float):
-        raise ValueError(f"must be a text, a number or true/false, not {value!r}")
+        raise ValueError("must be a text, a number or true/false")  # and may be a secret
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _location(value: str) -> str:
+    if has_password(value):
+        raise ValueError("must not carry a password: give credentials as the environment or Spark's settings have them")
+    return value
 
 
 def _section(value: object) -> object:
@@ -49,6 +57,7 @@ def _section(value: object) -> object:
 
 
 Name = Annotated[str, StringConstraints(min_length=1)]
+Location = Annotated[Name, AfterValidator(_location)]
 Names = Annotated[tuple[Name, ...], Field(strict=False)]
 Seconds = Annotated[
     int, BeforeValidator(partial(milliseconds, unit="s")), PlainSerializer(duration_text, when_used="json")
@@ -84,7 +93,7 @@ class Source(_Section):
     """One input of `txmq run`."""
 
     kind: Literal["half", "op", "message", "max-time", "end", "offset", "ack", "store"]
-    paths: Annotated[Names, Field(min_length=1)]
+    paths: Annotated[tuple[Location, ...], Field(strict=False, min_length=1)]
     broker: Name
 
 
@@ -116,7 +125,7 @@ class Settings(_Section):
     roll_back_given_up: bool
     persist_consumer_offset_interval_ms: Seconds = Field(alias="persist_consumer_offset_interval")
     brokers: dict[Name, Annotated[Broker, BeforeValidator(_section)]]
-    warehouse: Name
+    warehouse: Location
     land: Land
     sources: Annotated[tuple[Source, ...], Field(strict=False)]
     thresholds: Thresholds
@@ -221,7 +230,20 @@ def _fault(details: Mapping[str, Any]) -> str:
     if "error" in details.get("ctx", {}):
         return f"{key}: {details['ctx']['error']}"
     problem = _PROBLEMS.get(details["type"], details["msg"]).replace("Input should be", "must be", 1)
-    return f"{key}: {problem[0].lower()}{problem[1:]}, not {details['input']!r}"
+    return f"{key}: {problem[0].lower()}{problem[1:]}{_instead(path, details['input'])}"
+
+
+def _instead(path: Sequence[str | int], value: object) -> str:
+    """What was given, where that may be shown and can be."""
+    if path[:1] == ["spark"]:
+        return ""
+    try:
+        shown = repr(value)
+    except ValueError:  # Python writes no whole number of thousands of digits
+        return ""
+    if has_password(shown):
+        return ""
+    return f", not {shown if len(shown) <= _LONGEST_SHOWN else shown[:_LONGEST_SHOWN] + '...'}"
 
 
 def _did_you_mean(path: Sequence[str | int]) -> str:

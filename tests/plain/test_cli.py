@@ -118,10 +118,24 @@ def test_quarantined_records_past_the_threshold_end_with_status_1(capsys):
     assert capsys.readouterr().err == "3 records quarantined, thresholds.quarantined is 2\n"
 
 
+SECRET_KEYS = (
+    "spark.hadoop.fs.s3a.secret.key",
+    "spark.hadoop.fs.s3a.access.key",
+    "spark.hadoop.fs.s3a.session.token",
+    "spark.hadoop.fs.s3a.encryption.key",
+    "spark.hadoop.fs.azure.account.key.acct.dfs.core.windows.net",
+    "spark.hadoop.fs.azure.sas.box.acct.blob.core.windows.net",
+    "spark.hadoop.fs.gs.auth.service.account.private.key",
+    "spark.ssl.keyPassword",
+)
+
+
 def test_config_show_names_the_layer_of_every_value_and_hides_what_may_be_secret(capsys):
     status, out, err = run(
         capsys, "config", "show", "--format", "json", "--set", "role=audit", "--warehouse", "/w",
-        "--set", "spark.spark.hadoop.fs.s3a.secret.key=abc",
+        *(part for key in SECRET_KEYS for part in ("--set", f"spark.{key}=abc")),
+        "--set", "spark.spark.driver.extraJavaOptions=-Djavax.net.ssl.trustStorePassword=abc",
+        "--set", "spark.spark.sql.shuffle.partitions=7",
     )  # fmt: skip
     shown = {row["key"]: (row["value"], row["from"]) for row in map(json.loads, out.splitlines())}
     assert (status, err) == (0, "")
@@ -129,7 +143,9 @@ def test_config_show_names_the_layer_of_every_value_and_hides_what_may_be_secret
     assert shown["warehouse"] == ("/w", "--warehouse")
     assert shown["transaction_check_max"] == (15, "base.yaml")
     assert "abc" not in out
-    assert shown["spark.spark.hadoop.fs.s3a.secret.key"] == ("(hidden)", "--set")
+    for key in (*SECRET_KEYS, "spark.driver.extraJavaOptions"):
+        assert shown[f"spark.{key}"] == ("(hidden)", "--set")
+    assert shown["spark.spark.sql.shuffle.partitions"] == ("7", "--set")
 
 
 def test_help_costs_little_and_imports_nothing_heavy():

@@ -67,6 +67,13 @@ def test_a_multi_path_log_is_one_log(tmp_path):
     assert list_files(str(tmp_path)).gaps == ((8192, 12288),)
 
 
+def test_a_file_named_for_an_offset_that_no_log_reaches_is_refused_by_name(tmp_path):
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / "99999999999999999999").write_bytes(b"x")
+    with pytest.raises(InputError, match="99999999999999999999 is named for an offset"):
+        list_files(str(tmp_path))
+
+
 def test_what_is_no_commit_log_is_refused_by_name(tmp_path):
     with pytest.raises(InputError, match=r"nowhere.commitlog"):
         list_files(str(tmp_path / "nowhere"))

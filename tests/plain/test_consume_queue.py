@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 
@@ -74,4 +75,9 @@ def test_what_is_no_queue_is_passed_over(tmp_path):
     (store / "consumequeue" / "notes.txt").touch()
     (store / "consumequeue" / "%RETRY%g" / "lock").mkdir()
     (store / "consumequeue" / "%RETRY%g" / "3" / "00000000000000000000.tmp").touch()
+    (store / "consumequeue" / "%RETRY%g" / "3" / "00000000000000000020").mkdir()
+    (store / "consumequeue" / "%RETRY%g" / "3" / "99999999999999999999").touch()
+    for queue in ("2147483648", "99999999999", "\u0663", "-1"):
+        (store / "consumequeue" / "%RETRY%g" / queue).mkdir()
+    os.makedirs(os.path.join(os.fsencode(store), b"consumequeue", b"\xff", b"0"))
     assert bounds(store) == {("%RETRY%g", 3): QueueBounds(0, 1)}

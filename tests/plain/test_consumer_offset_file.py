@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,8 @@ def test_an_entry_that_is_no_offset_is_bad_and_the_others_count():
         ('"T@g":{0:null}', "OFFSET_NOT_INTEGER", {"T@g": {"0": None}}),
         ('"T@g":{0:true}', "OFFSET_NOT_INTEGER", {"T@g": {"0": True}}),
         ('"T@g":{0:9223372036854775808}', "OFFSET_NOT_INTEGER", {"T@g": {"0": 9223372036854775808}}),
+        (f'"T@g":{{0:{"9" * 5000}}}', "OFFSET_NOT_INTEGER", {"T@g": {"0": "9" * 5000}}),
+        ('"T\\ud800@g":{0:1}', "OFFSET_ENTRY_MALFORMED", {"T\ud800@g": {"0": 1}}),
         ('"Tg":{0:1}', "OFFSET_ENTRY_MALFORMED", {"Tg": {"0": 1}}),
         ('"@g":{0:1}', "OFFSET_ENTRY_MALFORMED", {"@g": {"0": 1}}),
         ('"T@":{0:1}', "OFFSET_ENTRY_MALFORMED", {"T@": {"0": 1}}),
@@ -148,3 +151,28 @@ def test_an_entry_that_is_no_offset_is_bad_and_the_others_count():
 def test_bytes_that_are_no_table_never_raise():
     for data in (b"", b"null", b"5", b'"x"', b'{"offsetTable":[]}', b'{"offsetTable":', b"\xff\xfe", b"[" * 100_000):
         assert [bad.reason for bad in parse_consumer_offsets(data).bad] == ["OFFSET_FILE_UNREADABLE"], data[:20]
+
+
+@pytest.mark.parametrize(
+    "run",
+    [b'"' + b'\\"' * 500_000, b"7" * 1_000_000, b"7" * 500_000 + b" " * 500_000],
+    ids=["quotes", "digits", "spaces"],
+)
+def test_long_runs_of_one_byte_take_no_longer_than_their_length(run):
+    begun = time.monotonic()
+    for document in (run, b'{"offsetTable":{"T@g":{0:1},' + run):
+        assert [bad.reason for bad in parse_consumer_offsets(document).bad] == ["OFFSET_FILE_UNREADABLE"]
+    assert time.monotonic() - begun < 10
+
+
+def test_an_entry_nested_as_deep_as_can_be_read_is_told_of_too():
+    for depth in range(900, 1000):
+        table = b'{"offsetTable":{"T@g":{0:%s%s}}}' % (b"[" * depth, b"]" * depth)
+        [bad] = parse_consumer_offsets(table).bad
+        assert bad.reason in ("OFFSET_NOT_INTEGER", "OFFSET_FILE_UNREADABLE")
+
+
+def test_what_is_kept_of_a_bad_entry_is_a_text_that_a_table_can_hold():
+    for text in ('"T\\ud800@g":{0:1}', '"T@g":{0:"\\udfff"}'):
+        [bad] = parse_consumer_offsets(f'{{"offsetTable":{{{text}}}}}'.encode()).bad
+        assert bad.raw.encode("utf-8")

@@ -108,6 +108,10 @@ def test_a_bad_record_says_why_and_keeps_what_could_be_decoded():
         ("topic no UTF-8", {"topic": b"T\xff"}, {"reason": "RECORD_MALFORMED", "topic": None, "body": b"hello"}),
         ("negative queue id", {"queue_id": -1}, {"reason": "RECORD_MALFORMED", "queue_id": -1}),
         ("negative queue offset", {"queue_offset": -1}, {"reason": "RECORD_MALFORMED"}),
+        ("an offset with none behind it", {"queue_offset": 2**63 - 1}, {"reason": "OFFSET_OUT_OF_RANGE"}),
+        ("the highest offset", {"queue_offset": 2**62}, {"reason": None, "queue_offset": 2**62}),
+        ("one higher", {"queue_offset": 2**62 + 1}, {"reason": "OFFSET_OUT_OF_RANGE"}),
+        ("nothing, compressed", {"body": zlib.compress(b""), "sys_flag": 0x301}, {"reason": None, "sys_flag": 0x300}),
         ("no such port", {"born_port": 65536}, {"reason": "RECORD_MALFORMED", "born_host": None}),
         ("bad twice", {"queue_id": -1, "born_ms": -1}, {"reason": "RECORD_MALFORMED", "born_timestamp": None}),
     ]:

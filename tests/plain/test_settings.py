@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -112,7 +113,7 @@ spark: {foo: 1, spark.x: [1]}
             f"{wrong}: sources[1]: must be a mapping, not 4",
             f"{wrong}: thresholds: must be a mapping, not 4",
             f"{wrong}: spark.foo: is no Spark setting: their names begin with `spark.`",
-            f"{wrong}: spark.spark.x: must be a text, a number or true/false, not [1]",
+            f"{wrong}: spark.spark.x: must be a text, a number or true/false",
             f"{torn}: is not valid YAML: line 2, column 1: expected the node content, but found '<stream end>'",
             f"{listed}: must hold `key: value` lines, not a list",
             "--set: transaction_check_max: must be greater than or equal to 0, not -1",
@@ -265,3 +266,45 @@ def test_settings_are_read_without_loading_spark():
     code = "import sys, txmq_lib.settings; print({'pyspark', 'delta', 'pyarrow'} & set(sys.modules))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout == "set()\n"
+
+
+ALIASES = "a: &a [1]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{above}'] * 10)}]\n" for above, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+def test_aliases_that_stand_for_a_hundred_million_values_are_a_fault_and_cost_no_time(conf):
+    begun = time.monotonic()
+    with pytest.raises(SettingsError, match="more than 100000 values: write fewer aliases"):
+        Settings.load([conf(ALIASES)])
+    assert time.monotonic() - begun < 5
+
+
+def test_an_alias_or_two_are_welcome(conf):
+    settings = Settings.load([conf("brokers:\n  x: &own {role: audit}\n  y: *own\n")])
+    assert settings.for_broker("y").role == "audit"
+
+
+def test_a_number_too_long_to_be_written_is_a_fault_like_any_other():
+    with pytest.raises(SettingsError, match="--set: role: must be 'engine' or 'audit'"):
+        Settings.load(assignments=["role=0x" + "f" * 6000])
+
+
+def test_a_fault_repeats_no_value_that_may_be_a_secret_and_none_at_length():
+    with pytest.raises(SettingsError) as raised:
+        Settings.load(assignments=["spark.spark.hadoop.fs.s3a.secret.key=[hush]", f"role={'x' * 5000}"])
+    assert "spark.spark.hadoop.fs.s3a.secret.key: must be" in str(raised.value)
+    assert "hush" not in str(raised.value)
+    assert len(str(raised.value)) < 1000
+
+
+@pytest.mark.parametrize("location", ["s3a://id:hush@bucket/w", "HTTPS://:hush@host/w"])
+def test_a_location_with_a_password_is_refused_and_not_repeated(location):
+    with pytest.raises(SettingsError, match="must not carry a password") as raised:
+        Settings.load(assignments=[f"sources=[{{kind: end, paths: ['{location}'], broker: b}}]"], warehouse=location)
+    assert str(raised.value).count("must not carry a password") == 2
+    assert "hush" not in str(raised.value)
+
+
+def test_a_container_before_its_account_is_no_password():
+    assert Settings.load(warehouse="abfss://lake@account.dfs.core.windows.net/w@x:y").warehouse.startswith("abfss")

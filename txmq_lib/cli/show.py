@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,15 +15,13 @@ from txmq_lib.cli.formats import TABLE_LIMIT, OutputFormat
 from txmq_lib.cli.given import Given, location
 from txmq_lib.cli.render import write_csv, write_json
 from txmq_lib.errors import EXIT_DONE
+from txmq_lib.secrets import is_secret
 from txmq_lib.settings import Settings
 from txmq_lib.views.catalogue import VIEWS, View
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.select import Filters, checked_states, row_count, view_rows
 from txmq_lib.views.story import Row
 from txmq_lib.views.trace import Story, trace
-
-# The names Spark itself hides (spark.redaction.regex).
-SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 
 
 @contextmanager
@@ -119,6 +116,6 @@ def _heading(transaction_id: str, key: Row | None) -> str:
 def show_settings(options: Given, format_: OutputFormat) -> None:
     """Every setting in force and the layer it comes from; what looks like a secret is hidden."""
     settings = Settings.load(options.conf, options.assignments, options.warehouse)
-    rows = [(key, "(hidden)" if SECRET.search(key) else value, layer) for key, value, layer in settings.rows()]
+    rows = [(key, "(hidden)" if is_secret(key, value) else value, layer) for key, value, layer in settings.rows()]
     with while_read():
         write_rows(format_, ("key", "value", "from"), rows)

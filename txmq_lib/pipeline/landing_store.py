@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from txmq_lib.names import (
 from txmq_lib.pipeline import landing_broker_offsets, landing_messages
 from txmq_lib.pipeline.quarantining import append_quarantine
 from txmq_lib.rules import frontier
+from txmq_lib.rules.moments import EPOCH, LATEST_MS
 from txmq_lib.settings import Settings
 from txmq_lib.sources.commit_log import LogFile, RecordIdentity, list_files, log_end, record_at
 from txmq_lib.sources.consume_queue import QueueBounds, queue_bounds
@@ -71,7 +72,7 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
         "last": list(end.last) if end.last is not None else None,
         "waiting": end.waiting,
         "is_rebuilt": is_rebuilt,
-        "lost_before_ms": first.store_timestamp_ms if first is not None and first.offset > landed_to else None,
+        "lost_before_ms": _time_ms(first.store_timestamp_ms) if first and first.offset > landed_to else None,
         "topics": list(settings.land.topics),
     }
 
@@ -180,11 +181,12 @@ def _reports(current: Pass, rows: DataFrame) -> DataFrame:
     if arguments["last"] is None:
         return queues
     offset, store_ms, size = arguments["last"]
+    read_ms = _time_ms(store_ms)
     read_to = {
         "broker_name": broker_name,
         "queue_id": frontier.WHOLE_QUEUE_ID,
         "next_offset": arguments["to_offset"],
-        "highest_store_timestamp": datetime.fromtimestamp(store_ms / 1000, UTC),
+        "highest_store_timestamp": None if read_ms is None else EPOCH + timedelta(milliseconds=read_ms),
         "is_end_known": True,
     }
     whole_log = _whole_log_topic(arguments["topics"])
@@ -192,6 +194,11 @@ def _reports(current: Pass, rows: DataFrame) -> DataFrame:
     topics = [] if whole_log == frontier.WHOLE_LOG_TOPIC else _wanted_topics(rows, bounds, arguments)
     whole = [log, *[{**read_to, "topic": topic} for topic in sorted(topics)]]
     return queues.unionByName(local_frame(spark, whole, queues.schema))
+
+
+def _time_ms(stated_ms: int) -> int | None:
+    """Epoch ms that a header states; null where it is no time."""
+    return stated_ms if 0 <= stated_ms <= LATEST_MS else None
 
 
 def _whole_log_topic(topics: Sequence[str]) -> str:

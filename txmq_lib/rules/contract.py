@@ -8,14 +8,25 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.names import HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, READER_PROPERTIES, TRANSACTION_TOPICS
+from txmq_lib.names import (
+    HALF_TOPIC,
+    HIGHEST_OFFSET,
+    MAX_TIME_TOPIC,
+    OFFSET_OUT_OF_RANGE,
+    OP_TOPIC,
+    READER_PROPERTIES,
+    TRANSACTION_TOPICS,
+)
 from txmq_lib.rules.moments import is_time, timestamp_of
 
 CORRUPT = "_corrupt"
-JSON_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-# No queue and no log gets there; the offset after it must still be a number.
-HIGHEST_OFFSET = 2**62
+# What Spark takes for JSON beyond JSON would be told differently by the other look at a line.
+STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
+JSON_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, **STRICT}
 NESTED = r"^[\[{]"
+# No braces but those of the object and of its properties: within a text they could hide a second object, or torn text,
+# behind the first, which from_json does not see. Nothing repeated in a group: Java's stack would end with the text.
+ONE_OBJECT = r"^[ \t\r\n]*\{[^{}]*\{[^{}]*\}[^{}]*\}[ \t\r\n]*\z"
 NO_TEXT = r"^(-?[0-9][0-9.eE+-]*\z|true\z|false\z|[\[{])"
 MESSAGE_FIELDS = {
     "topic": "string",
@@ -78,8 +89,8 @@ def quick_message_rows(lines: DataFrame) -> DataFrame:
         *is_odd_text,
         F.size(names) > F.size(F.array_distinct(names)),
         F.exists(F.map_values("properties"), lambda value: value.rlike(NESTED)),
-        # A second object behind the first, or torn text: from_json would not see it.
-        ~F.col("value").rlike(r"^\s*\{[^{}]*(\{[^{}]*\}[^{}]*)*\}\s*$"),
+        ~F.col("value").rlike(ONE_OBJECT),
+        ~F.is_valid_utf8("value"),
     ]
     is_suspect = F.coalesce(reduce(lambda a, b: a | b, doubts), F.lit(True))
     return typed.select(
@@ -153,7 +164,7 @@ def parsed_lines(lines: DataFrame, fields: dict[str, str], struct: str) -> DataF
     """
     # As an array: a parser of one object would not see a second one that lost its line end, or torn text behind it.
     # A column of its own: written into several conditions it would be parsed for each of them again.
-    objects = F.from_json(F.concat(F.lit("["), F.col("value"), F.lit("]")), "array<map<string,string>>")
+    objects = F.from_json(F.concat(F.lit("["), F.col("value"), F.lit("]")), "array<map<string,string>>", STRICT)
     typed = F.from_json("value", _ddl(fields), JSON_OPTIONS)
     return lines.select("value", "source", "position", objects.alias("o"), typed.alias(struct))
 
@@ -161,7 +172,8 @@ def parsed_lines(lines: DataFrame, fields: dict[str, str], struct: str) -> DataF
 def json_faults(objects: str, struct: str, required: dict[str, str]) -> list[Column]:
     """Faults of the text itself: not one JSON object, a required field absent, a value of another type."""
     given = F.get(objects, F.lit(0))
-    is_object = (F.size(objects) == 1) & given.isNotNull()
+    # Where bytes are no UTF-8 a parser puts other characters, and says nothing.
+    is_object = (F.size(objects) == 1) & given.isNotNull() & F.is_valid_utf8("value")
     odd = F.array_compact(
         F.array(
             *[
@@ -214,7 +226,7 @@ def negative_fault(struct: str, names: list[str]) -> Column:
 def offset_fault(struct: str, names: list[str]) -> Column:
     """Fault of an offset that has no next one."""
     odd = F.array_compact(F.array(*[F.when(F.col(f"{struct}.{name}") > HIGHEST_OFFSET, F.lit(name)) for name in names]))
-    return fault(F.size(odd) > 0, "OFFSET_OUT_OF_RANGE", F.concat_ws(", ", odd))
+    return fault(F.size(odd) > 0, OFFSET_OUT_OF_RANGE, F.concat_ws(", ", odd))
 
 
 def repetition_fault(properties: str) -> Column:
@@ -240,5 +252,6 @@ def verdict_columns(faults: list[Column]) -> list[Column]:
     return [
         first["reason"].alias("reason"),
         first["detail"].alias("detail"),
-        F.when(first.isNotNull(), F.col("value")).alias("raw"),
+        # Not every reader of the table would read bytes that are no UTF-8.
+        F.when(first.isNotNull(), F.make_valid_utf8("value")).alias("raw"),
     ]

@@ -33,6 +33,7 @@ from txmq_lib.sources.message_format import (
 COMMIT_LOG_DIR: Final = "commitlog"
 
 _FILE_NAME: Final = re.compile(r"[0-9]{20}")
+_HIGHEST_BASE: Final = 2**62  # what lies behind must have an offset of 64 bits too
 _MAGIC: Final = re.compile(rb"\xda\xa3\x20[\xa7\xab]")
 _MAGIC_AT: Final = 4
 _PHYSICAL_OFFSET_AT: Final = 28
@@ -127,7 +128,7 @@ class MappedLog:
 def list_files(store_dir: str, commit_log_dirs: Sequence[str] = ()) -> LogFiles:
     """The non-empty mapped files of a store, from `<store_dir>/commitlog` or the directories of a multi-path log.
 
-    Errors  InputError where a directory cannot be listed or two files claim the same offsets.
+    Errors  InputError where a directory cannot be listed, two files claim the same offsets, or one none of 64 bits.
     """
     dirs = [Path(each) for each in commit_log_dirs] or [Path(store_dir) / COMMIT_LOG_DIR]
     try:
@@ -139,6 +140,8 @@ def list_files(store_dir: str, commit_log_dirs: Sequence[str] = ()) -> LogFiles:
             f"commit log {failure.filename}: {failure.strerror}; give a store directory that holds {COMMIT_LOG_DIR}/"
         ) from failure
     kept = tuple(file for file in files if file.size)
+    if kept and kept[-1].base_offset > _HIGHEST_BASE:
+        raise InputError(f"{kept[-1].path} is named for an offset that no commit log reaches: take it away")
     gaps = []
     for before, after in pairwise(kept):
         if after.base_offset < before.end_offset:

@@ -17,7 +17,10 @@ _ENTRY: Final = Struct(">qiq")  # physical offset, size, tags code
 _PREFILL_SIZE: Final = 0x7FFFFFFF
 _BEFORE_ANY_LOG: Final = -1
 _BEHIND_ANY_LOG: Final = 2**63
+_LARGEST_FILE_OFFSET: Final = 2**63 - 1
 _FILE_NAME: Final = re.compile(r"[0-9]{20}")
+_QUEUE_NAME: Final = re.compile(r"[0-9]{1,10}")
+_LARGEST_QUEUE_ID: Final = 2**31 - 1
 
 
 class QueueBounds(NamedTuple):
@@ -34,6 +37,7 @@ def queue_bounds(
 
     Entries that point at the end or behind it do not count; a queue with no message left has lowest = next. Empty
     where there is no consumequeue directory (queues kept in RocksDB). A live broker's queues lag its log slightly.
+    What no broker would name so is no topic, no queue and no file of one.
 
     Errors  InputError where a file cannot be read.
     """
@@ -52,14 +56,20 @@ def _queue_dirs(root: Path) -> Iterator[tuple[tuple[str, int], Path]]:
     if not root.is_dir():
         return
     for topic in sorted(root.iterdir()):
-        if topic.is_dir():
+        if topic.is_dir() and _is_utf8(topic.name):
             for queue in sorted(topic.iterdir()):
-                if queue.name.isdecimal() and queue.is_dir():
+                is_queue = _QUEUE_NAME.fullmatch(queue.name) and int(queue.name) <= _LARGEST_QUEUE_ID
+                if is_queue and queue.is_dir():
                     yield (topic.name, int(queue.name)), queue
 
 
+def _is_utf8(name: str) -> bool:
+    return not any("\udc80" <= character <= "\udcff" for character in name)  # how Python spells other bytes
+
+
 def _bounds(directory: Path, lowest_physical: int, end_physical: int) -> QueueBounds:
-    files = sorted(path for path in directory.iterdir() if _FILE_NAME.fullmatch(path.name))
+    named = (path for path in directory.iterdir() if _FILE_NAME.fullmatch(path.name))
+    files = sorted(path for path in named if path.is_file() and int(path.name) <= _LARGEST_FILE_OFFSET)
     if not files:
         return QueueBounds(0, 0)
     starts = [int(path.name) // _ENTRY.size for path in files]

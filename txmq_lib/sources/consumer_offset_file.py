@@ -18,10 +18,13 @@ OFFSET_FILE: Final = "config/consumerOffset.json"
 BACKUP_SUFFIX: Final = ".bak"
 
 # Outside of strings a number before a colon can only be a key; strings are matched first and so stay as they are.
-_STRING_OR_BARE_KEY: Final = re.compile(r'("(?:[^"\\]|\\.)*")|(-?[0-9]+)(?=\s*:)', re.DOTALL)
+# Whatever is looked at is taken, so that no damage makes the search go over the same bytes again.
+_STRING_OR_NUMBER: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?|(-?[0-9]++)(\s*+:)?', re.DOTALL)
 _QUEUE_ID: Final = re.compile(r"[0-9]{1,10}")
+_HALF_A_PAIR: Final = re.compile("[\ud800-\udfff]")  # JSON can name it, no table can hold it
 _LARGEST_OFFSET: Final = 2**63 - 1
 _LARGEST_QUEUE_ID: Final = 2**31 - 1
+_LONGEST_NUMBER: Final = 20  # a sign and 19 digits; Python raises where a number has thousands
 
 
 class OffsetEntry(NamedTuple):
@@ -83,11 +86,12 @@ def parse_consumer_offsets(data: bytes) -> ConsumerOffsets:
     """The offset table in `data`; bytes that are none at all are one bad entry.
 
     Key     (topic, group, queue_id); a table key splits at its first `@`, since topics have none and groups may.
-    Rule    R89: queue ids are unquoted, so this is no JSON; groupTopicMap and pullOffsetTable are not commits.
+    Rule    R89: queue ids are unquoted, so this is no JSON; groupTopicMap and pullOffsetTable are not commits. Of a
+            key given twice the last counts, as for the broker that reads it.
     """
     try:
         text = data.decode("utf-8")
-        document = json.loads(_STRING_OR_BARE_KEY.sub(_quote_bare_key, text))
+        document = json.loads(_STRING_OR_NUMBER.sub(_quote_bare_key, text), parse_int=_number)
     except (ValueError, RecursionError):
         document = None
     table = document.get("offsetTable", {}) if isinstance(document, dict) else None
@@ -109,14 +113,18 @@ def parse_consumer_offsets(data: bytes) -> ConsumerOffsets:
 
 
 def _quote_bare_key(found: re.Match[str]) -> str:
-    return found[1] if found[1] is not None else f'"{found[2]}"'
+    return found[0] if found[2] is None else f'"{found[1]}"{found[2]}'
+
+
+def _number(digits: str) -> int | str:
+    return int(digits) if len(digits) <= _LONGEST_NUMBER else digits
 
 
 def _entry(key: str, queue: str, offset: object) -> OffsetEntry | str:
     """The entry, or the reason why it is none."""
     topic, _, group = key.partition("@")
     is_queue_id = _QUEUE_ID.fullmatch(queue) is not None and int(queue) <= _LARGEST_QUEUE_ID
-    if not (topic and group and is_queue_id):
+    if not (topic and group and is_queue_id) or _HALF_A_PAIR.search(key):
         return names.OFFSET_ENTRY_MALFORMED
     if type(offset) is not int or offset > _LARGEST_OFFSET:  # a bool is an int, but no offset
         return names.OFFSET_NOT_INTEGER
@@ -126,4 +134,8 @@ def _entry(key: str, queue: str, offset: object) -> OffsetEntry | str:
 
 
 def _bad(reason: str, key: str, value: object) -> BadOffsetEntry:
-    return BadOffsetEntry(reason, json.dumps({key: value}, ensure_ascii=False))
+    try:
+        raw = json.dumps({key: value}, ensure_ascii=False)
+    except RecursionError:  # it could just be read
+        raw = json.dumps({key: "nested too deeply"}, ensure_ascii=False)
+    return BadOffsetEntry(reason, raw.encode("utf-8", "backslashreplace").decode())

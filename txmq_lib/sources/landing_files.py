@@ -9,7 +9,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from txmq_lib.errors import NothingToLandError
+from txmq_lib.errors import NothingToLandError, UsageError
+from txmq_lib.secrets import has_password
 
 TEXT_ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 PARQUET_ENDING = ".parquet"
@@ -31,8 +32,11 @@ class LandingFile:
 def list_files(spark: SparkSession, paths: list[str], *, takes_broker_files: bool = False) -> list[LandingFile]:
     """The files behind `paths`, directories opened, each once, in the order given.
 
-    A broker's own offset table is taken where `takes_broker_files`. NothingToLandError names every path without any.
+    A broker's own offset table is taken where `takes_broker_files`. NothingToLandError names every path without any;
+    UsageError where one carries a password, for every landing records its paths.
     """
+    if any(has_password(path) for path in paths):
+        raise UsageError("a path must not carry a password: give credentials as Spark's settings have them")
     found: list[LandingFile] = []
     absent: list[str] = []
     for path in paths:
@@ -63,7 +67,7 @@ def json_lines(spark: SparkSession, files: list[LandingFile]) -> DataFrame:
         frames.append(_placed(lines, texts, F.col("value"), F.col("_metadata.file_block_start") + row))
     if tables:
         rows = spark.read.parquet(*[file.path for _, file in tables])
-        value = F.to_json(F.struct(*[F.col(f"`{name}`") for name in rows.columns]))
+        value = F.to_json(F.struct("*"))
         frames.append(_placed(rows, tables, value, F.col("_metadata.row_index")))
     result = frames[0]
     for frame in frames[1:]:

@@ -126,6 +126,9 @@ def _batch(data: Bytes, frames: Sequence[Frame], headers: Sequence[Header], bodi
     )
     is_out_of_range = pc.or_(columns["born_timestamp"].is_null(), columns["store_timestamp"].is_null())
     reason = pc.if_else(is_out_of_range, names.TIMESTAMP_OUT_OF_RANGE, columns["reason"])
+    # Only the body has a CRC: one flipped bit makes an offset that no queue can go on from.
+    is_too_far = pc.greater(columns["queue_offset"], names.HIGHEST_OFFSET)
+    reason = pc.if_else(is_too_far, names.OFFSET_OUT_OF_RANGE, reason)
     reason = pc.if_else(is_malformed, names.RECORD_MALFORMED, reason)
     raw = [
         data[frame[START] : min(frame[END], frame[START] + MAX_RAW_BYTES)] if is_bad else None
@@ -141,8 +144,8 @@ def _decoded(
     """Every column but raw; reason only as far as the body goes."""
     header = dict(zip(HEADER_FIELDS, zip(*headers, strict=True), strict=True))
     flags = [
-        flag & ~SYS_FLAG_COMPRESSED if body else flag
-        for flag, (body, _) in zip(header["sys_flag"], bodies, strict=True)
+        flag & ~SYS_FLAG_COMPRESSED if body is not None and stored_size else flag
+        for flag, (body, _), stored_size in zip(header["sys_flag"], bodies, header["body_size"], strict=True)
     ]
     born_hosts = list(map(host_text, header["born_address"], header["born_port"]))
     store_hosts = list(map(host_text, header["store_address"], header["store_port"]))

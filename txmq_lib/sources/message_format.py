@@ -22,6 +22,8 @@ from txmq_lib import names
 MAGIC_V1: Final = 0xDAA320A7
 MAGIC_V2: Final = 0xDAA320AB
 MAGIC_BLANK: Final = 0xCBD43194
+# 16 times what a client sends by default (maxMessageSize, which it applies before it compresses): some set more.
+# A broker looks at the compressed size only, so a body of a few kB may unpack to GiBs.
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 MAX_TIMESTAMP_MS: Final = 253_402_300_799_999  # the last millisecond of year 9999: Spark's TIMESTAMP ends there
 
