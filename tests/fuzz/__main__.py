@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fuzz import landing, passes
-from fuzz.surfaces import SURFACES, Tally, run
+from fuzz import landing, ops, passes
+from fuzz.surfaces import SURFACES
+from fuzz.tally import Tally, run
 from house import House
 
 from txmq_lib.session import build_session
@@ -52,7 +53,7 @@ def spark_surfaces(scratch: Path, lines: int, seed: int, only: str) -> list[tupl
         if name in landing.JUDGED:
             return landing.run_lines(spark, scratch, name, share, seed)
         if name == "op bodies":
-            return landing.run_ops(spark, share, seed)
+            return ops.run_ops(spark, share, seed)
         return passes.run_passes(House(Warehouse(spark, settings.warehouse), scratch, settings), 200, seed)
 
     return [(name, lambda name=name: work(name)) for name in names]

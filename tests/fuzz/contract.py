@@ -16,7 +16,8 @@ from typing import Any
 
 LATEST_MS = 253_402_300_799_999
 HIGHEST_OFFSET = 2**62
-DEEPEST = 900  # nested values that must be read; far deeper ones need not be
+DEEPEST = 900  # nested values that must be read; far deeper ones need not be, nor longer names
+LONGEST_NAME = 50_000
 MESSAGE_FIELDS = {
     "topic": str,
     "queueId": 32,
@@ -74,7 +75,7 @@ def judged(kind: str, line: bytes, broker_name: str = "b") -> Judgement:
         return (
             Judgement(is_open=True) if "integer string conversion" in str(error) else Judgement(faults={"BROKEN_JSON"})
         )
-    if _depth(parsed) > DEEPEST:
+    if _is_beyond_bounds(parsed):
         return Judgement(is_open=True)
     if not isinstance(parsed, Pairs):
         return Judgement(faults={"BROKEN_JSON"})
@@ -88,14 +89,17 @@ def _no_json(word: str) -> None:
     raise ValueError(f"{word} is no JSON")
 
 
-def _depth(parsed: Any) -> int:
-    deepest, waiting = 0, [(parsed, 1)]
+def _is_beyond_bounds(parsed: Any) -> bool:
+    waiting = [(parsed, 1)]
     while waiting:
         value, depth = waiting.pop()
-        deepest = max(deepest, depth)
+        if isinstance(value, Pairs) and any(len(name) > LONGEST_NAME for name, _ in value):
+            return True
+        if depth > DEEPEST:
+            return True
         if isinstance(value, list):
             waiting += [(item[1] if isinstance(value, Pairs) else item, depth + 1) for item in value]
-    return deepest
+    return False
 
 
 def message(fields: dict[str, Any], _: str) -> Judgement:

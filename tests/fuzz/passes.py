@@ -11,7 +11,7 @@ from typing import Any
 
 from fuzz.hostile import EDGE_NUMBERS, damaged, number, text
 from fuzz.landing import NOW_MS, written
-from fuzz.surfaces import Tally
+from fuzz.tally import Tally
 from house import House
 from record_encoder import encode_record, write_log
 

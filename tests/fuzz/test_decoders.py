@@ -6,7 +6,9 @@ import json
 from contextlib import suppress
 
 import pytest
-from fuzz.surfaces import SURFACES, assert_offsets_fit, run
+from fuzz.broker_files import assert_offsets_fit
+from fuzz.surfaces import SURFACES
+from fuzz.tally import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +18,7 @@ from txmq_lib.sources.consumer_offset_file import parse_consumer_offsets
 from txmq_lib.sources.message_batch import property_maps
 from txmq_lib.sources.message_format import read_body, read_frame
 
-CASES = 300
+CASES = 150
 BOUND = 10_000
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 JSON = st.recursive(
@@ -24,7 +26,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(ANY_TEXT, inner, max_size=4),
     max_leaves=10,
 )
-quick = settings(max_examples=150, deadline=2000, derandomize=True, database=None)
+quick = settings(max_examples=80, deadline=2000, derandomize=True, database=None)
 
 
 @pytest.mark.parametrize("surface", SURFACES, ids=lambda surface: surface.name)

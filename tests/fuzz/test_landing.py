@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 from fuzz import contract
-from fuzz.landing import GOOD, JUDGED, run_lines, run_ops, written
+from fuzz.landing import GOOD, JUDGED, run_lines, written
+from fuzz.ops import run_ops
 from fuzz.passes import SETTINGS, run_passes
 from house import House
 from pyspark.sql import SparkSession

@@ -145,6 +145,8 @@ FAULTS = [
         "BROKEN_JSON",
         "the line is not one JSON object",
     ),
+    ("a number for a text that no double holds", line().replace('"10.0.0.1:4242"', "1e400"), "WRONG_TYPE", "bornHost"),
+    ("the text of such a number", line(bornHost='"Infinity"'), None, None),
     ("single quotes", line().replace('"', "'"), "BROKEN_JSON", "the line is not one JSON object"),
     (
         "a word that is no JSON",

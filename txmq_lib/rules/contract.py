@@ -20,14 +20,20 @@ from txmq_lib.names import (
 from txmq_lib.rules.moments import is_time, timestamp_of
 
 CORRUPT = "_corrupt"
-# What Spark takes for JSON beyond JSON would be told differently by the other look at a line.
-STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
-JSON_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, **STRICT}
+JSON = {
+    # What Spark takes for JSON beyond JSON would be told differently by the other look at a line.
+    "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
+    # A body as large as one from a store may be (64 MiB), in base64; Spark's own bound is 20 million characters.
+    "maxStringLen": "90000000",
+}
+JSON_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, **JSON}
 NESTED = r"^[\[{]"
 # No braces but those of the object and of its properties: within a text they could hide a second object, or torn text,
 # behind the first, which from_json does not see. Nothing repeated in a group: Java's stack would end with the text.
 ONE_OBJECT = r"^[ \t\r\n]*\{[^{}]*\{[^{}]*\}[^{}]*\}[ \t\r\n]*\z"
-NO_TEXT = r"^(-?[0-9][0-9.eE+-]*\z|true\z|false\z|[\[{])"
+# A number that no double holds comes as "Infinity", quotes and all.
+NO_TEXT = r'^(-?[0-9][0-9.eE+-]*\z|true\z|false\z|"-?Infinity"\z|[\[{])'
 MESSAGE_FIELDS = {
     "topic": "string",
     "queueId": "int",
@@ -164,7 +170,7 @@ def parsed_lines(lines: DataFrame, fields: dict[str, str], struct: str) -> DataF
     """
     # As an array: a parser of one object would not see a second one that lost its line end, or torn text behind it.
     # A column of its own: written into several conditions it would be parsed for each of them again.
-    objects = F.from_json(F.concat(F.lit("["), F.col("value"), F.lit("]")), "array<map<string,string>>", STRICT)
+    objects = F.from_json(F.concat(F.lit("["), F.col("value"), F.lit("]")), "array<map<string,string>>", JSON)
     typed = F.from_json("value", _ddl(fields), JSON_OPTIONS)
     return lines.select("value", "source", "position", objects.alias("o"), typed.alias(struct))
 
