@@ -147,6 +147,10 @@ FAULTS = [
     ),
     ("a number for a text that no double holds", line().replace('"10.0.0.1:4242"', "1e400"), "WRONG_TYPE", "bornHost"),
     ("the text of such a number", line(bornHost='"Infinity"'), None, None),
+    ("a bracket behind it", line() + "]", "BROKEN_JSON", "the line is not one JSON object"),
+    ("a bracket and another object behind it", line() + "]" + line(), "BROKEN_JSON", "the line is not one JSON object"),
+    ("a comma behind it", line() + ",", "BROKEN_JSON", "the line is not one JSON object"),
+    ("an object and a comma before it", "{}," + line(), "BROKEN_JSON", "the line is not one JSON object"),
     ("single quotes", line().replace('"', "'"), "BROKEN_JSON", "the line is not one JSON object"),
     (
         "a word that is no JSON",

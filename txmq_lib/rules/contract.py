@@ -83,10 +83,15 @@ def quick_message_rows(lines: DataFrame) -> DataFrame:
     """
     ddl = _ddl(MESSAGE_FIELDS)
     parsed = lines.select("value", "source", "position", F.from_json("value", ddl, JSON_OPTIONS).alias("m"))
-    typed = parsed.select(*_typed_columns(), "value", "source", "position", F.col("m._corrupt").alias("_corrupt"))
+    typed = parsed.select(
+        *_typed_columns(),
+        *("value", "source", "position"),
+        F.col("m._corrupt").alias("_corrupt"),
+        F.col("m.bodyBase64").alias("_body_text"),
+    )
     is_null = [F.col(name).isNull() for name in MESSAGE_COLUMNS]
     is_odd_number = [~F.col(name).between(0, HIGHEST_OFFSET) for name in NUMBERS]
-    is_odd_text = [F.col(name).rlike(NO_TEXT) for name in TEXTS]
+    is_odd_text = [F.col(name).rlike(NO_TEXT) for name in (*TEXTS, "_body_text")]
     names = F.map_keys("properties")
     doubts = [
         F.col("_corrupt").isNotNull(),
@@ -169,8 +174,9 @@ def parsed_lines(lines: DataFrame, fields: dict[str, str], struct: str) -> DataF
     `struct._corrupt` has the whole text where anything did not fit.
     """
     # As an array: a parser of one object would not see a second one that lost its line end, or torn text behind it.
+    # An element follows: else a bracket behind the line would end the array, and what is behind that would not be seen.
     # A column of its own: written into several conditions it would be parsed for each of them again.
-    objects = F.from_json(F.concat(F.lit("["), F.col("value"), F.lit("]")), "array<map<string,string>>", JSON)
+    objects = F.from_json(F.concat(F.lit("["), F.col("value"), F.lit(",{}]")), "array<map<string,string>>", JSON)
     typed = F.from_json("value", _ddl(fields), JSON_OPTIONS)
     return lines.select("value", "source", "position", objects.alias("o"), typed.alias(struct))
 
@@ -179,7 +185,7 @@ def json_faults(objects: str, struct: str, required: dict[str, str]) -> list[Col
     """Faults of the text itself: not one JSON object, a required field absent, a value of another type."""
     given = F.get(objects, F.lit(0))
     # Where bytes are no UTF-8 a parser puts other characters, and says nothing.
-    is_object = (F.size(objects) == 1) & given.isNotNull() & F.is_valid_utf8("value")
+    is_object = (F.size(objects) == 2) & given.isNotNull() & F.is_valid_utf8("value")
     odd = F.array_compact(
         F.array(
             *[
