@@ -31,6 +31,7 @@ def test_every_token_of_an_op_body_is_a_row_or_told_of(spark: SparkSession):
     assert run_ops(spark, OPS, SEED).escapes == []
 
 
+@pytest.mark.long
 def test_passes_end_with_every_good_row_and_views_answer(spark: SparkSession, tmp_path: Path):
     warehouse = Warehouse(spark, str(tmp_path / "it's a [warehouse] {1}"))
     house = House(warehouse, tmp_path, Settings.load(assignments=list(SETTINGS), warehouse=warehouse.uri))
