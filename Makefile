@@ -1,6 +1,6 @@
 # txmq: `make help` lists what can be made. Needs Python >= 3.11 and Java >= 17; everything else is fetched into .venv.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-rest test-long test-real check bench clean model faults mutants
+.PHONY: help setup demo test test-fast test-rest test-long test-real check bench clean model faults mutants fuzz
 
 .NOTPARALLEL:
 
@@ -13,7 +13,10 @@ BENCH_READY := $(VENV)/.txmq-bench-ready
 SIZE ?= small
 ONLY ?=
 FAST := $(wildcard tests/plain tests/rules)
-PASSES := $(wildcard tests/readme tests/jobs tests/end_to_end tests/model tests/session tests/sources tests/views)
+PASSES := $(wildcard tests/readme tests/jobs tests/end_to_end tests/model tests/session tests/sources tests/views tests/fuzz)
+CASES ?= 200000
+LINES ?= 50000
+SEED ?= 1
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +64,9 @@ test-real: setup ## Tests against a real PostgreSQL (Debian's package, installed
 	  apt-get update --quiet --quiet && apt-get install --yes --quiet --quiet --no-install-recommends postgresql; } || { \
 	  echo "test-real needs PostgreSQL and could not install it: as root, apt-get install postgresql" >&2; exit 1; }
 	$(BIN)/pytest -m real tests
+
+fuzz: setup ## Hostile input at every surface (CASES=200000 LINES=50000 SEED=1): tried and escaped, a line each
+	PYTHONPATH=tests $(BIN)/python -m fuzz --cases $(CASES) --lines $(LINES) --seed $(SEED)
 
 check: setup ## ruff, mypy, import-linter
 	$(BIN)/ruff check

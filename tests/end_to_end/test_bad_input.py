@@ -12,8 +12,12 @@ import pytest
 import truth
 from captured import unpack_store
 from house import House
+from record_encoder import encode_record, write_log
 
 from txmq_lib.errors import InputError
+from txmq_lib.views.catalogue import QUARANTINE
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.select import view_rows
 
 HALF_MS = 1_795_257_051_730
 
@@ -163,6 +167,32 @@ def test_a_store_put_in_anothers_place_is_read_to_its_own_end_and_one_with_a_gap
     log.write_bytes(whole)
     house.land_store(store)
     assert len(house.rows("half_message")) == len(truth.rows("restart", "half"))
+
+
+def test_a_store_whose_headers_state_no_times_and_no_offsets_lands_its_other_records(open_house, tmp_path: Path):
+    absurd = {"first": {"store_ms": 2**63 - 1}, "far": {"queue_offset": 2**63 - 1}, "last": {"store_ms": -(2**63)}}
+    log = b""
+    for fields in (absurd["first"], {"queue_offset": 1}, absurd["far"], {"queue_offset": 3}, absurd["last"]):
+        log += encode_record(len(log), **fields)
+    house = open_house("role=audit")
+    house.land_store(write_log(tmp_path / "store", [log]))
+    assert sorted(row["queue_offset"] for row in house.rows("message")) == [1, 3]
+    assert reasons(house, "message") == ["OFFSET_OUT_OF_RANGE", *["TIMESTAMP_OUT_OF_RANGE"] * 2]
+    [whole] = [row for row in house.rows("landing_frontier") if row["topic"] == "*"]
+    assert (whole["next_offset"], whole["highest_store_timestamp"]) == (len(log), None)
+
+
+def test_what_is_quarantined_can_be_read_whatever_the_bytes_were(open_house):
+    house = open_house("role=audit")
+    path = house.scratch / "odd.jsonl"
+    path.write_bytes(
+        json.dumps(half(0)).encode() + b"\n" + json.dumps(half(1)).encode().replace(b"TRANS", b"\xff\xfe") + b"\n"
+    )
+    house.land("half", path)
+    assert [row["queue_offset"] for row in house.rows("half_message")] == [0]
+    [shown] = view_rows(WarehouseReader(house.warehouse.uri), QUARANTINE, filters={}, columns=("reason", "raw"))
+    assert shown[0] == "BROKEN_JSON"
+    assert "\ufffd\ufffd" in shown[1]
 
 
 def test_a_file_that_cannot_be_read_does_not_stand_in_the_way_of_the_next(open_house):

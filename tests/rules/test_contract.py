@@ -8,7 +8,7 @@ import pytest
 from builders import NOW_MS, table_of
 from pyspark.sql import functions as F
 
-from txmq_lib.rules.contract import MESSAGE_COLUMNS, message_rows, stored_properties, topic_fault
+from txmq_lib.rules.contract import MESSAGE_COLUMNS, message_rows, quick_message_rows, stored_properties, topic_fault
 from txmq_lib.tables.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
@@ -139,6 +139,37 @@ FAULTS = [
     ("a body of other letters", line(bodyBase64="!!!!"), "BODY_NOT_BASE64", "bodyBase64 is no base64"),
     ("a body cut short", line(bodyBase64="aGVsbG8=="), "BODY_NOT_BASE64", "bodyBase64 is no base64"),
     ("a body in the alphabet of URLs", line(bodyBase64="_-__"), "BODY_NOT_BASE64", "bodyBase64 is no base64"),
+    (
+        "one brace behind it, where a text has the other",
+        line(bornHost="{") + "}",
+        "BROKEN_JSON",
+        "the line is not one JSON object",
+    ),
+    ("a number for a text that no double holds", line().replace('"10.0.0.1:4242"', "1e400"), "WRONG_TYPE", "bornHost"),
+    ("the text of such a number", line(bornHost='"Infinity"'), None, None),
+    ("a bracket behind it", line() + "]", "BROKEN_JSON", "the line is not one JSON object"),
+    ("a bracket and another object behind it", line() + "]" + line(), "BROKEN_JSON", "the line is not one JSON object"),
+    ("a comma behind it", line() + ",", "BROKEN_JSON", "the line is not one JSON object"),
+    ("an object and a comma before it", "{}," + line(), "BROKEN_JSON", "the line is not one JSON object"),
+    ("single quotes", line().replace('"', "'"), "BROKEN_JSON", "the line is not one JSON object"),
+    (
+        "a word that is no JSON",
+        line().replace('"10.0.0.1:4242"', "NaN"),
+        "BROKEN_JSON",
+        "the line is not one JSON object",
+    ),
+    ("a vertical tab behind it", line() + "\v", "BROKEN_JSON", "the line is not one JSON object"),
+    ("a line separator behind it", line() + "\u2028", "BROKEN_JSON", "the line is not one JSON object"),
+    ("braces by the ten thousand in a text", line(bornHost="{}" * 20_000), None, None),
+    ("braces by the ten thousand in a property", line(properties={"a": "{}" * 20_000}), None, None),
+    ("objects by the ten thousand", line().replace('"flag"', '"x": {}, ' * 20_000 + '"flag"'), None, None),
+    (
+        "nested deeper than anybody reads",
+        line().replace('"flag"', '"x": ' + "[" * 5000 + "]" * 5000 + ', "flag"'),
+        "BROKEN_JSON",
+        "the line is not one JSON object",
+    ),
+    ("braces only", "{" * 100_000, "BROKEN_JSON", "the line is not one JSON object"),
     ("half a surrogate pair", line(offsetMsgId="\ud800"), None, None),
     ("a character zero", line(offsetMsgId="a\x00b"), None, None),
 ]
@@ -156,6 +187,27 @@ def test_each_fault_of_a_line_has_its_reason_and_names_the_fields(spark):
     assert {why: values[:2] for why, values in found.items()} == {why: (code, what) for why, _, code, what in FAULTS}
     kept = {why: raw for why, (_, _, raw) in found.items() if raw is not None}
     assert kept == {why: texts[why] for why, _, code, _ in FAULTS if code}, "bad lines are kept as they came"
+
+
+def test_the_quick_look_takes_no_line_that_the_costly_one_refuses(spark):
+    quick = quick_message_rows(lines(spark, [(why, text) for why, text, _, _ in FAULTS]))
+    taken = {row["source"] for row in quick.where("suspect_value is null").collect()}
+    assert taken >= {"good", "white space around it", "offset zero", "no properties"}
+    assert taken & {why for why, _, code, _ in FAULTS if code} == set()
+
+
+def test_bytes_that_are_no_utf8_are_told_and_kept_as_text_that_every_reader_reads(spark):
+    texts = [line().encode().replace(b"TRANS", b"TR\xffNS"), line(topic="\u00e9").encode()]
+    frame = local_frame(
+        spark,
+        [(text, str(place), place) for place, text in enumerate(texts)],
+        "value binary, source string, position bigint",
+    )
+    given = frame.withColumn("value", F.col("value").cast("string"))
+    found = table_of(message_rows(given).withColumn("raw", F.col("raw").cast("binary")), "source", "reason", "raw")
+    assert found["0"] == ("BROKEN_JSON", texts[0].replace(b"\xff", "\ufffd".encode()))
+    assert found["1"] == (None, None)
+    assert quick_message_rows(given).where("suspect_value is null").count() == 1
 
 
 def test_a_good_line_becomes_typed_columns(spark):

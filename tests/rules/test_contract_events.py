@@ -61,6 +61,7 @@ ENDS = [  # why, line, reason, detail
     ("a code no broker knows is the rules' business (R11)", flat(commitOrRollback=5), None, None),
     ("the highest offsets", flat(tranStateTableOffset=2**63 - 1, commitLogOffset=str(2**63 - 1)), None, None),
     ("torn", flat()[:-9], "BROKEN_JSON", BROKEN),
+    ("a bracket behind it", flat() + "]", "BROKEN_JSON", BROKEN),
     ("torn header", nested()[:-1], "BROKEN_JSON", BROKEN),
     ("two on one line", flat() + flat(), "BROKEN_JSON", BROKEN),
     ("an array", "[]", "BROKEN_JSON", BROKEN),

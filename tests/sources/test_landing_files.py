@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
 
-from txmq_lib.errors import NothingToLandError
+from txmq_lib.errors import NothingToLandError, UsageError
 from txmq_lib.sources.landing_files import json_lines, list_files
 
 ODD_NAMES = ("a b", "c%20d", "é#x?", "plus+", "{x}[1]*", "back\\slash")
@@ -50,3 +51,15 @@ def test_a_pattern_names_the_files_it_fits(spark, tmp_path: Path):
         (tmp_path / name).write_text("{}\n", encoding="utf-8")
     files = list_files(spark, [str(tmp_path / "half-*")])
     assert [Path(file.uri).name for file in files] == ["half-1.jsonl", "half-2.jsonl"]
+
+
+def test_a_parquet_column_may_have_any_name(spark, tmp_path: Path):
+    spark.sql("select 1 as `a``b`, 'x' as `c.d`").write.parquet(str(tmp_path / "odd.parquet"))
+    [row] = json_lines(spark, list_files(spark, [str(tmp_path / "odd.parquet")])).collect()
+    assert json.loads(row["value"]) == {"a`b": 1, "c.d": "x"}
+
+
+def test_a_path_with_a_password_is_refused_and_not_repeated(spark):
+    with pytest.raises(UsageError, match="must not carry a password") as raised:
+        list_files(spark, ["s3a://id:hush@bucket/half.jsonl"])
+    assert "hush" not in str(raised.value)

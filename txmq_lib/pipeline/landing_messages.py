@@ -13,7 +13,7 @@ from txmq_lib.rules import frontier, prepare
 from txmq_lib.rules.contract import MESSAGE_COLUMNS, stored_properties, topic_fault
 from txmq_lib.rules.duplicates import CONFLICT, DUPLICATE, NEW, judged_by_key
 from txmq_lib.rules.half import content_hash, given_up_messages, half_messages, messages
-from txmq_lib.rules.op import op_tokens
+from txmq_lib.rules.op import op_faults, op_tokens
 from txmq_lib.tables.local_frame import at_hand
 from txmq_lib.tables.passes import Pass
 
@@ -94,10 +94,9 @@ def _land_direct(current: Pass, direct: DataFrame, existing: DataFrame, kind: st
     new = judged.where(F.col("status") == NEW).drop("status")
     faults = [_conflicts(judged)] if CONFLICT in tally else []
     if kind == "op":
-        tokens = current.cached(op_tokens(new.withColumn("raw", _as_json())))
-        faults.append(tokens.where("reason is not null").select(*FAULT_COLUMNS))
+        faults.append(op_faults(new.withColumn("raw", _as_json())))
         # Its position is the place in the body: a column of the table.
-        rows = tokens.where("reason is null").drop(*FAULT_COLUMNS)
+        rows = current.cached(op_tokens(new))
     else:
         rows = ROWS_OF_KIND[kind](new.drop(*LANDING_ONLY))
     has_rows = None if kind == "op" else NEW in tally

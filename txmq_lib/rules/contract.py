@@ -20,9 +20,20 @@ from txmq_lib.names import (
 from txmq_lib.rules.moments import is_time, timestamp_of
 
 CORRUPT = "_corrupt"
-JSON_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+JSON = {
+    # What Spark takes for JSON beyond JSON would be told differently by the other look at a line.
+    "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
+    # A body as large as one from a store may be (64 MiB), in base64; Spark's own bound is 20 million characters.
+    "maxStringLen": "90000000",
+}
+JSON_OPTIONS = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, **JSON}
 NESTED = r"^[\[{]"
-NO_TEXT = r"^(-?[0-9][0-9.eE+-]*\z|true\z|false\z|[\[{])"
+# No braces but those of the object and of its properties: within a text they could hide a second object, or torn text,
+# behind the first, which from_json does not see. Nothing repeated in a group: Java's stack would end with the text.
+ONE_OBJECT = r"^[ \t\r\n]*\{[^{}]*\{[^{}]*\}[^{}]*\}[ \t\r\n]*\z"
+# A number that no double holds comes as "Infinity", quotes and all.
+NO_TEXT = r'^(-?[0-9][0-9.eE+-]*\z|true\z|false\z|"-?Infinity"\z|[\[{])'
 MESSAGE_FIELDS = {
     "topic": "string",
     "queueId": "int",
@@ -72,10 +83,15 @@ def quick_message_rows(lines: DataFrame) -> DataFrame:
     """
     ddl = _ddl(MESSAGE_FIELDS)
     parsed = lines.select("value", "source", "position", F.from_json("value", ddl, JSON_OPTIONS).alias("m"))
-    typed = parsed.select(*_typed_columns(), "value", "source", "position", F.col("m._corrupt").alias("_corrupt"))
+    typed = parsed.select(
+        *_typed_columns(),
+        *("value", "source", "position"),
+        F.col("m._corrupt").alias("_corrupt"),
+        F.col("m.bodyBase64").alias("_body_text"),
+    )
     is_null = [F.col(name).isNull() for name in MESSAGE_COLUMNS]
     is_odd_number = [~F.col(name).between(0, HIGHEST_OFFSET) for name in NUMBERS]
-    is_odd_text = [F.col(name).rlike(NO_TEXT) for name in TEXTS]
+    is_odd_text = [F.col(name).rlike(NO_TEXT) for name in (*TEXTS, "_body_text")]
     names = F.map_keys("properties")
     doubts = [
         F.col("_corrupt").isNotNull(),
@@ -84,8 +100,8 @@ def quick_message_rows(lines: DataFrame) -> DataFrame:
         *is_odd_text,
         F.size(names) > F.size(F.array_distinct(names)),
         F.exists(F.map_values("properties"), lambda value: value.rlike(NESTED)),
-        # A second object behind the first, or torn text: from_json would not see it.
-        ~F.col("value").rlike(r"^\s*\{[^{}]*(\{[^{}]*\}[^{}]*)*\}\s*$"),
+        ~F.col("value").rlike(ONE_OBJECT),
+        ~F.is_valid_utf8("value"),
     ]
     is_suspect = F.coalesce(reduce(lambda a, b: a | b, doubts), F.lit(True))
     return typed.select(
@@ -158,8 +174,9 @@ def parsed_lines(lines: DataFrame, fields: dict[str, str], struct: str) -> DataF
     `struct._corrupt` has the whole text where anything did not fit.
     """
     # As an array: a parser of one object would not see a second one that lost its line end, or torn text behind it.
+    # An element follows: else a bracket behind the line would end the array, and what is behind that would not be seen.
     # A column of its own: written into several conditions it would be parsed for each of them again.
-    objects = F.from_json(F.concat(F.lit("["), F.col("value"), F.lit("]")), "array<map<string,string>>")
+    objects = F.from_json(F.concat(F.lit("["), F.col("value"), F.lit(",{}]")), "array<map<string,string>>", JSON)
     typed = F.from_json("value", _ddl(fields), JSON_OPTIONS)
     return lines.select("value", "source", "position", objects.alias("o"), typed.alias(struct))
 
@@ -167,7 +184,8 @@ def parsed_lines(lines: DataFrame, fields: dict[str, str], struct: str) -> DataF
 def json_faults(objects: str, struct: str, required: dict[str, str]) -> list[Column]:
     """Faults of the text itself: not one JSON object, a required field absent, a value of another type."""
     given = F.get(objects, F.lit(0))
-    is_object = (F.size(objects) == 1) & given.isNotNull()
+    # Where bytes are no UTF-8 a parser puts other characters, and says nothing.
+    is_object = (F.size(objects) == 2) & given.isNotNull() & F.is_valid_utf8("value")
     odd = F.array_compact(
         F.array(
             *[
@@ -246,5 +264,6 @@ def verdict_columns(faults: list[Column]) -> list[Column]:
     return [
         first["reason"].alias("reason"),
         first["detail"].alias("detail"),
-        F.when(first.isNotNull(), F.col("value")).alias("raw"),
+        # Not every reader of the table would read bytes that are no UTF-8.
+        F.when(first.isNotNull(), F.make_valid_utf8("value")).alias("raw"),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.names import OP_TAG, PROPERTY_TAGS
@@ -16,34 +16,52 @@ KEPT = (
     "store_timestamp",
     "tags",
     "content_hash",
-    "raw",
-    "source",
 )
+TOLD_TOKENS, TOLD_LENGTH = 5, 40
 
 
 def op_tokens(ops: DataFrame) -> DataFrame:
-    """One row per token of each op body, in the order written, with `reason` where it names no half.
+    """One row per token of each op body that names a half, in the order written.
 
-    Columns  KEPT, position (place in the body, from 0), half_queue_offset, reason, detail
+    Columns  KEPT, position (place in the body, from 0), half_queue_offset
     Rule     empty pieces are nothing (every token ends in a comma, R26); an op without tag `d` closes nothing (R32)
     """
-    tagged = ops.drop("position").withColumn("tags", F.col("properties")[PROPERTY_TAGS])
+    # A body of 4 MB has a million tokens: nothing large may stand beside them.
+    pieces = _with_pieces(ops).select(*KEPT, F.posexplode("pieces").alias("position", "piece"))
+    named = pieces.withColumn("half_queue_offset", _offset(F.col("piece"))).drop("piece")
+    return named.where("half_queue_offset is not null")
+
+
+def op_faults(ops: DataFrame) -> DataFrame:
+    """One row per op of which something cannot be used: reason, detail, raw, source (as `ops` has them)."""
+    split = _with_pieces(ops).withColumn(
+        "odd", F.filter("pieces", lambda piece: (piece != "") & _offset(piece).isNull())
+    )
+    told = F.transform(F.slice("odd", 1, TOLD_TOKENS), lambda piece: F.left(piece, F.lit(TOLD_LENGTH)))
+    others = F.size("odd") - TOLD_TOKENS
+    more = F.when(others > 0, F.concat(F.lit(" and "), others.cast("string"), F.lit(" more"))).otherwise("")
+    names_none = F.forall("pieces", lambda piece: piece == "")
+    found = F.coalesce(
+        fault(
+            ~F.col("tags").eqNullSafe(OP_TAG),
+            "OP_TAG",
+            F.concat(F.lit("tag is "), F.coalesce("tags", F.lit("absent")), F.lit(", not d")),
+        ),
+        fault(names_none, "OP_BODY_EMPTY", F.lit("the body names no half")),
+        fault(F.size("odd") > 0, "OP_TOKEN", F.concat(F.lit("names "), F.concat_ws(", ", told), more)),
+    )
+    return split.select(found["reason"].alias("reason"), found["detail"].alias("detail"), "raw", "source").where(
+        "reason is not null"
+    )
+
+
+def _with_pieces(ops: DataFrame) -> DataFrame:
+    """`ops` with `tags`, and `pieces` of the body; none of an op that closes nothing."""
+    tagged = ops.withColumn("tags", F.col("properties")[PROPERTY_TAGS])
     # As a broker reads it: bytes that are no UTF-8 spoil their own token only.
     text = F.when(F.col("tags").eqNullSafe(OP_TAG), F.make_valid_utf8(F.col("body").cast("string")))
-    names_any = F.length(F.replace(text, F.lit(","), F.lit(""))) > 0
-    pieces = F.when(names_any, F.split(text, ",")).otherwise(F.array(F.lit(None).cast("string")))
-    exploded = tagged.select("*", F.posexplode(pieces).alias("position", "piece"))
-    offset = F.when(F.col("piece").rlike(r"^[0-9]{1,19}\z"), F.col("piece").try_cast("bigint"))
-    is_tagged = F.col("tags").eqNullSafe(OP_TAG)
-    found = F.coalesce(
-        fault(~is_tagged, "OP_TAG", F.concat(F.lit("tag is "), F.coalesce("tags", F.lit("absent")), F.lit(", not d"))),
-        fault(F.col("piece").isNull(), "OP_BODY_EMPTY", F.lit("the body names no half")),
-        fault(offset.isNull(), "OP_TOKEN", F.concat(F.lit("names "), F.col("piece"))),
-    )
-    return exploded.where("piece is null or piece <> ''").select(
-        *KEPT,
-        "position",
-        offset.alias("half_queue_offset"),
-        found["reason"].alias("reason"),
-        found["detail"].alias("detail"),
-    )
+    return tagged.withColumn("pieces", F.split(text, ","))
+
+
+def _offset(piece: Column) -> Column:
+    return F.when(piece.rlike(r"^[0-9]{1,19}\z"), piece.try_cast("bigint"))

@@ -1,0 +1,24 @@
+"""Decoders of hostile bytes that need no JVM: one surface each, whose case raises where something escapes.
+
+A case makes good input, damaged input and input that is whole but absurd, and holds the decoder to: no exception but
+the errors it names, every bad record with a known reason, every good one unchanged. Good ones are made by construction.
+"""
+
+from __future__ import annotations
+
+from fuzz.bodies import body, bomb
+from fuzz.broker_files import consume_queue, consumer_offsets
+from fuzz.records import commit_log, properties
+from fuzz.settings_files import settings, yaml_bomb
+from fuzz.tally import Surface
+
+SURFACES = (
+    Surface("commit log records", commit_log),
+    Surface("bodies", body),
+    Surface("decompression bombs", bomb, share=5000),
+    Surface("properties", properties),
+    Surface("consumerOffset.json", consumer_offsets),
+    Surface("consume queue files", consume_queue, share=10),
+    Surface("settings", settings, share=40),
+    Surface("settings that expand", yaml_bomb, share=5000),
+)
