@@ -101,6 +101,12 @@ class PassReplayed(TxmqError):
     code = "PASS_REPLAYED"
 
 
+class PlanInputsGone(TxmqError):
+    """An unfinished pass cannot be computed again: what its plan reads is no longer there."""
+
+    code = "PLAN_INPUTS_GONE"
+
+
 class EnvironmentFault(TxmqError):
     """The machine lacks something txmq needs (Java, a jar, a permission)."""
 

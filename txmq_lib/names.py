@@ -117,6 +117,13 @@ OFFSET_UNKNOWN: Final = "unknown"
 GIVEN_UP_CHECK_MAX: Final = "check_max"
 GIVEN_UP_EXPIRED: Final = "expired"
 
+# --- jobs that are no part of a cycle (column job of pass)
+JOB_MAINTAIN: Final = "maintain"
+JOB_TAKE_BACK: Final = "take-back"
+
+# --- an end in end_transaction and its outcome in end_outcome
+END_KEY: Final = ("broker_name", "origin", "landed_pass", "landing_order")
+
 OFFSET_KEY: Final = ("broker_name", "consumer_group", "topic", "queue_id")
 # --- why a stored record could not be used (column reason of the store reader, quarantine)
 # No queue and no log gets there; the offset after it must still be a number.

@@ -20,8 +20,8 @@ from txmq_lib.resources import conf_dir
 from txmq_lib.secrets import has_password
 from txmq_lib.setting_types import Count, Hours, Name, Names, Seconds, Section
 
-# Where the tables lie, how Spark runs and what is thought too much change no result; Spark's keys may be secrets.
-_NOT_RECORDED = frozenset({"warehouse", "spark", "sources", "thresholds"})
+# Change no result: where the tables lie, how Spark runs, upkeep, what is thought too much. Spark's keys may be secrets.
+_NOT_RECORDED = frozenset({"warehouse", "spark", "sources", "thresholds", "maintain"})
 _LONGEST_SHOWN = 200  # characters of a wrong value that its fault repeats
 
 
@@ -82,6 +82,19 @@ class Source(Section):
     broker: Name
 
 
+class Maintain(Section):
+    """What upkeep does in one run, and how long it keeps what no newest version needs; sizes in MiB."""
+
+    small_files: Annotated[int, Field(ge=2)]
+    small_file_size: Annotated[int, Field(ge=1)]
+    file_size: Annotated[int, Field(ge=1)]
+    files_per_run: Annotated[int, Field(ge=2)]
+    size_per_run: Annotated[int, Field(ge=1)]
+    file_retention_ms: Hours = Field(alias="file_retention")
+    log_retention_ms: Hours = Field(alias="log_retention")
+    pass_retention_ms: Hours | None = Field(alias="pass_retention")
+
+
 class Thresholds(Section):
     """Counts and spans past which a command ends with status 1; None: never."""
 
@@ -124,6 +137,7 @@ class Settings(Section):
     land: Land
     sources: Annotated[tuple[Source, ...], Field(strict=False)]
     thresholds: Thresholds
+    maintain: Maintain
     spark: dict[Annotated[str, AfterValidator(_spark_key)], Annotated[str, BeforeValidator(_spark_value)]]
 
     _origins: dict[tuple[str, ...], str] = PrivateAttr(default_factory=dict)
@@ -222,6 +236,7 @@ _SECTIONS: dict[str, type[Section]] = {
     "sources": Source,
     "thresholds": Thresholds,
     "resolve": Resolve,
+    "maintain": Maintain,
 }
 
 

@@ -67,6 +67,9 @@ def test_every_job_runs_under_spark_submit_and_two_reconciles_at_once_make_one_s
     assert "idle 1" in unserved
     submitted("rollup_offsets", warehouse, "--now", NOW)
     submitted("audit", warehouse, "--now", NOW)
+    planned = submitted("maintain", warehouse, "--dry-run", "--set", "maintain.small_files=2").splitlines()
+    assert planned[0].split()[:4] == ["table", "files", "mib", "small_files"]
+    assert {line.split()[0] for line in planned[1:]} >= {"half_message", "pass"}
     outcomes = viewed(warehouse, "ends")
     ends = [(row["landed_pass"], row["landing_order"]) for row in outcomes]
     assert len(ends) == len(set(ends))

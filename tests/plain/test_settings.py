@@ -50,6 +50,15 @@ def test_the_defaults_are_those_of_rocketmq_and_of_the_design():
     assert (settings.roll_back_given_up, settings.warehouse, settings.land.topics) == (False, "./warehouse", ("*",))
     assert (settings.sources, settings.thresholds.quarantined, settings.spark) == ((), None, {})
     assert (settings.resolvers, settings.end_on_broker, settings.thresholds.unanswered) == ({}, "plan", 0)
+    day_ms = 86_400_000
+    assert settings.maintain.model_dump() == {
+        **{"small_files": 16, "small_file_size": 32, "file_size": 128, "files_per_run": 10_000, "size_per_run": 4096},
+        **{"file_retention_ms": 7 * day_ms, "log_retention_ms": 30 * day_ms, "pass_retention_ms": None},
+    }
+
+
+def test_upkeep_decides_no_result_so_no_pass_records_its_settings():
+    assert Settings.load(assignments=["maintain.small_files=2"]).fingerprint() == Settings.load().fingerprint()
 
 
 def test_a_later_layer_wins_and_each_value_knows_the_layer_that_set_it(conf):

@@ -113,6 +113,35 @@ def test_offsets_join_what_is_known_of_each_queue(warehouse, txmq):
     assert out == ""
 
 
+def test_landings_are_told_once_each_with_broker_and_source(warehouse, txmq):
+    def row(number: int, state: str, arguments: dict[str, Any], job: str = "land") -> dict[str, Any]:
+        return {"job": job, "pass_number": number, "state": state, "arguments": json.dumps(arguments)}
+
+    files = {"kind": "half", "broker_name": "oralce-a", "files": [{"path": "/in/a.jsonl"}, {"path": "/in/b.jsonl"}]}
+    store = {"kind": "store", "broker_name": "b", "path": "/data/store"}
+    uri = warehouse(
+        {
+            "pass": [
+                row(1, "started", files),
+                row(1, "committed", files),
+                row(2, "abandoned", store),
+                row(2, "started", store),
+                row(3, "started", store),
+                row(3, "committed", {}, job="audit"),
+            ]
+        }
+    )
+    _, out, _ = txmq("--warehouse", uri, "landed", "--format", "json")
+    shown = [[row[name] for name in ("pass_number", "state", "kind", "broker_name", "source")] for row in objects(out)]
+    assert shown == [
+        [3, "started", "store", "b", "/data/store"],
+        [2, "abandoned", "store", "b", "/data/store"],
+        [1, "committed", "half", "oralce-a", "/in/a.jsonl /in/b.jsonl"],
+    ]
+    _, out, _ = txmq("--warehouse", uri, "landed", "--format", "json", "--broker", "oralce-a")
+    assert [row["pass_number"] for row in objects(out)] == [1]
+
+
 def test_rewinds_inside_an_array_of_structs_have_iso_times(warehouse, txmq):
     when = datetime(2026, 11, 21, 10, 30, 51, 730_000, tzinfo=UTC)
     rewind = {"ts": when, "from_offset": 107, "to_offset": 27, "client_id": None}

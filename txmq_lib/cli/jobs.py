@@ -1,4 +1,4 @@
-"""Commands that run a pass, from init and land to run. Bodies import Spark only when they run."""
+"""Commands that run a pass: init, land, the jobs, a cycle, upkeep, repair. Bodies import Spark only when they run."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ FILE_KINDS = {
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
-    for command in (init, reconcile, resolve, rollup, audit, run):
-        app.command(rich_help_panel=PASSES_PANEL)(command)
+    for command in (init, reconcile, resolve, rollup, audit, run, maintain, take_back):
+        app.command(command.__name__.replace("_", "-"), rich_help_panel=PASSES_PANEL)(command)
     land = typer.Typer(help="Land files (.jsonl, .jsonl.gz, .parquet) or a broker's store.", no_args_is_help=True)
     for kind, what in FILE_KINDS.items():
         land.command(kind, help=f"Land {what}.")(_landing(kind))
@@ -107,6 +107,38 @@ def run(ctx: typer.Context, now: Now = None) -> None:
     from txmq_lib.pipeline.cycle import run_cycle
 
     run_job("run", given(ctx), partial(run_cycle, now=moment(now), wall_clock=wall_clock, environ=os.environ))
+
+
+def maintain(
+    ctx: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+) -> None:
+    """Compact small files, remove replaced ones and old rows of passes; what is to be done is told first."""
+    from txmq_lib.cli.passes import run_job
+    from txmq_lib.cli.upkeep import tell_upkeep
+    from txmq_lib.pipeline.maintain import run_maintain
+
+    run_job("maintain", given(ctx), partial(run_maintain, wall_clock=wall_clock, tell=tell_upkeep, dry_run=dry_run))
+    if dry_run:
+        typer.echo("dry run: nothing was done", err=True)
+
+
+def take_back(
+    ctx: typer.Context,
+    broker: Annotated[str, typer.Option("--broker", metavar="NAME", help="Broker whose rows go, from every table.")],
+    apply: Annotated[bool, typer.Option("--apply", help="Do it; without this, only say what would go.")] = False,
+) -> None:
+    """Take back all that was landed under a broker's name, and all that was made of it."""
+    from txmq_lib.cli.passes import run_job
+    from txmq_lib.cli.upkeep import tell_taken
+    from txmq_lib.pipeline.take_back import run_take_back
+
+    job = partial(
+        run_take_back, broker_name=broker, now=wall_clock(), wall_clock=wall_clock, tell=tell_taken, apply=apply
+    )
+    run_job("take-back", given(ctx), job)
+    if not apply:
+        typer.echo("nothing was done; --apply does it", err=True)
 
 
 def _landing(kind: str) -> Callable[..., None]:

@@ -76,6 +76,7 @@ def _passes(
         wall_clock=wall_clock,
         arguments=arguments,
         input_bytes=_input_bytes,
+        lands_again=True,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.names import ROLLBACK, TRANSACTION_KEY
+from txmq_lib.names import END_KEY, ROLLBACK, TRANSACTION_KEY
 from txmq_lib.pipeline.pruning import within_offsets, within_times
 from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.transaction import join_transaction, transactions_of
@@ -32,6 +32,10 @@ def candidate_ends(current: Pass) -> DataFrame:
     held = current.read("end_outcome").where("is_held").drop("transaction_id")
     former = held.withColumnRenamed("end_transaction_id", "transaction_id").select(*END_COLUMNS)
     new = current.new_rows("end_transaction").select(*END_COLUMNS)
+    if current.known_to("end_transaction") is None:
+        # All ends there are, as nobody knows which are new: those judged before have their outcome.
+        judged = current.read("end_outcome").select(*END_KEY)
+        new = new.join(judged, on=list(END_KEY), how="left_anti").select(*END_COLUMNS)
     return new.withColumn("was_held", F.lit(False)).unionByName(former.withColumn("was_held", F.lit(True)))
 
 
@@ -59,7 +63,7 @@ def touched_halves(current: Pass) -> DataFrame:
     """New half rows with all other copies of their transactions, and all half rows of those resumed since."""
     new = current.new_rows("half_message")
     has_resumes = current.has_new_rows("manual_decision")
-    if not current.since_versions or not (current.has_new_rows("half_message") or has_resumes):
+    if current.known_to("half_message") is None or not (current.has_new_rows("half_message") or has_resumes):
         return new
     touched = transactions_of(new)
     if has_resumes:

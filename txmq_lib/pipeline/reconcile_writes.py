@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from txmq_lib.errors import InvariantViolation
-from txmq_lib.names import COMMIT, HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, OUTCOME_REFUSED
+from txmq_lib.names import COMMIT, END_KEY, HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, OUTCOME_REFUSED
 from txmq_lib.pipeline.landing_messages import move_frontier
 from txmq_lib.pipeline.pruning import within_offsets
 from txmq_lib.pipeline.quarantining import append_quarantine
@@ -20,7 +20,6 @@ from txmq_lib.schemas import table_spec
 from txmq_lib.tables.passes import Pass
 
 OF_THE_PASS = ("was_held", "pass_number", "judged_timestamp")
-END_KEY = ("broker_name", "origin", "landed_pass", "landing_order")
 
 
 class Placed(NamedTuple):

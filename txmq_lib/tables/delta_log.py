@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any, cast
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 COMMITS_LOOKED_BACK = 50  # where nothing tells from when on to look
 BYTE_METRICS = ("numOutputBytes", "numTargetBytesAdded")
 MERGE_METRICS = ("numTargetRowsInserted", "numTargetRowsUpdated")
+# What these commits do changes no row.
+QUIET_OPERATIONS = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "ADD COLUMNS"})
+COMMIT_FILE = re.compile(r"(\d{20})\.json")
+CHECKPOINT_FILE = re.compile(r"(\d{20})\.checkpoint\..*parquet")
 
 
 @dataclass(frozen=True)
@@ -23,9 +29,9 @@ class TaggedCommit:
 
     @property
     def rows(self) -> int:
-        """Rows written: inserted and updated by a merge, else output rows."""
+        """Rows written: inserted and updated by a merge, else output rows; rows deleted by a delete."""
         merged = [int(self.metrics[key]) for key in MERGE_METRICS if key in self.metrics]
-        return sum(merged) if merged else int(self.metrics.get("numOutputRows", 0))
+        return sum(merged) if merged else int(self.metrics.get("numOutputRows", self.metrics.get("numDeletedRows", 0)))
 
 
 class DeltaLogView:
@@ -33,6 +39,7 @@ class DeltaLogView:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         # The Delta classes have no Python face for transaction numbers, hence the JVM door.
+        self._spark = spark
         self._jvm = cast("Any", spark._jvm)
         self._session: Any = spark._jsparkSession
         log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._session, path)
@@ -75,9 +82,58 @@ class DeltaLogView:
         metrics = [info.get("operationMetrics", {}) for info in infos if info is not None]
         return sum(int(told[key]) for told in metrics for key in BYTE_METRICS if key in told)
 
+    def txn_versions(self) -> dict[str, int]:
+        """The highest txnVersion of every app id that ever wrote."""
+        return dict(self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(self._snapshot.transactions()))
+
     def operation(self, version: int) -> str | None:
         """What the commit of a version says it did, or None where the log no longer holds it."""
         return (self._commit_info(version) or {}).get("operation")
+
+    def tag(self, version: int) -> str:
+        """The userMetadata of a version's commit; empty where it has none or the log no longer holds it."""
+        return str((self._commit_info(version) or {}).get("userMetadata", ""))
+
+    def committed_ms(self, version: int) -> int | None:
+        """When a version was committed, epoch ms, or None where the log no longer holds it."""
+        return (self._commit_info(version) or {}).get("timestamp")
+
+    def all_known_to(self, known: int, upto: int, own: Container[int] = ()) -> int | None:
+        """`known` moved over what changes no row of others right on top of it: `own` versions, upkeep.
+
+        None where the log no longer tells what came next: Delta's change feed would leave it out without a word.
+        """
+        while known < upto:
+            if known + 1 not in own:
+                operation = self.operation(known + 1)
+                if operation is None:
+                    return None
+                if operation not in QUIET_OPERATIONS:
+                    break
+            known += 1
+        return known
+
+    def is_readable(self, version: int) -> bool:
+        """True where the log still tells the table as it was at `version`."""
+        filesystem = self._log_path.getFileSystem(self._session.sessionState().newHadoopConf())
+        names = [status.getPath().getName() for status in filesystem.listStatus(self._log_path)]
+        commits = {int(found[1]) for found in map(COMMIT_FILE.fullmatch, names) if found}
+        checkpoints = {int(found[1]) for found in map(CHECKPOINT_FILE.fullmatch, names) if found}
+        start = max((checkpoint for checkpoint in checkpoints if checkpoint <= version), default=-1)
+        return commits.issuperset(range(start + 1, version + 1))
+
+    def configuration(self, key: str) -> str | None:
+        """A table property, or None where it is not set."""
+        found = self._snapshot.metadata().configuration().get(key)
+        return str(found.get()) if found.isDefined() else None
+
+    def files(self) -> DataFrame:
+        """The files of the newest version: path, size (bytes), partitionValues."""
+        return DataFrame(self._snapshot.allFiles().toDF(), self._spark).select("path", "size", "partitionValues")
+
+    def kept_files(self) -> DataFrame:
+        """Files that are no longer of the newest version and still kept: path."""
+        return DataFrame(self._snapshot.tombstones().toDF(), self._spark).select("path")
 
     def _commit_info(self, version: int) -> dict[str, Any] | None:
         path = self._jvm.org.apache.hadoop.fs.Path(self._log_path, f"{version:020d}.json")

@@ -6,6 +6,7 @@ import getpass
 import hashlib
 import json
 import os
+import re
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,12 +24,14 @@ from delta.exceptions import (
     ConcurrentTransactionException,
     ConcurrentWriteException,
     DeltaConcurrentModificationException,
+    MetadataChangedException,
 )
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from txmq_lib.errors import PassConflict, PassReplayed
+from txmq_lib.errors import PassConflict, PassReplayed, PlanInputsGone
+from txmq_lib.names import JOB_MAINTAIN, JOB_TAKE_BACK
 from txmq_lib.schemas import table_spec, table_specs
 from txmq_lib.settings import Settings
 from txmq_lib.tables.conform import conform, struct_type
@@ -48,7 +51,9 @@ CONFLICTS = (  # in Python they have no common base
     ConcurrentTransactionException,
     ConcurrentWriteException,
     DeltaConcurrentModificationException,
+    MetadataChangedException,
 )
+PLANNED = re.compile(rf"txmq/([^/]+)/pass/{STARTED}")
 TXN_CONF = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
 TAG_CONF = "spark.databricks.delta.commitInfo.userMetadata"
 
@@ -85,23 +90,32 @@ class Pass:
     _kept: list[DataFrame] = field(default_factory=list)
     _own_versions: dict[str, list[int]] = field(default_factory=dict)
     _open_at_version: int = -1
+    _lost_feeds: frozenset[str] = frozenset()
 
     def read(self, table: str) -> DataFrame:
         """All rows of the table as the plan saw it."""
         return self.warehouse.read(table, self.input_versions[table])
 
     def new_rows(self, table: str) -> DataFrame:
-        """Rows landed since the last committed pass of this job, as the plan saw them."""
-        return self.warehouse.rows_between(table, self.since_versions.get(table), self.input_versions[table])
+        """Rows landed since the last committed pass of this job and not taken back, as the plan saw them."""
+        since, upto = self.known_to(table), self.input_versions[table]
+        gone: list[tuple[int, str]] = []
+        if since is not None and since < upto:
+            gone = _taken_back(self.warehouse.log(table), table, since, upto)
+        return self.warehouse.rows_between(table, since, upto, taken_back=gone)
+
+    def known_to(self, table: str) -> int | None:
+        """The version up to which the last committed pass of this job knew the table; None: it is read whole."""
+        return None if table in self._lost_feeds else self.since_versions.get(table)
 
     def has_new_rows(self, table: str) -> bool:
         """False where the table has not moved since the last committed pass of this job."""
-        return self.since_versions.get(table, 0) < self.input_versions[table]
+        return (self.known_to(table) or 0) < self.input_versions[table]
 
     def new_bytes(self, tables: Iterable[str]) -> int | None:
         """Bytes that landed in `tables` since the last committed pass of this job; None where the logs do not tell."""
         sizes = [
-            self.warehouse.log(table).bytes_between(self.since_versions.get(table, 0), self.input_versions[table])
+            self.warehouse.log(table).bytes_between(self.known_to(table) or 0, self.input_versions[table])
             for table in tables
             if self.has_new_rows(table)
         ]
@@ -165,6 +179,17 @@ class Pass:
 
         return self._write_once(table, step, write, is_empty=_emptiness(frame, has_rows))
 
+    def delete(self, table: str, broker_name: str, *, step: str) -> int:
+        """Delete all rows of a broker, once; the rows deleted. No rows make no commit."""
+        rows = F.col("broker_name") == broker_name
+
+        def write() -> None:
+            # The commit names the broker: a change feed still gives the rows that came before it.
+            with self._txn_conf(table, step, note={"broker_name": broker_name}):
+                DeltaTable.forPath(self.warehouse.spark, self.warehouse.path(table)).delete(rows)
+
+        return self._write_once(table, step, write, is_empty=lambda: self.warehouse.read(table).where(rows).isEmpty())
+
     def is_settled(self, tables: Iterable[str]) -> bool:
         """True where none of `tables` has moved since the last committed pass of this job, nor a setting."""
         is_same = self.last_note.get("settings_fingerprint") == self.settings.fingerprint()
@@ -197,6 +222,21 @@ class Pass:
         }
         _append_pass_row(self, COMMITTED, checkpoints or {}, note)
         return PassReport(self.job, self.number, dict(self.counts), dict(self.seconds))
+
+    def gone_inputs(self) -> list[str]:
+        """Tables that can no longer be read as the plan saw them."""
+        logs = {name: self.warehouse.log(name) for name in self.input_versions}
+        return [name for name, log in logs.items() if not log.is_readable(self.input_versions[name])]
+
+    def has_landed_nothing(self) -> bool:
+        """True where no write of this plan, by whatever process, is in a table."""
+        ours = _app_id(self.job, "", "").removesuffix("/")
+        written = [self.warehouse.log(name).txn_versions() for name in self.input_versions]
+        return not any(
+            app_id.startswith(ours) and version >= self.number
+            for versions in written
+            for app_id, version in versions.items()
+        )
 
     def abandon(self) -> None:
         """Give the plan up for good: its inputs are gone. What it wrote stays, landing again adds what is missing."""
@@ -235,10 +275,11 @@ class Pass:
         return hashlib.sha256(json.dumps(plan).encode()).hexdigest()[:16]
 
     @contextmanager
-    def _txn_conf(self, table: str, step: str) -> Iterator[None]:
-        # MERGE takes the two keys from the session only; left behind they would silence other writes.
+    def _txn_conf(self, table: str, step: str, *, note: Mapping[str, Any] | None = None) -> Iterator[None]:
+        # MERGE and DELETE take the two keys from the session only; left behind they would silence other writes.
         conf = self.warehouse.spark.conf
-        values = (_app_id(self.job, table, step), str(self.number), self.tag(step))
+        tag = self.tag(step) if note is None else self.tag(step) + "\n" + json.dumps(note)
+        values = (_app_id(self.job, table, step), str(self.number), tag)
         try:
             for key, value in zip((*TXN_CONF, TAG_CONF), values, strict=True):
                 conf.set(key, value)
@@ -317,8 +358,9 @@ def next_pass(
     if planned > ended:
         return _load_pass(warehouse, job, planned, wall_clock=wall_clock)
     last_note = _note_of(warehouse, log, job, log.txn_version(_app_id(job, "pass", COMMITTED)))
-    mine = preview(warehouse, job, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock)
-    return replace(mine, number=planned + 1, since_versions=_since(last_note), last_note=last_note)
+    logs = _logs(warehouse)
+    mine = _unplanned(warehouse, logs, job, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock)
+    return replace(mine, number=planned + 1, since_versions=_since(logs, last_note), last_note=last_note)
 
 
 def preview(
@@ -331,18 +373,63 @@ def preview(
     wall_clock: Callable[[], datetime],
 ) -> Pass:
     """A pass over the tables as they are, without a number or a past: to be computed and looked at, never written."""
+    logs = _logs(warehouse)
+    return _unplanned(warehouse, logs, job, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock)
+
+
+def _logs(warehouse: Warehouse) -> dict[str, DeltaLogView]:
+    return {name: warehouse.existing_log(name) for name in table_specs() if name != "pass"}
+
+
+def _unplanned(
+    warehouse: Warehouse,
+    logs: Mapping[str, DeltaLogView],
+    job: str,
+    *,
+    now: datetime,
+    arguments: Mapping[str, Any],
+    settings: Settings,
+    wall_clock: Callable[[], datetime],
+) -> Pass:
     return Pass(
         warehouse=warehouse,
         job=job,
         number=0,
         now=now,
-        input_versions={name: warehouse.version(name) for name in table_specs() if name != "pass"},
+        input_versions={name: log.version for name, log in logs.items()},
         since_versions={},
         arguments=dict(arguments),
         settings=settings,
         is_own=True,
         wall_clock=wall_clock,
     )
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a job stands: its unfinished pass (None: it has none), what that one reads, and what the job knows."""
+
+    job: str
+    open_number: int | None
+    input_versions: dict[str, int]
+    since_versions: dict[str, int]
+
+
+def standings(warehouse: Warehouse) -> list[Standing]:
+    """Where every job stands that ever planned a pass."""
+    log = warehouse.log("pass")
+    started = [PLANNED.fullmatch(app_id) for app_id in log.txn_versions()]
+    return [_standing(warehouse, log, found[1]) for found in started if found]
+
+
+def _standing(warehouse: Warehouse, log: DeltaLogView, job: str) -> Standing:
+    planned = log.txn_version(_app_id(job, "pass", STARTED))
+    if planned > _ended(log, job):
+        row = _plan_row(warehouse, job, planned)
+        return Standing(job, planned, dict(row["input_versions"]), dict(row["since_versions"]))
+    note = _note_of(warehouse, log, job, log.txn_version(_app_id(job, "pass", COMMITTED)))
+    logs = {name: warehouse.log(name) for name in note.get("input_versions", {})}
+    return Standing(job, None, {}, _since(logs, note))
 
 
 def run_passes(
@@ -356,11 +443,14 @@ def run_passes(
     arguments: Callable[[], Mapping[str, Any]] = dict,
     is_idle: Callable[[Pass], bool] | None = None,
     input_bytes: Callable[[Pass], int | None] | None = None,
+    lands_again: bool = False,
 ) -> PassReport:
     """Carry unfinished passes of others on, then one of our own; the report of our own.
 
     `arguments` are asked for anew before each pass. Where `is_idle` says that our own would find nothing to do, it
-    leaves no trace and its report counts `idle`. `input_bytes` tells how much there is to work on, None for much.
+    leaves no trace and its report counts `idle`. `input_bytes` tells how much there is to work on, None for much. An
+    unfinished pass whose inputs are gone is abandoned where nothing of it has landed, or where the job does only what
+    is missing (`lands_again`); else PlanInputsGone.
     """
     while True:
         current = next_pass(warehouse, job, now=now, arguments=arguments(), settings=settings, wall_clock=wall_clock)
@@ -368,6 +458,14 @@ def run_passes(
             if is_idle is not None and is_idle(current):
                 return PassReport(job, 0, {"idle": 1}, {})
             current = _planned(current)
+        elif gone := current.gone_inputs():
+            if not lands_again and not current.has_landed_nothing():
+                raise PlanInputsGone(
+                    f"{job} pass {current.number} is unfinished, and {', '.join(gone)} can no longer be read as it was"
+                    " when the pass was planned; put back a copy of the warehouse from before that pass"
+                )
+            current.abandon()
+            continue
         size = input_bytes(current) if input_bytes is not None else None
         try:
             with little_effort(warehouse.spark, when=size is not None and size <= FEW_BYTES):
@@ -391,10 +489,44 @@ def _planned(mine: Pass) -> Pass:
     mine.plan_id = plan_id
     _append_pass_row(mine, STARTED, {}, {"plan_id": plan_id})
     # Delta skips a second plan of this number without a word, so look whose plan landed.
-    landed = mine.warehouse.log("pass").tagged_commit(_pass_tag(mine.job, mine.number, STARTED))
+    log = mine.warehouse.log("pass")
+    landed = log.tagged_commit(_pass_tag(mine.job, mine.number, STARTED))
     if landed is not None and json.loads(landed.note)["plan_id"] == plan_id:
+        if in_the_way := _in_the_way(mine.job, log):
+            mine.abandon()
+            raise PassConflict(f"{mine.job} cannot run now: {in_the_way} is unfinished; end it first, then try again")
         return mine
     return _load_pass(mine.warehouse, mine.job, mine.number, wall_clock=mine.wall_clock)
+
+
+def _in_the_way(job: str, log: DeltaLogView) -> str:
+    """An unfinished pass beside which a pass of `job` must not be; empty where there is none.
+
+    Rows that are taken back must not be read meanwhile. Both sides look after their plan has landed, so that one of
+    two that begin at once sees the other.
+    """
+    meet = {other: number for other, number in _unfinished(log).items() if other != job}
+    return ", ".join(
+        f"{other} pass {number}"
+        for other, number in meet.items()
+        if JOB_MAINTAIN not in (job, other) and JOB_TAKE_BACK in (job, other)
+    )
+
+
+def _unfinished(log: DeltaLogView) -> dict[str, int]:
+    planned = {PLANNED.fullmatch(app_id): number for app_id, number in log.txn_versions().items()}
+    return {found[1]: number for found, number in planned.items() if found and number > _ended(log, found[1])}
+
+
+def _taken_back(log: DeltaLogView, table: str, after: int, upto: int) -> list[tuple[int, str]]:
+    """Versions in the range that took rows back, each with its broker."""
+    if not log.txn_version(_app_id(JOB_TAKE_BACK, table, table)):
+        return []
+    tags = ((version, log.tag(version)) for version in range(after + 1, upto + 1))
+    begins = f"txmq {JOB_TAKE_BACK} "
+    return [
+        (version, json.loads(tag.partition("\n")[2])["broker_name"]) for version, tag in tags if tag.startswith(begins)
+    ]
 
 
 def _emptiness(frame: DataFrame, has_rows: bool | None) -> Callable[[], bool]:
@@ -429,13 +561,28 @@ def _note_of(warehouse: Warehouse, log: DeltaLogView, job: str, number: int) -> 
     return dict(json.loads(commit.note))
 
 
-def _since(note: Mapping[str, Any]) -> dict[str, int]:
-    """The versions up to which the pass that left `note` knew all: its inputs, and what it wrote right on top."""
-    since = {name: int(version) for name, version in note.get("input_versions", {}).items()}
-    for name, versions in note.get("own_versions", {}).items():
-        while since[name] + 1 in versions:
-            since[name] += 1
-    return since
+def _since(logs: Mapping[str, DeltaLogView], note: Mapping[str, Any]) -> dict[str, int]:
+    """The versions up to which the pass that left `note` knew all: its inputs, what it wrote on top, and upkeep.
+
+    A table is left out where its log no longer tells what came next: it is read whole then.
+    """
+    own = note.get("own_versions", {})
+    inputs = note.get("input_versions", {})
+    known = {
+        name: log.all_known_to(int(inputs[name]), log.version, own.get(name, ()))
+        for name, log in logs.items()
+        if name in inputs
+    }
+    return {name: version for name, version in known.items() if version is not None}
+
+
+def _lost_feeds(warehouse: Warehouse, row: Row) -> frozenset[str]:
+    """Tables whose log no longer tells what came behind the since version of a plan."""
+    upto = row["input_versions"]
+    since = dict(row["since_versions"])
+    return frozenset(
+        name for name, version in since.items() if warehouse.log(name).all_known_to(version, upto[name]) is None
+    )
 
 
 def _load_pass(warehouse: Warehouse, job: str, number: int, *, wall_clock: Callable[[], datetime]) -> Pass:
@@ -452,6 +599,7 @@ def _load_pass(warehouse: Warehouse, job: str, number: int, *, wall_clock: Calla
         is_own=False,
         wall_clock=wall_clock,
         plan_id=row["plan_id"],
+        _lost_feeds=_lost_feeds(warehouse, row),
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from txmq_lib.errors import TableMissingError
 from txmq_lib.schemas import TableSpec, table_spec, table_specs
@@ -57,12 +58,16 @@ class Warehouse:
         """The table's log, refreshed."""
         return DeltaLogView(self.spark, self.path(table))
 
+    def existing_log(self, table: str) -> DeltaLogView:
+        """The table's log, refreshed; TableMissingError where it does not exist."""
+        log = self.log(table)
+        if log.version < 0:
+            raise TableMissingError(f"no table {self.path(table)}; create it with: txmq --warehouse {self.uri} init")
+        return log
+
     def version(self, table: str) -> int:
         """The table's newest Delta version; TableMissingError where it does not exist."""
-        version = self.log(table).version
-        if version < 0:
-            raise TableMissingError(f"no table {self.path(table)}; create it with: txmq --warehouse {self.uri} init")
-        return version
+        return self.existing_log(table).version
 
     def read(self, table: str, version: int | None = None) -> DataFrame:
         """All rows of a table, at a version or the newest."""
@@ -74,8 +79,13 @@ class Warehouse:
             reader = reader.option("versionAsOf", version)
         return reader.load(self.path(table))
 
-    def rows_between(self, table: str, after: int | None, upto: int) -> DataFrame:
-        """Rows inserted after version `after` (None: ever) up to version `upto`."""
+    def rows_between(
+        self, table: str, after: int | None, upto: int, *, taken_back: Sequence[tuple[int, str]] = ()
+    ) -> DataFrame:
+        """Rows inserted after version `after` (None: ever) up to version `upto`.
+
+        `taken_back`: versions in that range that deleted all rows of a broker, which the feed gives all the same.
+        """
         if after is None:
             return self.read(table, upto)
         if after >= upto:
@@ -87,6 +97,8 @@ class Warehouse:
             .option("endingVersion", upto)
             .load(self.path(table))
         )
+        for version, broker_name in taken_back:
+            feed = feed.where(~((F.col("broker_name") == broker_name) & (F.col("_commit_version") < version)))
         return feed.where("_change_type = 'insert'").drop(*CHANGE_COLUMNS)
 
     def empty(self, table: str) -> DataFrame:

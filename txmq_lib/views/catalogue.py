@@ -17,6 +17,15 @@ OFFSETS_RELATION = f"""(
              ELSE '{OFFSET_OK}' END AS state
     FROM base LEFT JOIN frontier AS f USING (broker_name, topic, queue_id))"""
 
+# A landing is told by the row that ended it, while there is one.
+LANDED_RELATION = """(
+    SELECT *, json_extract_string(arguments, '$.broker_name') AS broker_name,
+        json_extract_string(arguments, '$.kind') AS kind,
+        coalesce(json_extract_string(arguments, '$.path'),
+                 array_to_string(json_extract_string(arguments, '$.files[*].path'), ' ')) AS source
+    FROM base WHERE job = 'land'
+    QUALIFY row_number() OVER (PARTITION BY pass_number ORDER BY state = 'started') = 1)"""
+
 # A held end keeps its held row in the log of outcomes when its final one comes. Few are held.
 ENDS_RELATION = """(
     SELECT * FROM base WHERE NOT is_held
@@ -265,6 +274,22 @@ PASSES = View(
     filters={"job": ("job",), "state": ("state",)},
     states=("started", "committed", "abandoned"),
 )
+LANDED = View(
+    command="landed",
+    doc="What was landed, the newest first: for which broker, from which files or store, how many rows.",
+    table="pass",
+    narrow=("pass_number", "broker_name", "kind", "state", "source", "wall_timestamp", "counts"),
+    order=("pass_number desc",),
+    time="wall_timestamp",
+    filters={"broker": ("broker_name",)},
+    relation=LANDED_RELATION,
+    needs=("job", "pass_number", "state", "arguments"),
+    extra=(
+        Field("broker_name", "string", True, "broker the rows were landed for"),
+        Field("kind", "string", True, "half, op, message, max-time, end, offset, ack or store"),
+        Field("source", "string", True, "files, or the store directory"),
+    ),
+)
 QUARANTINE = View(
     command="quarantine",
     doc="Inputs that could not be used, the newest first, each with its reason.",
@@ -275,4 +300,4 @@ QUARANTINE = View(
     filters={**BROKER, "reason": ("reason",)},
 )
 
-VIEWS = (PENDING, CHECKS, ANSWERS, GIVEN_UP, DECISIONS, MESSAGES, ENDS, OFFSETS, VERDICTS, PASSES, QUARANTINE)
+VIEWS = (PENDING, CHECKS, ANSWERS, GIVEN_UP, DECISIONS, MESSAGES, ENDS, OFFSETS, VERDICTS, PASSES, LANDED, QUARANTINE)

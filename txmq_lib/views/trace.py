@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txmq_lib import names
+from txmq_lib.names import END_KEY
 from txmq_lib.views import story
 from txmq_lib.views.reader import Scan, Wanted, WarehouseReader
 from txmq_lib.views.story import Event, Row
@@ -73,7 +74,6 @@ ORDER_AT_ONE_TIME = (
     "trans_check_max_time",
 )
 SHOWN_LAST = ("pending_half", "verdict")
-END_KEY = ("broker_name", "origin", "landed_pass", "landing_order")
 
 Key = tuple[Any, ...]
 

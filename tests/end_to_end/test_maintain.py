@@ -1,0 +1,278 @@
+"""Upkeep beside passes: no row changes, none comes twice, none is missed; what somebody still reads is kept."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from house import NOW, House, wall_clock
+from truth import rows
+
+from txmq_lib.errors import PassConflict, PlanInputsGone
+from txmq_lib.pipeline import maintain
+from txmq_lib.pipeline.maintain import TableUpkeep, run_maintain
+from txmq_lib.tables.passes import PassReport
+from txmq_lib.tables.upkeep import compact
+from txmq_lib.tables.warehouse import Warehouse
+
+SETTINGS = ("transaction_timeout=2", "transaction_check_interval=3", "transaction_check_max=1")
+# Land, then reconcile: half of a real broker's halves and ends first, the others later.
+HALVES, ENDS = rows("restart", "half"), rows("restart", "ends")
+LATER = NOW + timedelta(minutes=5)
+SECOND_MS = 1000
+
+
+class Killed(BaseException):
+    """Stands for a killed process: nothing may catch it."""
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def reports(offset: int) -> list[dict[str, Any]]:
+    base = {"group": "CG", "topic": "TopicA", "clientId": "c1"}
+    return [{"ts": 1_795_257_700_000 + offset, "queueId": queue, "offset": offset, **base} for queue in (0, 1)]
+
+
+def land_half_of_it(house: House) -> House:
+    for place in range(0, 80, 20):
+        house.land_rows("half", HALVES[place : place + 20])
+        house.land_rows("end", ENDS[place : place + 15])
+    for offset in (5, 6, 7):
+        house.land_rows("offset", reports(offset))
+    return house
+
+
+def land_the_rest(house: House) -> None:
+    house.land_rows("half", HALVES[80:], now=LATER)
+    # Some ends of before among them: landed before, judged before.
+    house.land_rows("end", ENDS, now=LATER)
+    house.land_rows("offset", reports(3) + reports(9), now=LATER)
+
+
+def run_all(house: House, at: datetime) -> list[PassReport]:
+    return [house.reconcile(at), house.rollup(at), house.audit(at)]
+
+
+def contents(house: House, tables: Iterable[str]) -> dict[str, list[str]]:
+    """Every row of the tables, in some fixed order."""
+    return {table: sorted(str(sorted(row.items(), key=str)) for row in house.rows(table)) for table in tables}
+
+
+def upkeep_of(
+    house: House, *, at: datetime | None = None, dry_run: bool = False, **wanted: int
+) -> tuple[PassReport, dict[str, TableUpkeep]]:
+    told: dict[str, TableUpkeep] = {}
+    settings = house.settings.model_copy(update={"maintain": house.settings.maintain.model_copy(update=wanted)})
+    report = run_maintain(
+        house.warehouse,
+        settings,
+        wall_clock=lambda: at or now(),
+        tell=lambda planned: told.update({table.table: table for table in planned}),
+        dry_run=dry_run,
+    )
+    return report, told
+
+
+def stored(house: House, table: str) -> set[str]:
+    """Names of the data files of a table that are there, whether any version needs them or not."""
+    return {path.name for path in Path(house.warehouse.uri, table).rglob("*.parquet") if "_delta_log" not in path.parts}
+
+
+def lose_log(house: House) -> None:
+    """Take from every log what a clean-up takes: all but a checkpoint of the newest version."""
+    jvm = house.warehouse.spark._jvm
+    for table in house.versions():
+        path = house.warehouse.path(table)
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(house.warehouse.spark._jsparkSession, path)
+        log.checkpoint()
+        for version in range(house.warehouse.version(table)):
+            for entry in Path(path, "_delta_log").glob(f"*{version:020d}.*"):
+                entry.unlink()
+    jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+
+def kill_at(house: House, step: str) -> None:
+    def hook(table: str, written: str) -> None:
+        if written == step:
+            raise Killed(step)
+
+    house.warehouse.on_write = hook
+
+
+def revive(house: House) -> None:
+    house.warehouse.on_write = lambda table, step: None
+
+
+@pytest.fixture
+def begun(open_house: Callable[..., House], copied: Callable[[House, str], House]) -> House:
+    """Half of it landed, in several landings, and nothing done with it yet."""
+    return land_half_of_it(open_house(*SETTINGS, name="begun"))
+
+
+def test_upkeep_changes_no_row_wakes_no_job_and_hides_nothing_that_comes_later(begun, copied):
+    house = begun
+    run_all(house, NOW)
+    twin = copied(house, "twin")
+    tables = sorted(house.versions())
+    before, versions = contents(house, tables), house.versions()
+    report, told = upkeep_of(house, small_files=2, dry_run=True)
+    assert (report.number, house.versions()) == (0, versions)
+    assert told["half_message"].compacted_files == told["half_message"].files == 4
+    assert told["pass"].small_files > 20
+    report, told = upkeep_of(house, small_files=2)
+    assert report.counts["compacted_files"] == sum(table.compacted_files for table in told.values())
+    assert report.counts["conflicts"] == report.counts["removed_files"] == 0
+    moved = {table for table, version in house.versions().items() if version > versions[table]}
+    assert {"half_message", "end_transaction", "consumer_offset_commit"} <= moved
+    assert contents(house, tables) == before
+    passes = house.rows("pass")
+    assert [report.counts for report in run_all(house, NOW)] == [{"idle": 1}] * 3
+    assert house.rows("pass") == passes
+    assert upkeep_of(house)[0].counts == {"idle": 1}
+    assert house.rows("pass") == passes
+    land_the_rest(house)
+    land_the_rest(twin)
+    assert [report.counts for report in run_all(house, LATER)] == [report.counts for report in run_all(twin, LATER)]
+    assert contents(house, tables) == contents(twin, tables)
+    assert len({(row["topic"], row["queue_id"], row["queue_offset"]) for row in house.rows("message")}) == len(
+        house.rows("message")
+    )
+
+
+def test_replaced_files_go_when_nobody_reads_them_and_stay_for_a_job_that_has_not(begun, copied):
+    house = begun
+    run_all(house, NOW)
+    short = {"small_files": 2, "file_retention_ms": SECOND_MS}
+    before = stored(house, "half_message")
+    upkeep_of(house, **short)
+    assert stored(house, "half_message") > before
+    land_the_rest(house)
+    twin = copied(house, "twin")
+    house.reconcile(LATER)
+    time.sleep(2.5)
+    report, told = upkeep_of(house, **short)
+    assert told["half_message"].held_for == "audit has not read what came with version 7"
+    assert told["consumer_offset_commit"].held_for.startswith("rollup has not read")
+    assert before < stored(house, "half_message")
+    # Nobody waits for the changes of a table that is merged into.
+    assert told["landing_frontier"].held_for == ""
+    assert report.counts["removed_files"] == told["landing_frontier"].expired_files + told["pass"].expired_files > 0
+    run_all(house, LATER)
+    run_all(twin, LATER)
+    tables = sorted(house.versions())
+    assert contents(house, tables) == contents(twin, tables)
+    time.sleep(1.5)
+    _, told = upkeep_of(house, **short)
+    assert {table.held_for for table in told.values()} == {""}
+    assert before.isdisjoint(stored(house, "half_message"))
+    assert contents(house, tables) == contents(twin, tables)
+    assert [report.counts for report in run_all(house, LATER)] == [{"idle": 1}] * 3
+
+
+def test_what_an_unfinished_pass_reads_is_kept_and_short_retention_is_refused_beside_it(begun, copied, monkeypatch):
+    house = begun
+    twin = copied(house, "twin")
+    kill_at(house, "end_outcome")
+    with pytest.raises(Killed):
+        house.reconcile(NOW)
+    revive(house)
+    short = {"small_files": 2, "file_retention_ms": SECOND_MS}
+    with pytest.raises(PassConflict, match="reconcile pass 1 is unfinished"):
+        upkeep_of(house, **short)
+    monkeypatch.setattr(maintain, "SHORTEST_BESIDE_PASSES_MS", 0)
+    before = stored(house, "half_message")
+    upkeep_of(house, **short)
+    time.sleep(2.5)
+    _, told = upkeep_of(house, **short)
+    assert told["half_message"].expired_files == len(before)
+    assert told["half_message"].held_for == "reconcile pass 1 is unfinished and reads version 4"
+    assert before < stored(house, "half_message")
+    run_all(house, NOW)
+    run_all(twin, NOW)
+    tables = sorted(house.versions())
+    assert contents(house, tables) == contents(twin, tables)
+
+
+def test_a_job_that_paused_until_the_logs_were_cleaned_reads_whole_tables_and_misses_and_repeats_nothing(begun, copied):
+    house = begun
+    run_all(house, NOW)
+    twin = copied(house, "twin")
+    for place in (house, twin):
+        land_the_rest(place)
+    lose_log(house)
+    run_all(house, LATER)
+    run_all(twin, LATER)
+    tables = sorted(house.versions())
+    assert contents(house, tables) == contents(twin, tables)
+    assert [report.counts for report in run_all(house, LATER)] == [{"idle": 1}] * 3
+
+
+def test_an_unfinished_pass_whose_inputs_are_gone_is_given_up_or_named(begun, copied):
+    house = begun
+    half_done = copied(house, "half-done")
+    kill_at(house, "started")
+    kill_at(half_done, "end_outcome")
+    for place in (house, half_done):
+        with pytest.raises(Killed):
+            place.reconcile(NOW)
+        revive(place)
+        land_the_rest(place)
+        lose_log(place)
+    house.reconcile(LATER)
+    states = [(row["pass_number"], row["state"]) for row in house.rows("pass") if row["job"] == "reconcile"]
+    assert sorted(states) == [(1, "abandoned"), (1, "started"), (2, "committed"), (2, "started")]
+    ends = [(row["landed_pass"], row["landing_order"]) for row in house.rows("end_outcome")]
+    assert len(ends) == len(set(ends)) == len(ENDS)
+    with pytest.raises(PlanInputsGone, match=r"reconcile pass 1 is unfinished, and .*half_message"):
+        half_done.reconcile(LATER)
+
+
+def test_compacting_all_the_time_beside_passes_changes_no_outcome(begun, copied):
+    house = begun
+    twin = copied(house, "twin")
+    tables = sorted(house.versions())
+    stop = threading.Event()
+    compacted: list[int | None] = []
+
+    def compact_on_and_on() -> None:
+        beside = Warehouse(house.warehouse.spark.newSession(), house.warehouse.uri)
+        while not stop.is_set():
+            for table in (*tables, "pass"):
+                compacted.append(compact(beside, table, below_bytes=1 << 30, file_bytes=1 << 30, tag="beside"))
+
+    beside = threading.Thread(target=compact_on_and_on)
+    beside.start()
+    try:
+        run_all(house, NOW)
+        land_the_rest(house)
+        run_all(house, LATER)
+    finally:
+        stop.set()
+        beside.join()
+    run_all(twin, NOW)
+    land_the_rest(twin)
+    run_all(twin, LATER)
+    assert sum(files or 0 for files in compacted) > 20
+    assert contents(house, tables) == contents(twin, tables)
+
+
+def test_rows_of_old_passes_go_but_for_what_each_job_begins_at(begun):
+    house = begun
+    run_all(house, NOW)
+    before = house.rows("pass")
+    assert upkeep_of(house, dry_run=True)[1]["pass"].old_passes == 0
+    an_hour_later = wall_clock() + timedelta(hours=1)
+    assert upkeep_of(house, at=an_hour_later, dry_run=True, pass_retention_ms=3_600_000)[1]["pass"].old_passes == 0
+    report, told = upkeep_of(house, at=an_hour_later, pass_retention_ms=3_599_999)
+    landings = max(row["pass_number"] for row in before if row["job"] == "land")
+    assert report.counts["old_passes"] == told["pass"].old_passes == 2 * (landings - 1)
+    left = {(row["job"], row["pass_number"]) for row in house.rows("pass")}
+    assert left == {("land", landings), ("reconcile", 1), ("rollup", 1), ("audit", 1), ("maintain", 1)}
+    assert [report.counts for report in run_all(house, NOW)] == [{"idle": 1}] * 3
