@@ -17,7 +17,8 @@ from txmq_lib.names import OP_TAG, ORIGIN_TXMQ
 from txmq_lib.schemas import table_spec
 from txmq_lib.settings import Settings
 from txmq_lib.tables.conform import conform
-from txmq_lib.tables.passes import Pass, PassReport, run_passes
+from txmq_lib.tables.passes import Pass, PassReport
+from txmq_lib.tables.running import run_passes
 from txmq_lib.tables.warehouse import Warehouse
 
 RESTORED_AWAY = ("REAL_TOPIC", "REAL_QID", "TRAN_MSG")

@@ -12,7 +12,7 @@ from house import NOW, House, wall_clock
 from truth import CAPTURES
 
 from txmq_lib.errors import PassConflict, PassReplayed
-from txmq_lib.tables.passes import next_pass
+from txmq_lib.tables.running import next_pass
 
 SETTINGS = (
     "transaction_timeout=2",

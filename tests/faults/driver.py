@@ -78,7 +78,7 @@ def run(warehouse: Warehouse, settings: Settings, inputs: Path, step: Step) -> N
 
 def kill_at_every_write(warehouse: Warehouse, listed: Path) -> None:
     seen = set(listed.read_text(encoding="utf-8").splitlines()) if listed.exists() else set()
-    write_through, append_pass_row = passes.Pass._write_through_conflicts, passes._append_pass_row
+    write_through, append_row = passes.Pass._write_through_conflicts, passes.Pass.append_row
     current: list[passes.Pass] = []
 
     def reached(when: str, one: passes.Pass, table: str, step: str) -> None:
@@ -99,10 +99,10 @@ def kill_at_every_write(warehouse: Warehouse, listed: Path) -> None:
     def before_row(one: passes.Pass, state: str, *rest: Any) -> None:
         current[:] = [one]
         reached("before", one, "pass", state)
-        append_pass_row(one, state, *rest)
+        append_row(one, state, *rest)
 
     passes.Pass._write_through_conflicts = before_write
-    passes._append_pass_row = before_row
+    passes.Pass.append_row = before_row
     warehouse.on_write = lambda table, step: reached("after", current[0], table, step)
 
 

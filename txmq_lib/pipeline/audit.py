@@ -18,7 +18,8 @@ from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 from txmq_lib.rules.verdict import changed, expiring, judged
 from txmq_lib.settings import Settings
-from txmq_lib.tables.passes import Pass, PassReport, run_passes
+from txmq_lib.tables.passes import Pass, PassReport
+from txmq_lib.tables.running import run_passes
 from txmq_lib.tables.warehouse import Warehouse
 
 JOB = "audit"

@@ -15,7 +15,9 @@ from txmq_lib.rules.moments import epoch_ms
 from txmq_lib.schemas import table_spec, table_specs
 from txmq_lib.settings import Maintain, Settings
 from txmq_lib.tables import upkeep
-from txmq_lib.tables.passes import Pass, PassReport, Standing, run_passes, standings
+from txmq_lib.tables.pass_log import Standing, standings
+from txmq_lib.tables.passes import Pass, PassReport
+from txmq_lib.tables.running import run_passes
 from txmq_lib.tables.warehouse import CHANGE_FEED_MERGES, Warehouse
 
 JOB = JOB_MAINTAIN

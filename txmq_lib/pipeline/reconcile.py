@@ -19,7 +19,8 @@ from txmq_lib.rules.pending import closed, opened
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 from txmq_lib.settings import Settings
-from txmq_lib.tables.passes import Pass, PassReport, next_pass, run_passes
+from txmq_lib.tables.passes import Pass, PassReport
+from txmq_lib.tables.running import next_pass, run_passes
 from txmq_lib.tables.warehouse import Warehouse
 
 JOB = "reconcile"

@@ -30,7 +30,8 @@ from txmq_lib.schemas import table_spec
 from txmq_lib.settings import Settings
 from txmq_lib.tables.conform import struct_type
 from txmq_lib.tables.local_frame import local_frame
-from txmq_lib.tables.passes import Pass, PassReport, run_passes
+from txmq_lib.tables.passes import Pass, PassReport
+from txmq_lib.tables.running import run_passes
 from txmq_lib.tables.warehouse import Warehouse
 
 JOB = "resolve"

@@ -13,7 +13,8 @@ from txmq_lib.pipeline.pruning import within_times
 from txmq_lib.rules.acks import HOLDER, acked_reports, redelivery_counts
 from txmq_lib.rules.offsets import queues_to_replay, reports_not_rolled_up, rolled_up, starting_points
 from txmq_lib.settings import Settings
-from txmq_lib.tables.passes import Pass, PassReport, run_passes
+from txmq_lib.tables.passes import Pass, PassReport
+from txmq_lib.tables.running import run_passes
 from txmq_lib.tables.warehouse import Warehouse
 
 JOB = "rollup"

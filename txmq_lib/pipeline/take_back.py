@@ -11,7 +11,9 @@ from txmq_lib.errors import UsageError
 from txmq_lib.names import JOB_TAKE_BACK
 from txmq_lib.schemas import table_specs
 from txmq_lib.settings import Settings
-from txmq_lib.tables.passes import Pass, PassReport, run_passes, standings
+from txmq_lib.tables.pass_log import standings
+from txmq_lib.tables.passes import Pass, PassReport
+from txmq_lib.tables.running import run_passes
 from txmq_lib.tables.warehouse import Warehouse
 
 # Whatever a table says, it says of one broker: offsets, transactions and queues of brokers never meet.

@@ -5,55 +5,30 @@ from __future__ import annotations
 import getpass
 import hashlib
 import json
-import os
-import re
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from delta.exceptions import (
-    ConcurrentAppendException,
-    ConcurrentDeleteDeleteException,
-    ConcurrentDeleteReadException,
-    ConcurrentTransactionException,
-    ConcurrentWriteException,
-    DeltaConcurrentModificationException,
-    MetadataChangedException,
-)
 from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.errors import PassConflict, PassReplayed, PlanInputsGone
-from txmq_lib.names import JOB_MAINTAIN, JOB_TAKE_BACK
-from txmq_lib.schemas import table_spec, table_specs
+from txmq_lib.errors import PassConflict, PassReplayed
+from txmq_lib.schemas import table_spec
 from txmq_lib.settings import Settings
+from txmq_lib.tables.conflicts import CONFLICTS, WRITE_ATTEMPTS
 from txmq_lib.tables.conform import conform, struct_type
-from txmq_lib.tables.delta_log import DeltaLogView, TaggedCommit
-from txmq_lib.tables.effort import little_effort
+from txmq_lib.tables.delta_log import TaggedCommit
 from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.tables.pass_log import ABANDONED, COMMITTED, app_id, pass_tag, taken_back
 from txmq_lib.tables.warehouse import Warehouse
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-STARTED, COMMITTED, ABANDONED = "started", "committed", "abandoned"
-WRITE_ATTEMPTS = 5
-FEW_BYTES = 4 << 20
-CONFLICTS = (  # in Python they have no common base
-    ConcurrentAppendException,
-    ConcurrentDeleteDeleteException,
-    ConcurrentDeleteReadException,
-    ConcurrentTransactionException,
-    ConcurrentWriteException,
-    DeltaConcurrentModificationException,
-    MetadataChangedException,
-)
-PLANNED = re.compile(rf"txmq/([^/]+)/pass/{STARTED}")
 TXN_CONF = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
 TAG_CONF = "spark.databricks.delta.commitInfo.userMetadata"
 
@@ -101,7 +76,7 @@ class Pass:
         since, upto = self.known_to(table), self.input_versions[table]
         gone: list[tuple[int, str]] = []
         if since is not None and since < upto:
-            gone = _taken_back(self.warehouse.log(table), table, since, upto)
+            gone = taken_back(self.warehouse.log(table), table, since, upto)
         return self.warehouse.rows_between(table, since, upto, taken_back=gone)
 
     def known_to(self, table: str) -> int | None:
@@ -202,7 +177,7 @@ class Pass:
 
     def has_landed(self, table: str, step: str) -> bool:
         """Whether this write of the plan is in the table already."""
-        return self.warehouse.log(table).txn_version(_app_id(self.job, table, step)) >= self.number
+        return self.warehouse.log(table).txn_version(app_id(self.job, table, step)) >= self.number
 
     def commit(
         self,
@@ -220,7 +195,7 @@ class Pass:
             "settings_fingerprint": self.settings.fingerprint(),
             "next_due_ms": next_due_ms,
         }
-        _append_pass_row(self, COMMITTED, checkpoints or {}, note)
+        self.append_row(COMMITTED, note, checkpoints)
         return PassReport(self.job, self.number, dict(self.counts), dict(self.seconds))
 
     def gone_inputs(self) -> list[str]:
@@ -230,7 +205,7 @@ class Pass:
 
     def has_landed_nothing(self) -> bool:
         """True where no write of this plan, by whatever process, is in a table."""
-        ours = _app_id(self.job, "", "").removesuffix("/")
+        ours = app_id(self.job, "", "").removesuffix("/")
         written = [self.warehouse.log(name).txn_versions() for name in self.input_versions]
         return not any(
             app_id.startswith(ours) and version >= self.number
@@ -240,7 +215,42 @@ class Pass:
 
     def abandon(self) -> None:
         """Give the plan up for good: its inputs are gone. What it wrote stays, landing again adds what is missing."""
-        _append_pass_row(self, ABANDONED, {}, {})
+        self.append_row(ABANDONED, {})
+
+    def append_row(self, state: str, note: Mapping[str, Any], checkpoints: Mapping[str, int] | None = None) -> None:
+        """Append the row of a state to the pass log, once; `note` goes with its commit."""
+        warehouse = self.warehouse
+        row = {
+            "job": self.job,
+            "pass_number": self.number,
+            "state": state,
+            "now": self.now,
+            "input_versions": self.input_versions,
+            "since_versions": self.since_versions,
+            "plan_id": self.plan_id,
+            "arguments": json.dumps(self.arguments, sort_keys=True),
+            "settings": self.settings.to_json(),
+            "settings_fingerprint": self.settings.fingerprint(),
+            "counts": dict(self.counts),
+            "seconds": {step: round(taken, 3) for step, taken in self.seconds.items()},
+            "checkpoints": dict(checkpoints or {}),
+            "wall_timestamp": self.wall_clock(),
+            "started_by": f"{getpass.getuser()}@{socket.gethostname()}",
+            "txmq_version": _txmq_version(),
+        }
+        frame = local_frame(warehouse.spark, [row], struct_type(table_spec("pass")))
+        writer = frame.write.format("delta").mode("append")
+        try:
+            writer.options(
+                txnAppId=app_id(self.job, "pass", state),
+                txnVersion=self.number,
+                userMetadata=pass_tag(self.job, self.number, state) + "\n" + json.dumps(note),
+            ).save(warehouse.path("pass"))
+        except CONFLICTS:
+            # The same row by another process carrying the plan on: theirs stands.
+            if warehouse.log("pass").txn_version(app_id(self.job, "pass", state)) < self.number:
+                raise PassConflict(f"{self.job} pass {self.number} could not be {state}; try again") from None
+        warehouse.on_write("pass", state)
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:
@@ -253,14 +263,14 @@ class Pass:
 
     def _txn_options(self, table: str, step: str) -> dict[str, Any]:
         return {
-            "txnAppId": _app_id(self.job, table, step),
+            "txnAppId": app_id(self.job, table, step),
             "txnVersion": self.number,
             "userMetadata": self.tag(step),
         }
 
     def tag(self, step: str) -> str:
         """What the commit of a step carries: whose it is, and by which plan."""
-        return f"{_pass_tag(self.job, self.number, step)} {self._plan_digest}"
+        return f"{pass_tag(self.job, self.number, step)} {self._plan_digest}"
 
     @cached_property
     def _plan_digest(self) -> str:
@@ -279,7 +289,7 @@ class Pass:
         # MERGE and DELETE take the two keys from the session only; left behind they would silence other writes.
         conf = self.warehouse.spark.conf
         tag = self.tag(step) if note is None else self.tag(step) + "\n" + json.dumps(note)
-        values = (_app_id(self.job, table, step), str(self.number), tag)
+        values = (app_id(self.job, table, step), str(self.number), tag)
         try:
             for key, value in zip((*TXN_CONF, TAG_CONF), values, strict=True):
                 conf.set(key, value)
@@ -313,7 +323,7 @@ class Pass:
         """
         log = self.warehouse.log(table)
         commit = log.tagged_commit(self.tag(step), after=self.input_versions[table])
-        if commit is None and log.txn_version(_app_id(self.job, table, step)) >= self.number:
+        if commit is None and log.txn_version(app_id(self.job, table, step)) >= self.number:
             raise PassReplayed(
                 f"{self.job} pass {self.number}: {table} holds step {step} of a pass {self.number} with another plan;"
                 " the tables and the pass log are not of one moment: restore all of the warehouse to the same one"
@@ -325,7 +335,7 @@ class Pass:
         log = self.warehouse.log("pass")
         if log.version == self._open_at_version:
             return
-        if log.txn_version(_app_id(self.job, "pass", ABANDONED)) >= self.number:
+        if log.txn_version(app_id(self.job, "pass", ABANDONED)) >= self.number:
             raise PassConflict(f"{self.job} pass {self.number} was given up by another process; run it again")
         self._open_at_version = log.version
 
@@ -342,300 +352,8 @@ class Pass:
         )
 
 
-def next_pass(
-    warehouse: Warehouse,
-    job: str,
-    *,
-    now: datetime,
-    arguments: Mapping[str, Any],
-    settings: Settings,
-    wall_clock: Callable[[], datetime],
-) -> Pass:
-    """The job's unfinished pass, else a new one without a plan row: it may be computed, never written."""
-    warehouse.ensure()
-    log = warehouse.log("pass")
-    planned, ended = log.txn_version(_app_id(job, "pass", STARTED)), _ended(log, job)
-    if planned > ended:
-        return _load_pass(warehouse, job, planned, wall_clock=wall_clock)
-    last_note = _note_of(warehouse, log, job, log.txn_version(_app_id(job, "pass", COMMITTED)))
-    logs = _logs(warehouse)
-    mine = _unplanned(warehouse, logs, job, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock)
-    return replace(mine, number=planned + 1, since_versions=_since(logs, last_note), last_note=last_note)
-
-
-def preview(
-    warehouse: Warehouse,
-    job: str,
-    *,
-    now: datetime,
-    arguments: Mapping[str, Any],
-    settings: Settings,
-    wall_clock: Callable[[], datetime],
-) -> Pass:
-    """A pass over the tables as they are, without a number or a past: to be computed and looked at, never written."""
-    logs = _logs(warehouse)
-    return _unplanned(warehouse, logs, job, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock)
-
-
-def _logs(warehouse: Warehouse) -> dict[str, DeltaLogView]:
-    return {name: warehouse.existing_log(name) for name in table_specs() if name != "pass"}
-
-
-def _unplanned(
-    warehouse: Warehouse,
-    logs: Mapping[str, DeltaLogView],
-    job: str,
-    *,
-    now: datetime,
-    arguments: Mapping[str, Any],
-    settings: Settings,
-    wall_clock: Callable[[], datetime],
-) -> Pass:
-    return Pass(
-        warehouse=warehouse,
-        job=job,
-        number=0,
-        now=now,
-        input_versions={name: log.version for name, log in logs.items()},
-        since_versions={},
-        arguments=dict(arguments),
-        settings=settings,
-        is_own=True,
-        wall_clock=wall_clock,
-    )
-
-
-@dataclass(frozen=True)
-class Standing:
-    """Where a job stands: its unfinished pass (None: it has none), what that one reads, and what the job knows."""
-
-    job: str
-    open_number: int | None
-    input_versions: dict[str, int]
-    since_versions: dict[str, int]
-
-
-def standings(warehouse: Warehouse) -> list[Standing]:
-    """Where every job stands that ever planned a pass."""
-    log = warehouse.log("pass")
-    started = [PLANNED.fullmatch(app_id) for app_id in log.txn_versions()]
-    return [_standing(warehouse, log, found[1]) for found in started if found]
-
-
-def _standing(warehouse: Warehouse, log: DeltaLogView, job: str) -> Standing:
-    planned = log.txn_version(_app_id(job, "pass", STARTED))
-    if planned > _ended(log, job):
-        row = _plan_row(warehouse, job, planned)
-        return Standing(job, planned, dict(row["input_versions"]), dict(row["since_versions"]))
-    note = _note_of(warehouse, log, job, log.txn_version(_app_id(job, "pass", COMMITTED)))
-    logs = {name: warehouse.log(name) for name in note.get("input_versions", {})}
-    return Standing(job, None, {}, _since(logs, note))
-
-
-def run_passes(
-    warehouse: Warehouse,
-    job: str,
-    work: Callable[[Pass], PassReport],
-    *,
-    now: datetime,
-    settings: Settings,
-    wall_clock: Callable[[], datetime],
-    arguments: Callable[[], Mapping[str, Any]] = dict,
-    is_idle: Callable[[Pass], bool] | None = None,
-    input_bytes: Callable[[Pass], int | None] | None = None,
-    lands_again: bool = False,
-) -> PassReport:
-    """Carry unfinished passes of others on, then one of our own; the report of our own.
-
-    `arguments` are asked for anew before each pass. Where `is_idle` says that our own would find nothing to do, it
-    leaves no trace and its report counts `idle`. `input_bytes` tells how much there is to work on, None for much. An
-    unfinished pass whose inputs are gone is abandoned where nothing of it has landed, or where the job does only what
-    is missing (`lands_again`); else PlanInputsGone.
-    """
-    while True:
-        current = next_pass(warehouse, job, now=now, arguments=arguments(), settings=settings, wall_clock=wall_clock)
-        if current.is_own:
-            if is_idle is not None and is_idle(current):
-                return PassReport(job, 0, {"idle": 1}, {})
-            current = _planned(current)
-        elif gone := current.gone_inputs():
-            if not lands_again and not current.has_landed_nothing():
-                raise PlanInputsGone(
-                    f"{job} pass {current.number} is unfinished, and {', '.join(gone)} can no longer be read as it was"
-                    " when the pass was planned; put back a copy of the warehouse from before that pass"
-                )
-            current.abandon()
-            continue
-        size = input_bytes(current) if input_bytes is not None else None
-        try:
-            with little_effort(warehouse.spark, when=size is not None and size <= FEW_BYTES):
-                report = work(current)
-        except (PassConflict, PassReplayed):
-            raise
-        except Exception:
-            # A plan that cannot be carried out must not stand in the way of the next one.
-            if not current.has_written:
-                current.abandon()
-            raise
-        finally:
-            current.release()
-        if current.is_own:
-            return report
-
-
-def _planned(mine: Pass) -> Pass:
-    """`mine` once its plan has landed, or the plan of its number that another process landed first."""
-    plan_id = f"{getpass.getuser()}@{socket.gethostname()}:{os.getpid()}:{mine.wall_clock().isoformat()}"
-    mine.plan_id = plan_id
-    _append_pass_row(mine, STARTED, {}, {"plan_id": plan_id})
-    # Delta skips a second plan of this number without a word, so look whose plan landed.
-    log = mine.warehouse.log("pass")
-    landed = log.tagged_commit(_pass_tag(mine.job, mine.number, STARTED))
-    if landed is not None and json.loads(landed.note)["plan_id"] == plan_id:
-        if in_the_way := _in_the_way(mine.job, log):
-            mine.abandon()
-            raise PassConflict(f"{mine.job} cannot run now: {in_the_way} is unfinished; end it first, then try again")
-        return mine
-    return _load_pass(mine.warehouse, mine.job, mine.number, wall_clock=mine.wall_clock)
-
-
-def _in_the_way(job: str, log: DeltaLogView) -> str:
-    """An unfinished pass beside which a pass of `job` must not be; empty where there is none.
-
-    Rows that are taken back must not be read meanwhile. Both sides look after their plan has landed, so that one of
-    two that begin at once sees the other.
-    """
-    meet = {other: number for other, number in _unfinished(log).items() if other != job}
-    return ", ".join(
-        f"{other} pass {number}"
-        for other, number in meet.items()
-        if JOB_MAINTAIN not in (job, other) and JOB_TAKE_BACK in (job, other)
-    )
-
-
-def _unfinished(log: DeltaLogView) -> dict[str, int]:
-    planned = {PLANNED.fullmatch(app_id): number for app_id, number in log.txn_versions().items()}
-    return {found[1]: number for found, number in planned.items() if found and number > _ended(log, found[1])}
-
-
-def _taken_back(log: DeltaLogView, table: str, after: int, upto: int) -> list[tuple[int, str]]:
-    """Versions in the range that took rows back, each with its broker."""
-    if not log.txn_version(_app_id(JOB_TAKE_BACK, table, table)):
-        return []
-    tags = ((version, log.tag(version)) for version in range(after + 1, upto + 1))
-    begins = f"txmq {JOB_TAKE_BACK} "
-    return [
-        (version, json.loads(tag.partition("\n")[2])["broker_name"]) for version, tag in tags if tag.startswith(begins)
-    ]
-
-
 def _emptiness(frame: DataFrame, has_rows: bool | None) -> Callable[[], bool]:
     return frame.isEmpty if has_rows is None else lambda: not has_rows
-
-
-def _app_id(job: str, table: str, step: str) -> str:
-    return f"txmq/{job}/{table}/{step}"
-
-
-def _pass_tag(job: str, number: int, step: str) -> str:
-    return f"txmq {job} pass {number} {step}"
-
-
-def _ended(log: DeltaLogView, job: str) -> int:
-    return max(log.txn_version(_app_id(job, "pass", state)) for state in (COMMITTED, ABANDONED))
-
-
-def _plan_row(warehouse: Warehouse, job: str, number: int) -> Row:
-    rows = warehouse.read("pass").where(f"job = '{job}' and pass_number = {number} and state = '{STARTED}'")
-    # Spark hands times over in the local zone, where an hour may come twice.
-    return rows.withColumn("now_us", F.unix_micros("now")).collect()[0]
-
-
-def _note_of(warehouse: Warehouse, log: DeltaLogView, job: str, number: int) -> dict[str, Any]:
-    """What a committed pass left for the next: the note of its commit while the log holds it, else from its row."""
-    if number == 0:
-        return {}
-    commit = log.tagged_commit(_pass_tag(job, number, COMMITTED))
-    if commit is None:
-        return {"input_versions": dict(_plan_row(warehouse, job, number)["input_versions"])}
-    return dict(json.loads(commit.note))
-
-
-def _since(logs: Mapping[str, DeltaLogView], note: Mapping[str, Any]) -> dict[str, int]:
-    """The versions up to which the pass that left `note` knew all: its inputs, what it wrote on top, and upkeep.
-
-    A table is left out where its log no longer tells what came next: it is read whole then.
-    """
-    own = note.get("own_versions", {})
-    inputs = note.get("input_versions", {})
-    known = {
-        name: log.all_known_to(int(inputs[name]), log.version, own.get(name, ()))
-        for name, log in logs.items()
-        if name in inputs
-    }
-    return {name: version for name, version in known.items() if version is not None}
-
-
-def _lost_feeds(warehouse: Warehouse, row: Row) -> frozenset[str]:
-    """Tables whose log no longer tells what came behind the since version of a plan."""
-    upto = row["input_versions"]
-    since = dict(row["since_versions"])
-    return frozenset(
-        name for name, version in since.items() if warehouse.log(name).all_known_to(version, upto[name]) is None
-    )
-
-
-def _load_pass(warehouse: Warehouse, job: str, number: int, *, wall_clock: Callable[[], datetime]) -> Pass:
-    row = _plan_row(warehouse, job, number)
-    return Pass(
-        warehouse=warehouse,
-        job=job,
-        number=number,
-        now=EPOCH + timedelta(microseconds=row["now_us"]),
-        input_versions=dict(row["input_versions"]),
-        since_versions=dict(row["since_versions"]),
-        arguments=json.loads(row["arguments"]),
-        settings=Settings.from_json(row["settings"]),
-        is_own=False,
-        wall_clock=wall_clock,
-        plan_id=row["plan_id"],
-        _lost_feeds=_lost_feeds(warehouse, row),
-    )
-
-
-def _append_pass_row(current: Pass, state: str, checkpoints: Mapping[str, int], note: Mapping[str, Any]) -> None:
-    warehouse = current.warehouse
-    row = {
-        "job": current.job,
-        "pass_number": current.number,
-        "state": state,
-        "now": current.now,
-        "input_versions": current.input_versions,
-        "since_versions": current.since_versions,
-        "plan_id": current.plan_id,
-        "arguments": json.dumps(current.arguments, sort_keys=True),
-        "settings": current.settings.to_json(),
-        "settings_fingerprint": current.settings.fingerprint(),
-        "counts": dict(current.counts),
-        "seconds": {step: round(taken, 3) for step, taken in current.seconds.items()},
-        "checkpoints": dict(checkpoints),
-        "wall_timestamp": current.wall_clock(),
-        "started_by": f"{getpass.getuser()}@{socket.gethostname()}",
-        "txmq_version": _txmq_version(),
-    }
-    frame = local_frame(warehouse.spark, [row], struct_type(table_spec("pass")))
-    writer = frame.write.format("delta").mode("append")
-    try:
-        writer.options(
-            txnAppId=_app_id(current.job, "pass", state),
-            txnVersion=current.number,
-            userMetadata=_pass_tag(current.job, current.number, state) + "\n" + json.dumps(note),
-        ).save(warehouse.path("pass"))
-    except CONFLICTS:
-        # The same row by another process carrying the plan on: theirs stands.
-        if warehouse.log("pass").txn_version(_app_id(current.job, "pass", state)) < current.number:
-            raise PassConflict(f"{current.job} pass {current.number} could not be {state}; try again") from None
-    warehouse.on_write("pass", state)
 
 
 def _txmq_version() -> str:

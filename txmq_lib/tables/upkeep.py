@@ -14,7 +14,9 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from txmq_lib.tables.passes import COMMITTED, CONFLICTS, TAG_CONF, WRITE_ATTEMPTS
+from txmq_lib.tables.conflicts import CONFLICTS, WRITE_ATTEMPTS
+from txmq_lib.tables.pass_log import COMMITTED
+from txmq_lib.tables.passes import TAG_CONF
 from txmq_lib.tables.warehouse import Warehouse
 
 COMMITTED_PASS = re.compile(rf"txmq/([^/]+)/pass/{COMMITTED}")

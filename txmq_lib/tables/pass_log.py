@@ -1,0 +1,114 @@
+"""What the pass log and the notes of commits tell of passes: what is open, what a job knows already. Reads only."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Row
+from pyspark.sql import functions as F
+
+from txmq_lib.names import JOB_TAKE_BACK
+from txmq_lib.tables.delta_log import DeltaLogView
+from txmq_lib.tables.warehouse import Warehouse
+
+STARTED, COMMITTED, ABANDONED = "started", "committed", "abandoned"
+PLANNED = re.compile(rf"txmq/([^/]+)/pass/{STARTED}")
+
+
+def app_id(job: str, table: str, step: str) -> str:
+    return f"txmq/{job}/{table}/{step}"
+
+
+def pass_tag(job: str, number: int, step: str) -> str:
+    return f"txmq {job} pass {number} {step}"
+
+
+def last_ended(log: DeltaLogView, job: str) -> int:
+    return max(log.txn_version(app_id(job, "pass", state)) for state in (COMMITTED, ABANDONED))
+
+
+def plan_row(warehouse: Warehouse, job: str, number: int) -> Row:
+    rows = warehouse.read("pass").where(f"job = '{job}' and pass_number = {number} and state = '{STARTED}'")
+    # Spark hands times over in the local zone, where an hour may come twice.
+    return rows.withColumn("now_us", F.unix_micros("now")).collect()[0]
+
+
+def note_of(warehouse: Warehouse, log: DeltaLogView, job: str, number: int) -> dict[str, Any]:
+    """What a committed pass left for the next: the note of its commit while the log holds it, else from its row."""
+    if number == 0:
+        return {}
+    commit = log.tagged_commit(pass_tag(job, number, COMMITTED))
+    if commit is None:
+        return {"input_versions": dict(plan_row(warehouse, job, number)["input_versions"])}
+    return dict(json.loads(commit.note))
+
+
+def known_since(logs: Mapping[str, DeltaLogView], note: Mapping[str, Any]) -> dict[str, int]:
+    """The versions up to which the pass that left `note` knew all: its inputs, what it wrote on top, and upkeep.
+
+    A table is left out where its log no longer tells what came next: it is read whole then.
+    """
+    own = note.get("own_versions", {})
+    inputs = note.get("input_versions", {})
+    known = {
+        name: log.all_known_to(int(inputs[name]), log.version, own.get(name, ()))
+        for name, log in logs.items()
+        if name in inputs
+    }
+    return {name: version for name, version in known.items() if version is not None}
+
+
+def lost_feeds(warehouse: Warehouse, row: Row) -> frozenset[str]:
+    """Tables whose log no longer tells what came behind the since version of a plan."""
+    upto = row["input_versions"]
+    since = dict(row["since_versions"])
+    return frozenset(
+        name for name, version in since.items() if warehouse.log(name).all_known_to(version, upto[name]) is None
+    )
+
+
+def unfinished(log: DeltaLogView) -> dict[str, int]:
+    planned = {PLANNED.fullmatch(app_id): number for app_id, number in log.txn_versions().items()}
+    return {found[1]: number for found, number in planned.items() if found and number > last_ended(log, found[1])}
+
+
+def taken_back(log: DeltaLogView, table: str, after: int, upto: int) -> list[tuple[int, str]]:
+    """Versions in the range that took rows back, each with its broker."""
+    if not log.txn_version(app_id(JOB_TAKE_BACK, table, table)):
+        return []
+    tags = ((version, log.tag(version)) for version in range(after + 1, upto + 1))
+    begins = f"txmq {JOB_TAKE_BACK} "
+    return [
+        (version, json.loads(tag.partition("\n")[2])["broker_name"]) for version, tag in tags if tag.startswith(begins)
+    ]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a job stands: its unfinished pass (None: it has none), what that one reads, and what the job knows."""
+
+    job: str
+    open_number: int | None
+    input_versions: dict[str, int]
+    since_versions: dict[str, int]
+
+
+def standings(warehouse: Warehouse) -> list[Standing]:
+    """Where every job stands that ever planned a pass."""
+    log = warehouse.log("pass")
+    started = [PLANNED.fullmatch(app_id) for app_id in log.txn_versions()]
+    return [_standing(warehouse, log, found[1]) for found in started if found]
+
+
+def _standing(warehouse: Warehouse, log: DeltaLogView, job: str) -> Standing:
+    planned = log.txn_version(app_id(job, "pass", STARTED))
+    if planned > last_ended(log, job):
+        row = plan_row(warehouse, job, planned)
+        return Standing(job, planned, dict(row["input_versions"]), dict(row["since_versions"]))
+    note = note_of(warehouse, log, job, log.txn_version(app_id(job, "pass", COMMITTED)))
+    logs = {name: warehouse.log(name) for name in note.get("input_versions", {})}
+    return Standing(job, None, {}, known_since(logs, note))

@@ -1,0 +1,198 @@
+"""Runs passes of a job: plans recorded, unfinished ones carried on, a pass of one's own last."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from txmq_lib.errors import PassConflict, PassReplayed, PlanInputsGone
+from txmq_lib.names import JOB_MAINTAIN, JOB_TAKE_BACK
+from txmq_lib.schemas import table_specs
+from txmq_lib.settings import Settings
+from txmq_lib.tables.delta_log import DeltaLogView
+from txmq_lib.tables.effort import little_effort
+from txmq_lib.tables.pass_log import (
+    COMMITTED,
+    STARTED,
+    app_id,
+    known_since,
+    last_ended,
+    lost_feeds,
+    note_of,
+    pass_tag,
+    plan_row,
+    unfinished,
+)
+from txmq_lib.tables.passes import Pass, PassReport
+from txmq_lib.tables.warehouse import Warehouse
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FEW_BYTES = 4 << 20
+
+
+def next_pass(
+    warehouse: Warehouse,
+    job: str,
+    *,
+    now: datetime,
+    arguments: Mapping[str, Any],
+    settings: Settings,
+    wall_clock: Callable[[], datetime],
+) -> Pass:
+    """The job's unfinished pass, else a new one without a plan row: it may be computed, never written."""
+    warehouse.ensure()
+    log = warehouse.log("pass")
+    planned, ended = log.txn_version(app_id(job, "pass", STARTED)), last_ended(log, job)
+    if planned > ended:
+        return _recorded_pass(warehouse, job, planned, wall_clock=wall_clock)
+    last_note = note_of(warehouse, log, job, log.txn_version(app_id(job, "pass", COMMITTED)))
+    logs = _logs(warehouse)
+    mine = _unplanned(warehouse, logs, job, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock)
+    return replace(mine, number=planned + 1, since_versions=known_since(logs, last_note), last_note=last_note)
+
+
+def preview(
+    warehouse: Warehouse,
+    job: str,
+    *,
+    now: datetime,
+    arguments: Mapping[str, Any],
+    settings: Settings,
+    wall_clock: Callable[[], datetime],
+) -> Pass:
+    """A pass over the tables as they are, without a number or a past: to be computed and looked at, never written."""
+    logs = _logs(warehouse)
+    return _unplanned(warehouse, logs, job, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock)
+
+
+def _logs(warehouse: Warehouse) -> dict[str, DeltaLogView]:
+    return {name: warehouse.existing_log(name) for name in table_specs() if name != "pass"}
+
+
+def _unplanned(
+    warehouse: Warehouse,
+    logs: Mapping[str, DeltaLogView],
+    job: str,
+    *,
+    now: datetime,
+    arguments: Mapping[str, Any],
+    settings: Settings,
+    wall_clock: Callable[[], datetime],
+) -> Pass:
+    return Pass(
+        warehouse=warehouse,
+        job=job,
+        number=0,
+        now=now,
+        input_versions={name: log.version for name, log in logs.items()},
+        since_versions={},
+        arguments=dict(arguments),
+        settings=settings,
+        is_own=True,
+        wall_clock=wall_clock,
+    )
+
+
+def run_passes(
+    warehouse: Warehouse,
+    job: str,
+    work: Callable[[Pass], PassReport],
+    *,
+    now: datetime,
+    settings: Settings,
+    wall_clock: Callable[[], datetime],
+    arguments: Callable[[], Mapping[str, Any]] = dict,
+    is_idle: Callable[[Pass], bool] | None = None,
+    input_bytes: Callable[[Pass], int | None] | None = None,
+    lands_again: bool = False,
+) -> PassReport:
+    """Carry unfinished passes of others on, then one of our own; the report of our own.
+
+    `arguments` are asked for anew before each pass. Where `is_idle` says that our own would find nothing to do, it
+    leaves no trace and its report counts `idle`. `input_bytes` tells how much there is to work on, None for much. An
+    unfinished pass whose inputs are gone is abandoned where nothing of it has landed, or where the job does only what
+    is missing (`lands_again`); else PlanInputsGone.
+    """
+    while True:
+        current = next_pass(warehouse, job, now=now, arguments=arguments(), settings=settings, wall_clock=wall_clock)
+        if current.is_own:
+            if is_idle is not None and is_idle(current):
+                return PassReport(job, 0, {"idle": 1}, {})
+            current = _planned(current)
+        elif gone := current.gone_inputs():
+            if not lands_again and not current.has_landed_nothing():
+                raise PlanInputsGone(
+                    f"{job} pass {current.number} is unfinished, and {', '.join(gone)} can no longer be read as it was"
+                    " when the pass was planned; put back a copy of the warehouse from before that pass"
+                )
+            current.abandon()
+            continue
+        size = input_bytes(current) if input_bytes is not None else None
+        try:
+            with little_effort(warehouse.spark, when=size is not None and size <= FEW_BYTES):
+                report = work(current)
+        except (PassConflict, PassReplayed):
+            raise
+        except Exception:
+            # A plan that cannot be carried out must not stand in the way of the next one.
+            if not current.has_written:
+                current.abandon()
+            raise
+        finally:
+            current.release()
+        if current.is_own:
+            return report
+
+
+def _planned(mine: Pass) -> Pass:
+    """`mine` once its plan has landed, or the plan of its number that another process landed first."""
+    plan_id = f"{getpass.getuser()}@{socket.gethostname()}:{os.getpid()}:{mine.wall_clock().isoformat()}"
+    mine.plan_id = plan_id
+    mine.append_row(STARTED, {"plan_id": plan_id})
+    # Delta skips a second plan of this number without a word, so look whose plan landed.
+    log = mine.warehouse.log("pass")
+    landed = log.tagged_commit(pass_tag(mine.job, mine.number, STARTED))
+    if landed is not None and json.loads(landed.note)["plan_id"] == plan_id:
+        if in_the_way := _in_the_way(mine.job, log):
+            mine.abandon()
+            raise PassConflict(f"{mine.job} cannot run now: {in_the_way} is unfinished; end it first, then try again")
+        return mine
+    return _recorded_pass(mine.warehouse, mine.job, mine.number, wall_clock=mine.wall_clock)
+
+
+def _in_the_way(job: str, log: DeltaLogView) -> str:
+    """An unfinished pass beside which a pass of `job` must not be; empty where there is none.
+
+    Rows that are taken back must not be read meanwhile. Both sides look after their plan has landed, so that one of
+    two that begin at once sees the other.
+    """
+    meet = {other: number for other, number in unfinished(log).items() if other != job}
+    return ", ".join(
+        f"{other} pass {number}"
+        for other, number in meet.items()
+        if JOB_MAINTAIN not in (job, other) and JOB_TAKE_BACK in (job, other)
+    )
+
+
+def _recorded_pass(warehouse: Warehouse, job: str, number: int, *, wall_clock: Callable[[], datetime]) -> Pass:
+    row = plan_row(warehouse, job, number)
+    return Pass(
+        warehouse=warehouse,
+        job=job,
+        number=number,
+        now=EPOCH + timedelta(microseconds=row["now_us"]),
+        input_versions=dict(row["input_versions"]),
+        since_versions=dict(row["since_versions"]),
+        arguments=json.loads(row["arguments"]),
+        settings=Settings.from_json(row["settings"]),
+        is_own=False,
+        wall_clock=wall_clock,
+        plan_id=row["plan_id"],
+        _lost_feeds=lost_feeds(warehouse, row),
+    )
