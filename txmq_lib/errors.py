@@ -95,6 +95,13 @@ class PassConflict(TxmqError):
     exit_status = EXIT_RETRY_LATER
 
 
+class LeftOff(TxmqError):
+    """A pass was left in the middle because the service stops; the next start carries it on."""
+
+    code = "LEFT_OFF"
+    exit_status = EXIT_INTERRUPTED
+
+
 class PassReplayed(TxmqError):
     """A table knows this pass number from another plan: the warehouse is not of one moment."""
 

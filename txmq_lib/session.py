@@ -75,6 +75,14 @@ def build_session(app_name: str, settings: Settings) -> SparkSession:
     return spark
 
 
+def session_beside(spark: SparkSession, settings: Settings) -> SparkSession:
+    """Another session in the same JVM, with settings of its own that begin as those of `build_session`."""
+    beside = spark.newSession()
+    if str(spark.sparkContext.master).startswith("local"):
+        _tune_for_one_machine(beside, settings)
+    return beside
+
+
 def _is_submitted() -> bool:
     """Whether spark-submit runs this process: its JVM is up, with all that can only be said before the start."""
     return "PYSPARK_GATEWAY_PORT" in os.environ

@@ -20,7 +20,7 @@ BIN = Path(sys.executable).parent
 NOW = "2026-11-21T12:00:00Z"
 SPARK = (
     *("--master", "local[2]", "--driver-memory", "1g"),
-    *("--driver-java-options", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
+    *("--driver-java-options", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"),
     *("--conf", "spark.sql.shuffle.partitions=1", "--conf", "spark.ui.enabled=false"),
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,6 +23,11 @@ Broker = Annotated[str, typer.Option("--broker", metavar="NAME", help="Broker th
 Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, directories or patterns of them.")]
 Store = Annotated[str, typer.Argument(metavar="DIR", help="Store directory: commitlog, config/consumerOffset.json.")]
 
+HealthFile = Annotated[
+    str, typer.Option("--health-file", metavar="FILE", help="Where the service tells how it fares, and its process.")
+]
+DEFAULT_HEALTH_FILE = "txmq-serve.json"
+
 FILE_KINDS = {
     "half": "half messages (RMQ_SYS_TRANS_HALF_TOPIC), or prepared messages in the engine role",
     "op": "op messages (RMQ_SYS_TRANS_OP_HALF_TOPIC)",
@@ -35,7 +41,7 @@ FILE_KINDS = {
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
-    for command in (init, reconcile, resolve, rollup, audit, run, maintain, take_back):
+    for command in (init, reconcile, resolve, rollup, audit, run, serve, wakeup, maintain, take_back):
         app.command(command.__name__.replace("_", "-"), rich_help_panel=PASSES_PANEL)(command)
     land = typer.Typer(help="Land files (.jsonl, .jsonl.gz, .parquet) or a broker's store.", no_args_is_help=True)
     for kind, what in FILE_KINDS.items():
@@ -107,6 +113,33 @@ def run(ctx: typer.Context, now: Now = None) -> None:
     from txmq_lib.pipeline.cycle import run_cycle
 
     run_job("run", given(ctx), partial(run_cycle, now=moment(now), wall_clock=wall_clock, environ=os.environ))
+
+
+def serve(
+    ctx: typer.Context,
+    now_first: Annotated[
+        bool, typer.Option("--now-first", help="Begin the first round at once, not one interval after the start.")
+    ] = False,
+    health: HealthFile = DEFAULT_HEALTH_FILE,
+    listen: Annotated[
+        str | None,
+        typer.Option("--listen", metavar="HOST:PORT", help="Answer /health, /metrics and POST /wakeup there."),
+    ] = None,
+) -> None:
+    """Run the cycle every transaction_check_interval in one warm session, until SIGTERM; SIGUSR1 wakes it."""
+    from txmq_lib.cli.endpoint import listen_address
+    from txmq_lib.cli.serve import run_serve
+
+    address = None if listen is None else listen_address(listen)
+    run_serve(given(ctx), is_first_at_once=now_first, health_path=Path(health), listen=address)
+
+
+def wakeup(health: HealthFile = DEFAULT_HEALTH_FILE) -> None:
+    """Let a running `txmq serve` begin its rounds now."""
+    from txmq_lib.cli.serve import wake
+    from txmq_lib.service.health import serving_pid
+
+    wake(serving_pid(Path(health)))
 
 
 def maintain(

@@ -29,14 +29,18 @@ def write_metrics(options: Given, out: str, now: datetime) -> None:
         return
     path = Path(out)
     text = metrics_text(reader, now, before=told_before(path))
-    # Whoever scrapes the file must never see half of it.
-    half_way = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        half_way.write_text(text, encoding="utf-8")
-        half_way.replace(path)
+        write_whole(path, text)
     except OSError as error:
         raise UsageError(f"--out {out} cannot be written: {error.strerror}") from error
     typer.echo(f"{sum(not line.startswith('#') for line in text.splitlines())} series in {out}", err=True)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file in one piece: whoever reads it never sees half of it."""
+    half_way = path.with_name(f".{path.name}.{os.getpid()}")
+    half_way.write_text(text, encoding="utf-8")
+    half_way.replace(path)
 
 
 def told_before(path: Path) -> str:

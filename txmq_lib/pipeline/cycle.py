@@ -1,12 +1,14 @@
-"""One cycle of `txmq run`: land the configured sources, reconcile, resolve, roll up, audit; each a pass of its own."""
+"""One cycle: land the configured sources, reconcile, resolve, roll up, audit; each a pass of its own."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from txmq_lib.errors import NothingToLandError
+from txmq_lib.pipeline import landing, reconcile
 from txmq_lib.pipeline.audit import run_audit
 from txmq_lib.pipeline.landing import run_land_files, run_land_store
 from txmq_lib.pipeline.reconcile import run_reconcile
@@ -15,6 +17,17 @@ from txmq_lib.pipeline.rollup import run_rollup
 from txmq_lib.settings import Settings, Source
 from txmq_lib.tables.passes import PassReport
 from txmq_lib.tables.warehouse import Warehouse
+
+OFFSET_KINDS = ("offset", "ack")
+
+
+@dataclass(frozen=True)
+class Work:
+    """One pass of a cycle: what people call it, its job, and what runs it with a clock."""
+
+    name: str
+    job: str
+    run: Callable[[Warehouse, datetime], PassReport]
 
 
 def run_cycle(
@@ -30,47 +43,94 @@ def run_cycle(
     A source where there is nothing yet is counted (`sources_empty`) and passed over. Without a resolver none is asked.
     environ  where secrets that the settings name are looked up; SettingsError where one is missing
     """
-    require_secrets(settings, environ)
+    works = works_of_cycle(settings, settings.sources, wall_clock=wall_clock, environ=environ)
+    passes = [work.run(warehouse, now) for work in works]
     counts: Counter[str] = Counter()
-    landed: list[PassReport] = []
-    for source in settings.sources:
-        try:
-            landed += _land(warehouse, settings, source, now=now, wall_clock=wall_clock)
-        except NothingToLandError:
-            counts["sources_empty"] += 1
-    reconciled = run_reconcile(warehouse, settings, now=now, wall_clock=wall_clock)
-    resolved = (
-        [run_resolve(warehouse, settings, now=now, wall_clock=wall_clock, environ=environ)]
-        if settings.resolvers
-        else []
-    )
-    rolled_up = run_rollup(warehouse, settings, now=now, wall_clock=wall_clock)
-    audited = run_audit(warehouse, settings, now=now, wall_clock=wall_clock)
     seconds: defaultdict[str, float] = defaultdict(float)
-    passes = (*landed, reconciled, *resolved, rolled_up, audited)
     for report in passes:
         counts.update(report.counts)
-        seconds[report.job] += round(sum(report.seconds.values()), 3)
+        if report.seconds:
+            seconds[report.job] += round(sum(report.seconds.values()), 3)
     findings = tuple(finding for report in passes for finding in report.findings)
-    return PassReport("run", reconciled.number, dict(counts), dict(seconds), findings)
+    number = next(report.number for report in passes if report.job == reconcile.JOB)
+    return PassReport("run", number, dict(counts), dict(seconds), findings)
 
 
-def _land(
-    warehouse: Warehouse, settings: Settings, source: Source, *, now: datetime, wall_clock: Callable[[], datetime]
-) -> list[PassReport]:
-    if source.kind == "store":
-        return [
-            run_land_store(warehouse, settings, path=path, broker_name=source.broker, now=now, wall_clock=wall_clock)
-            for path in source.paths
-        ]
-    return [
-        run_land_files(
+def works_of_cycle(
+    settings: Settings,
+    sources: Iterable[Source],
+    *,
+    wall_clock: Callable[[], datetime],
+    environ: Mapping[str, str],
+) -> list[Work]:
+    """The passes of a cycle over `sources`, in order. SettingsError where a secret is missing."""
+    require_secrets(settings, environ)
+    works = [*_landings(settings, sources, wall_clock)]
+    works.append(
+        Work("reconcile", reconcile.JOB, lambda at, now: run_reconcile(at, settings, now=now, wall_clock=wall_clock))
+    )
+    if settings.resolvers:
+        works.append(
+            Work(
+                "resolve",
+                "resolve",
+                lambda at, now: run_resolve(at, settings, now=now, wall_clock=wall_clock, environ=environ),
+            )
+        )
+    works.append(_rollup(settings, wall_clock))
+    works.append(Work("audit", "audit", lambda at, now: run_audit(at, settings, now=now, wall_clock=wall_clock)))
+    return works
+
+
+def works_on_offsets(settings: Settings, *, wall_clock: Callable[[], datetime]) -> list[Work]:
+    """Landing of the sources of offsets and acknowledgements alone, then the roll-up; none without such sources."""
+    landings = _landings(settings, [source for source in settings.sources if source.kind in OFFSET_KINDS], wall_clock)
+    return [*landings, _rollup(settings, wall_clock)] if landings else []
+
+
+def _rollup(settings: Settings, wall_clock: Callable[[], datetime]) -> Work:
+    return Work("rollup", "rollup", lambda at, now: run_rollup(at, settings, now=now, wall_clock=wall_clock))
+
+
+def _landings(settings: Settings, sources: Iterable[Source], wall_clock: Callable[[], datetime]) -> list[Work]:
+    works = []
+    for source in sources:
+        if source.kind == "store":
+            works += [_landing_of_store(settings, source, path, wall_clock) for path in source.paths]
+        else:
+            works.append(_landing_of_files(settings, source, wall_clock))
+    return works
+
+
+def _landing_of_store(settings: Settings, source: Source, path: str, wall_clock: Callable[[], datetime]) -> Work:
+    def run(warehouse: Warehouse, now: datetime) -> PassReport:
+        return run_land_store(
             warehouse,
             settings,
-            kind=source.kind,
-            paths=list(source.paths),
+            path=path,
             broker_name=source.broker,
             now=now,
             wall_clock=wall_clock,
+            is_idle_when_landed=True,
         )
-    ]
+
+    return Work(f"land store {path}", landing.JOB, run)
+
+
+def _landing_of_files(settings: Settings, source: Source, wall_clock: Callable[[], datetime]) -> Work:
+    def run(warehouse: Warehouse, now: datetime) -> PassReport:
+        try:
+            return run_land_files(
+                warehouse,
+                settings,
+                kind=source.kind,
+                paths=list(source.paths),
+                broker_name=source.broker,
+                now=now,
+                wall_clock=wall_clock,
+                is_idle_when_landed=True,
+            )
+        except NothingToLandError:
+            return PassReport(landing.JOB, 0, {"sources_empty": 1}, {})
+
+    return Work(f"land {source.kind} {' '.join(source.paths)}", landing.JOB, run)

@@ -13,13 +13,13 @@ from pyspark.sql import functions as F
 
 from txmq_lib.errors import NothingToLandError
 from txmq_lib.names import ROLE_ENGINE
-from txmq_lib.pipeline import landing_events, landing_messages, landing_store
+from txmq_lib.pipeline import landed_before, landing_events, landing_messages, landing_store
 from txmq_lib.rules.contract import MESSAGE_COLUMNS, message_rows, quick_message_rows
 from txmq_lib.rules.frontier import file_reports
 from txmq_lib.settings import Settings
 from txmq_lib.sources.landing_files import LandingFile, json_lines, list_files
 from txmq_lib.tables.passes import Pass, PassReport
-from txmq_lib.tables.running import run_passes
+from txmq_lib.tables.running import last_note, run_passes
 from txmq_lib.tables.warehouse import Warehouse
 
 JOB = "land"
@@ -36,13 +36,26 @@ def run_land_files(
     broker_name: str,
     now: datetime,
     wall_clock: Callable[[], datetime],
+    is_idle_when_landed: bool = False,
 ) -> PassReport:
-    """Land JSON lines or Parquet files of one `kind` for one broker (design section 8)."""
+    """Land JSON lines or Parquet files of one `kind` for one broker (design section 8).
+
+    With `is_idle_when_landed`, files that landed before and are unchanged are passed over.
+    """
     warehouse.ensure()
     found = list_files(warehouse.spark, paths, takes_broker_files=kind == "offset")
-    files = [asdict(file) for file in found]
-    arguments = {"kind": kind, "broker_name": broker_name, "files": files}
-    return _passes(warehouse, settings, lambda: arguments, now=now, wall_clock=wall_clock)
+    told = {"kind": kind, "broker_name": broker_name}
+
+    def arguments() -> dict[str, Any]:
+        files = [asdict(file) for file in found]
+        if is_idle_when_landed:
+            known = landed_before.known(warehouse, settings, last_note(warehouse, JOB))
+            files = [file for file in files if not _is_among(known, {**told, "files": [file]})]
+        return {**told, "files": files}
+
+    return _passes(
+        warehouse, settings, arguments, now=now, wall_clock=wall_clock, is_idle=lambda mine: not mine.arguments["files"]
+    )
 
 
 def run_land_store(
@@ -53,11 +66,25 @@ def run_land_store(
     broker_name: str,
     now: datetime,
     wall_clock: Callable[[], datetime],
+    is_idle_when_landed: bool = False,
 ) -> PassReport:
-    """Land what a broker's store directory holds beyond what was landed of it before."""
+    """Land what a broker's store directory holds beyond what was landed of it before.
+
+    With `is_idle_when_landed` there is no pass where the store has not moved.
+    """
     warehouse.ensure()
     arguments = partial(landing_store.plan, warehouse, settings, path=path, broker_name=broker_name)
-    return _passes(warehouse, settings, arguments, now=now, wall_clock=wall_clock)
+
+    def is_idle(mine: Pass) -> bool:
+        return is_idle_when_landed and _is_among(
+            landed_before.known(warehouse, settings, mine.last_note), mine.arguments
+        )
+
+    return _passes(warehouse, settings, arguments, now=now, wall_clock=wall_clock, is_idle=is_idle)
+
+
+def _is_among(known: Mapping[str, str], arguments: Mapping[str, Any]) -> bool:
+    return all(known.get(place) == state for place, state in landed_before.states(arguments).items())
 
 
 def _passes(
@@ -67,6 +94,7 @@ def _passes(
     *,
     now: datetime,
     wall_clock: Callable[[], datetime],
+    is_idle: Callable[[Pass], bool],
 ) -> PassReport:
     return run_passes(
         warehouse,
@@ -76,6 +104,7 @@ def _passes(
         settings=settings,
         wall_clock=wall_clock,
         arguments=arguments,
+        is_idle=is_idle,
         input_bytes=_input_bytes,
         lands_again=True,
     )
@@ -94,7 +123,7 @@ def _land(current: Pass) -> PassReport:
         if not current.is_own and not landing_store.is_still_there(current):
             return _given_up(current)
         landing_store.land(current)
-        return current.commit()
+        return current.commit(note=landed_before.word_of(current))
     files = [LandingFile(**file) for file in current.arguments["files"]]
     if not current.is_own and not _are_unchanged(current, files):
         return _given_up(current)
@@ -103,7 +132,7 @@ def _land(current: Pass) -> PassReport:
         _land_messages(current, files, kind, broker_name)
     else:
         landing_events.land(current, files, kind=kind, broker_name=broker_name)
-    return current.commit()
+    return current.commit(note=landed_before.word_of(current))
 
 
 def _land_messages(current: Pass, files: list[LandingFile], kind: str, broker_name: str) -> None:

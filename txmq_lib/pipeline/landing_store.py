@@ -32,7 +32,7 @@ from txmq_lib.rules.moments import EPOCH, LATEST_MS
 from txmq_lib.settings import Settings
 from txmq_lib.sources.commit_log import LogFile, RecordIdentity, list_files, log_end, record_at
 from txmq_lib.sources.consume_queue import QueueBounds, queue_bounds
-from txmq_lib.sources.consumer_offset_file import read_consumer_offset_file
+from txmq_lib.sources.consumer_offset_file import consumer_offset_state, read_consumer_offset_file
 from txmq_lib.sources.store import SOURCE_NAME, RocketmqStore
 from txmq_lib.tables.local_frame import local_frame
 from txmq_lib.tables.passes import Pass
@@ -74,6 +74,7 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
         "is_rebuilt": is_rebuilt,
         "lost_before_ms": _time_ms(first.store_timestamp_ms) if first and first.offset > landed_to else None,
         "topics": list(settings.land.topics),
+        "offset_table": consumer_offset_state(path),
     }
 
 

@@ -5,6 +5,7 @@ Must not judge what an offset means: the values are "next to consume" as the bro
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -80,6 +81,18 @@ def read_consumer_offset_file(store_dir: str) -> ConsumerOffsetFile | None:
             return table
         found = found or table
     return found
+
+
+def consumer_offset_state(store_dir: str) -> str:
+    """A text that is another one whenever the store's offset table, or its `.bak`, has other content."""
+    main = Path(store_dir) / OFFSET_FILE
+    state = hashlib.sha256()
+    for path in (main, main.with_name(main.name + BACKUP_SUFFIX)):
+        try:
+            state.update(hashlib.sha256(path.read_bytes()).digest())
+        except OSError:  # not there, or not to be read: landing it says so
+            state.update(b"none")
+    return state.hexdigest()[:16]
 
 
 def parse_consumer_offsets(data: bytes) -> ConsumerOffsets:

@@ -1,4 +1,4 @@
-"""What Delta raises when somebody else wrote first."""
+"""What Delta raises when somebody else wrote first, and Spark when somebody cancelled a job."""
 
 from __future__ import annotations
 
@@ -22,3 +22,8 @@ CONFLICTS = (  # in Python they have no common base
     DeltaConcurrentModificationException,
     MetadataChangedException,
 )
+
+
+def is_cancelled(error: Exception) -> bool:
+    """Whether Spark raised this because its job was cancelled."""
+    return "SPARK_JOB_CANCELLED" in str(error)

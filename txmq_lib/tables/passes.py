@@ -184,18 +184,23 @@ class Pass:
         counts: Mapping[str, int] | None = None,
         checkpoints: Mapping[str, int] | None = None,
         next_due_ms: int | None = None,
+        note: Mapping[str, Any] | None = None,
     ) -> PassReport:
-        """Write the committed row, last of all; `next_due_ms` tells the next pass when time alone gives it work."""
+        """Write the committed row, last of all.
+
+        next_due_ms  tells the next pass when time alone gives it work
+        note         what else the next pass of this job is to know
+        """
         self._require_open()
         self.counts.update(counts or {})
         # Kept in the commit's note: the next pass of this job reads it without a Spark job.
-        note = {
+        left = {
             "input_versions": self.input_versions,
             "own_versions": self._own_versions,
             "settings_fingerprint": self.settings.fingerprint(),
             "next_due_ms": next_due_ms,
         }
-        self.append_row(COMMITTED, note, checkpoints)
+        self.append_row(COMMITTED, {**(note or {}), **left}, checkpoints)
         return PassReport(self.job, self.number, dict(self.counts), dict(self.seconds))
 
     def gone_inputs(self) -> list[str]:

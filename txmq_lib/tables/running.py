@@ -15,6 +15,7 @@ from txmq_lib.errors import PassConflict, PassReplayed, PlanInputsGone
 from txmq_lib.names import JOB_MAINTAIN, JOB_TAKE_BACK
 from txmq_lib.schemas import table_specs
 from txmq_lib.settings import Settings
+from txmq_lib.tables.conflicts import is_cancelled
 from txmq_lib.tables.delta_log import DeltaLogView
 from txmq_lib.tables.effort import little_effort
 from txmq_lib.tables.pass_log import (
@@ -51,10 +52,16 @@ def next_pass(
     planned, ended = log.txn_version(app_id(job, "pass", STARTED)), last_ended(log, job)
     if planned > ended:
         return _recorded_pass(warehouse, job, planned, wall_clock=wall_clock)
-    last_note = note_of(warehouse, log, job, log.txn_version(app_id(job, "pass", COMMITTED)))
+    note = note_of(warehouse, log, job, log.txn_version(app_id(job, "pass", COMMITTED)))
     logs = _logs(warehouse)
     mine = _unplanned(warehouse, logs, job, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock)
-    return replace(mine, number=planned + 1, since_versions=known_since(logs, last_note), last_note=last_note)
+    return replace(mine, number=planned + 1, since_versions=known_since(logs, note), last_note=note)
+
+
+def last_note(warehouse: Warehouse, job: str) -> dict[str, Any]:
+    """What the last committed pass of the job left for the next; empty where there is none."""
+    log = warehouse.log("pass")
+    return note_of(warehouse, log, job, log.txn_version(app_id(job, "pass", COMMITTED)))
 
 
 def preview(
@@ -139,9 +146,9 @@ def run_passes(
                 report = work(current)
         except (PassConflict, PassReplayed):
             raise
-        except Exception:
-            # A plan that cannot be carried out must not stand in the way of the next one.
-            if not current.has_written:
+        except Exception as error:
+            # A plan that cannot be carried out must not stand in the way of the next one; one cut off can be.
+            if not (current.has_written or is_cancelled(error)):
                 current.abandon()
             raise
         finally:

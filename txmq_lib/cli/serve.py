@@ -1,0 +1,110 @@
+"""`txmq serve` and `txmq wakeup`: the service in this process, its signals, its health file and endpoint."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+
+import typer
+
+from txmq_lib.cli.clock import wall_clock
+from txmq_lib.cli.endpoint import Counted, endpoint
+from txmq_lib.cli.given import Given, location
+from txmq_lib.cli.passes import spark_warehouse
+from txmq_lib.errors import EXIT_FAILED
+from txmq_lib.service.health import Health
+from txmq_lib.service.rounds import Told
+from txmq_lib.service.service import is_session_alive, services
+from txmq_lib.settings import Settings
+from txmq_lib.tables.passes import PassReport
+
+STOP, WAKE, LOST = "stop", "wake", "lost"
+SIGNALS: dict[int, str] = {signal.SIGTERM: STOP, signal.SIGINT: STOP, signal.SIGUSR1: WAKE}
+
+
+def run_serve(options: Given, *, is_first_at_once: bool, health_path: Path, listen: tuple[str, int] | None) -> None:
+    """Serve until SIGTERM or SIGINT; SIGUSR1 wakes. Status 3 where Spark is lost: whoever watches starts anew."""
+    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    inbox: SimpleQueue[str] = SimpleQueue()
+    with _signals_into(inbox):
+        health = Health(health_path, wall_clock)
+        with spark_warehouse("serve", settings) as (warehouse, _):
+            warehouse.ensure()
+            spark = warehouse.spark
+
+            def failure(step: str, error: str, pause_s: float) -> None:
+                health.failure(step, error, pause_s)
+                _say(f"{step} failed: {error}; tried again in {pause_s:.0f} s")
+                if not is_session_alive(spark):
+                    inbox.put(LOST)
+
+            def report(step: str, done: PassReport) -> None:
+                health.report(step, done)
+                _say_report(step, done)
+
+            running = services(
+                warehouse,
+                settings,
+                wall_clock=wall_clock,
+                environ=os.environ,
+                told=Told(report, failure),
+                is_first_at_once=is_first_at_once,
+            )
+            counted = Counted(location(settings.warehouse), health_path.with_suffix(".prom"))
+            with endpoint(listen, health, counted, wake=lambda: inbox.put(WAKE)) as address:
+                for service in running:
+                    service.start()
+                health.running()
+                at = f", listening at {address[0]}:{address[1]}" if address else ""
+                _say(f"serving {location(settings.warehouse)}, process {os.getpid()}, health in {health_path}{at}")
+                try:
+                    while (told := inbox.get()) == WAKE:
+                        for service in running:
+                            service.wakeup()
+                finally:
+                    for service in running:
+                        service.stop(interrupt=True)
+                    has_ended = all([service.shutdown() for service in running])
+        if told == LOST:
+            health.failure("serve", "Spark is gone", 0)
+            _say("Spark is gone: its JVM ended or does not answer")
+        else:
+            health.stopped()
+            _say("stopped" if has_ended else "stopped, though a pass did not end within 90 s")
+    if told == LOST or not has_ended:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def wake(pid: int) -> None:
+    """Let the service begin its rounds now."""
+    os.kill(pid, signal.SIGUSR1)
+
+
+@contextmanager
+def _signals_into(inbox: SimpleQueue[str]) -> Iterator[None]:
+    # A handler may come in the middle of anything; putting is all that is safe there.
+    before = {number: signal.signal(number, lambda got, _: inbox.put(SIGNALS[got])) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _say_report(step: str, done: PassReport) -> None:
+    if done.number == 0:
+        return
+    counts = " ".join(f"{name} {count}" for name, count in done.counts.items() if count)
+    seconds = round(sum(done.seconds.values()), 1)
+    _say(f"{step}: pass {done.number}, {counts or 'nothing'}, {seconds} s")
+    for finding in done.findings:
+        _say(f"{step}: {finding}")
+
+
+def _say(words: str) -> None:
+    typer.echo(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {words}", err=True)

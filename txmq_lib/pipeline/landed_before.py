@@ -1,0 +1,55 @@
+"""What is landed as it is, by the word of the landings before: files and stores that a cycle passes over.
+
+The word goes with the commit of each landing. It counts under the same settings, and while no broker was taken back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from txmq_lib.names import JOB_TAKE_BACK
+from txmq_lib.settings import Settings
+from txmq_lib.tables.pass_log import COMMITTED, app_id
+from txmq_lib.tables.passes import Pass
+from txmq_lib.tables.warehouse import Warehouse
+
+NOTE = "landed"
+# The note of a commit stays small; what is forgotten lands again, which adds nothing.
+REMEMBERED = 500
+
+
+def known(warehouse: Warehouse, settings: Settings, note: Mapping[str, Any]) -> dict[str, str]:
+    """State of each thing landed, by its place, as far as the note of the last landing counts."""
+    is_same = note.get("settings_fingerprint") == settings.fingerprint()
+    return dict(note.get(NOTE, {})) if is_same and note.get("taken_back") == _taken_back(warehouse) else {}
+
+
+def word_of(current: Pass) -> dict[str, Any]:
+    """What the commit of a landing leaves for the next: all that was known, and what it landed."""
+    landed = states(current.arguments)
+    before = known(current.warehouse, current.settings, current.last_note)
+    now = {place: state for place, state in before.items() if place not in landed} | landed
+    return {NOTE: dict(list(now.items())[-REMEMBERED:]), "taken_back": _taken_back(current.warehouse)}
+
+
+def states(arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Place and state of each thing that a landing with these arguments lands."""
+    told = (arguments["kind"], arguments["broker_name"])
+    if arguments["kind"] == "store":
+        kept = ("to_offset", "lowest_offset", "last", "topics", "offset_table")
+        return {_digest([*told, arguments["path"]]): _digest([arguments.get(name) for name in kept])}
+    return {
+        _digest([*told, file["path"]]): _digest([value for name, value in sorted(file.items()) if name != "path"])
+        for file in arguments["files"]
+    }
+
+
+def _taken_back(warehouse: Warehouse) -> int:
+    return warehouse.log("pass").txn_version(app_id(JOB_TAKE_BACK, "pass", COMMITTED))
+
+
+def _digest(told: object) -> str:
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,133 @@
+"""The threads of `txmq serve`: the cycle at every check interval, consumer offsets at theirs, each in a session."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from functools import partial
+from threading import Lock, Thread
+
+from pyspark.sql import SparkSession
+
+from txmq_lib.errors import LeftOff
+from txmq_lib.pipeline.cycle import OFFSET_KINDS, Work, works_of_cycle, works_on_offsets
+from txmq_lib.service.rounds import Step, Told, run_round
+from txmq_lib.service.thread import PeriodicService
+from txmq_lib.session import session_beside
+from txmq_lib.settings import Settings
+from txmq_lib.tables.passes import PassReport
+from txmq_lib.tables.warehouse import Warehouse
+
+# As a client begins to report offsets (R85).
+OFFSETS_FIRST_DELAY_S = 10.0
+CANCEL_EVERY_S = 0.5
+
+
+def services(
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    wall_clock: Callable[[], datetime],
+    environ: Mapping[str, str],
+    told: Told,
+    is_first_at_once: bool = False,
+) -> list[PeriodicService]:
+    """The threads, not started yet. SettingsError where a secret is missing.
+
+    Sources of offsets and acknowledgements have a thread of their own, and are no part of the cycle then.
+    """
+    on_offsets = works_on_offsets(settings, wall_clock=wall_clock)
+    of_cycle = [source for source in settings.sources if source.kind not in OFFSET_KINDS]
+    works = works_of_cycle(settings, of_cycle, wall_clock=wall_clock, environ=environ)
+    locks: defaultdict[str, Lock] = defaultdict(Lock)
+    service = partial(_service, warehouse=warehouse, settings=settings, told=told, locks=locks, wall_clock=wall_clock)
+    check_interval_s = settings.transaction_check_interval_ms / 1000
+    cycle = service(
+        "txmq-cycle",
+        works,
+        interval_s=check_interval_s,
+        first_delay_s=0.0 if is_first_at_once else None,
+        is_at_fixed_rate=False,
+    )
+    if not on_offsets:
+        return [cycle]
+    offsets = service(
+        "txmq-offsets",
+        on_offsets,
+        interval_s=settings.persist_consumer_offset_interval_ms / 1000,
+        first_delay_s=OFFSETS_FIRST_DELAY_S,
+        is_at_fixed_rate=True,
+    )
+    return [cycle, offsets]
+
+
+def is_session_alive(spark: SparkSession) -> bool:
+    """Whether the JVM answers and its context runs."""
+    try:
+        context = spark.sparkContext._jsc
+        return context is not None and not context.sc().isStopped()
+    except Exception:  # py4j has no one error for a JVM that is gone
+        return False
+
+
+def _service(
+    name: str,
+    works: Iterable[Work],
+    *,
+    warehouse: Warehouse,
+    settings: Settings,
+    told: Told,
+    locks: defaultdict[str, Lock],
+    wall_clock: Callable[[], datetime],
+    interval_s: float,
+    first_delay_s: float | None,
+    is_at_fixed_rate: bool,
+) -> PeriodicService:
+    # What a MERGE is told and how small a pass is stand in the session: two threads must not share one.
+    own = Warehouse(session_beside(warehouse.spark, settings), warehouse.uri)
+    steps = [Step(work.name, partial(_alone, locks[work.job], work, own, wall_clock)) for work in works]
+
+    def work() -> None:
+        _enter(own.spark, name)
+        run_round(steps, told, is_stopped=lambda: service.is_stopped)
+
+    def interrupt() -> None:
+        own.on_write = _leave_off
+        Thread(target=_cancel_while_alive, args=(own.spark, service), daemon=True).start()
+
+    service = PeriodicService(
+        name,
+        work,
+        interval_s=interval_s,
+        first_delay_s=first_delay_s,
+        is_at_fixed_rate=is_at_fixed_rate,
+        interrupt=interrupt,
+    )
+    return service
+
+
+def _alone(lock: Lock, work: Work, warehouse: Warehouse, wall_clock: Callable[[], datetime]) -> PassReport:
+    # Both threads land and roll up; two passes of one job would do the same work twice.
+    with lock:
+        return work.run(warehouse, wall_clock())
+
+
+def _enter(spark: SparkSession, tag: str) -> None:
+    """This thread's jobs carry its tag, and what asks for the active session gets its own."""
+    spark.sparkContext.addJobTag(tag)
+    jvm = spark.sparkContext._jvm
+    if jvm is not None:
+        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def _cancel_while_alive(spark: SparkSession, service: PeriodicService) -> None:
+    # A pass has many jobs, one after the other.
+    while service.is_alive and is_session_alive(spark):
+        spark.sparkContext.cancelJobsWithTag(service.name)
+        time.sleep(CANCEL_EVERY_S)
+
+
+def _leave_off(table: str, step: str) -> None:
+    raise LeftOff(f"left off behind {table} {step}; the next start carries the pass on")
