@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from txmq_lib.pipeline.evidence import evidence_of, whole_evidence
 from txmq_lib.pipeline.policies import policies_of
-from txmq_lib.pipeline.pruning import within_offsets, within_times
+from txmq_lib.pipeline.pruning import near_offsets, near_times
 from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.figures import Evidence, diverted_halves, transaction_figures
 from txmq_lib.rules.policy import Policies
@@ -65,8 +65,7 @@ def _audit(current: Pass) -> PassReport:
         transaction_figures(_evidence(current, touched)), frontier, policies=policies, pass_number=current.number
     )
     with current.timed("prune"):
-        born = within_times("born_timestamp", touched, "born_timestamp")
-    known = current.read("verdict").where(born)
+        known = near_times("born_timestamp", touched, "born_timestamp").rows(current, "verdict")
     fresh = current.cached(changed(join_transaction(verdicts, touched, "left_semi"), known))
     current.upsert("verdict", fresh, step="verdict")
     with current.timed("count"):
@@ -100,7 +99,7 @@ def _named_by_new_ops(current: Pass) -> DataFrame:
     ops = current.new_rows("op_message").select(
         "broker_name", "queue_id", F.col("half_queue_offset").alias("queue_offset")
     )
-    halves = current.read("half_message").where(within_offsets("queue_offset", ops, "queue_offset"))
+    halves = near_offsets("queue_offset", ops, "queue_offset").rows(current, "half_message")
     return transactions_of(halves.join(ops, on=["broker_name", "queue_id", "queue_offset"], how="left_semi"))
 
 
@@ -108,10 +107,10 @@ def _of_new_messages(current: Pass, new_messages: DataFrame) -> DataFrame:
     places = new_messages.where("prepared_transaction_offset > 0 or sys_flag & 12 = 8").select(
         "broker_name", F.col("prepared_transaction_offset").alias("commit_log_offset")
     )
-    within = within_offsets("commit_log_offset", places, "commit_log_offset")
+    near = near_offsets("commit_log_offset", places, "commit_log_offset")
     key = ["broker_name", "commit_log_offset"]
     found = [
-        transactions_of(current.read(table).where(within).join(places, on=key, how="left_semi"))
+        transactions_of(near.rows(current, table).join(places, on=key, how="left_semi"))
         for table in ("half_message", "trans_check_max_time")
     ]
     return found[0].unionByName(found[1])

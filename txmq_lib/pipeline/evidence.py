@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from txmq_lib.pipeline.pruning import within_offsets, within_times
+from txmq_lib.pipeline.pruning import near_offsets, near_times
 from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.figures import Evidence, diverted_halves
 from txmq_lib.rules.transaction import join_transaction
@@ -13,16 +13,16 @@ from txmq_lib.tables.passes import Pass
 
 def evidence_of(current: Pass, touched: DataFrame) -> Evidence:
     """Evidence for the transactions `touched` (their keys), of the past only what can concern them."""
-    born = within_times("born_timestamp", touched, "born_timestamp")
+    born = near_times("born_timestamp", touched, "born_timestamp")
 
     def of_touched(table: str) -> DataFrame:
-        return join_transaction(current.read(table).where(born), touched, "left_semi")
+        return join_transaction(born.rows(current, table), touched, "left_semi")
 
     halves, given_up = current.cached(of_touched("half_message")), current.cached(of_touched("trans_check_max_time"))
-    ops = current.read("op_message").where(within_offsets("half_queue_offset", halves, "queue_offset"))
+    ops = near_offsets("half_queue_offset", halves, "queue_offset").rows(current, "op_message")
     places = halves.select("commit_log_offset").unionByName(given_up.select("commit_log_offset"))
-    visible = current.read("message").where(within_offsets("prepared_transaction_offset", places, "commit_log_offset"))
-    diverted = join_transaction(diverted_halves(current.read("message").where(born)), touched, "left_semi")
+    visible = near_offsets("prepared_transaction_offset", places, "commit_log_offset").rows(current, "message")
+    diverted = join_transaction(diverted_halves(born.rows(current, "message")), touched, "left_semi")
     return Evidence(
         halves=halves,
         ops=ops,

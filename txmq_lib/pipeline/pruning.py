@@ -2,36 +2,62 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from collections.abc import Callable
+from functools import cached_property, reduce
 from itertools import pairwise
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+
+from txmq_lib.tables.passes import Pass
 
 MOST_RANGES = 24  # each costs Spark's planner milliseconds, in every rule and every file
 OFFSET_BUCKET = 1 << 16
 TIME_BUCKET_MS = 600_000
 
 
-def within_offsets(column: str, wanted: DataFrame, wanted_column: str) -> Column:
-    """A condition on `column` true for every value of `wanted_column` in `wanted`; false for all where it is empty."""
-    return _within(F.col(column), wanted.select(F.col(wanted_column).alias("v")), OFFSET_BUCKET)
+class Near:
+    """Rows that have one of some wanted values in a column, and others around them.
+
+    The ranges of the values are found when a table is asked for that is worth it, and once.
+    """
+
+    def __init__(self, *conditions: Callable[[], Column]) -> None:
+        self._conditions = conditions
+
+    @cached_property
+    def condition(self) -> Column:
+        """True for every wanted value; false for all where none is wanted."""
+        return _any([condition() for condition in self._conditions])
+
+    def rows(self, current: Pass, table: str) -> DataFrame:
+        """The table's rows as the plan of the pass saw them, as far as they are near; a table of few files whole."""
+        rows = current.read(table)
+        return rows if current.has_few_rows(table) else rows.where(self.condition)
+
+    def __or__(self, other: Near) -> Near:
+        return Near(*self._conditions, *other._conditions)
 
 
-def within_times(column: str, wanted: DataFrame, wanted_column: str) -> Column:
+def near_offsets(column: str, wanted: DataFrame, wanted_column: str) -> Near:
+    """Rows whose `column` is among the values of `wanted_column` in `wanted`."""
+    values = wanted.select(F.col(wanted_column).alias("v"))
+    return Near(lambda: _any([F.col(column).between(low, high) for low, high in _ranges(values, OFFSET_BUCKET)]))
+
+
+def near_times(column: str, wanted: DataFrame, wanted_column: str) -> Near:
     """The same for timestamps."""
     moments = wanted.select(F.unix_millis(wanted_column).alias("v"))
-    buckets = _ranges(moments, TIME_BUCKET_MS)
-    return _any(
-        [
-            F.col(column).between(F.timestamp_millis(F.lit(low)), F.timestamp_millis(F.lit(high)))
-            for low, high in buckets
-        ]
-    )
 
+    def condition() -> Column:
+        return _any(
+            [
+                F.col(column).between(F.timestamp_millis(F.lit(low)), F.timestamp_millis(F.lit(high)))
+                for low, high in _ranges(moments, TIME_BUCKET_MS)
+            ]
+        )
 
-def _within(column: Column, values: DataFrame, bucket: int) -> Column:
-    return _any([column.between(low, high) for low, high in _ranges(values, bucket)])
+    return Near(condition)
 
 
 def _any(conditions: list[Column]) -> Column:

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.names import END_KEY, ROLLBACK, TRANSACTION_KEY
-from txmq_lib.pipeline.pruning import within_offsets, within_times
+from txmq_lib.pipeline.pruning import near_offsets, near_times
 from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 from txmq_lib.tables.passes import Pass
@@ -41,17 +41,16 @@ def candidate_ends(current: Pass) -> DataFrame:
 
 def halves_named_by(current: Pass, ends: DataFrame) -> DataFrame:
     """Half rows at the physical or queue offsets that `ends` name, and some around them."""
-    halves = current.read("half_message")
-    by_physical = within_offsets("commit_log_offset", ends, "commit_log_offset")
-    by_queue = within_offsets("queue_offset", ends, "tran_state_table_offset")
-    return halves.where(by_physical | by_queue)
+    by_physical = near_offsets("commit_log_offset", ends, "commit_log_offset")
+    by_queue = near_offsets("queue_offset", ends, "tran_state_table_offset")
+    return (by_physical | by_queue).rows(current, "half_message")
 
 
 def prior_decisions(current: Pass, matched: DataFrame) -> DataFrame:
     """Transactions of `matched` ends decided in earlier passes: key and `prior_decision`."""
-    born = within_times("born_timestamp", matched, "born_timestamp")
-    decided = current.read("end_outcome").where("is_effective").where(born)
-    rolled_back = current.read("trans_check_max_time").where("is_rolled_back").where(born)
+    born = near_times("born_timestamp", matched, "born_timestamp")
+    decided = born.rows(current, "end_outcome").where("is_effective")
+    rolled_back = born.rows(current, "trans_check_max_time").where("is_rolled_back")
     both = decided.select(*TRANSACTION_KEY, F.col("decision").alias("prior_decision")).unionByName(
         rolled_back.select(*TRANSACTION_KEY, F.lit(ROLLBACK).alias("prior_decision"))
     )
@@ -68,16 +67,16 @@ def touched_halves(current: Pass) -> DataFrame:
     touched = transactions_of(new)
     if has_resumes:
         touched = touched.unionByName(transactions_of(resumes(current.new_rows("manual_decision")))).distinct()
-    born = within_times("born_timestamp", touched, "born_timestamp")
-    return join_transaction(current.read("half_message").where(born), touched, "left_semi")
+    born = near_times("born_timestamp", touched, "born_timestamp")
+    return join_transaction(born.rows(current, "half_message"), touched, "left_semi")
 
 
 def relevant_ops(current: Pass, halves: DataFrame) -> DataFrame:
     """New op rows, and those that name an offset of `halves` (an op may land before its half)."""
     if not current.since_versions:
         return current.read("op_message")
-    within = within_offsets("half_queue_offset", halves, "queue_offset")
-    return current.new_rows("op_message").unionByName(current.read("op_message").where(within))
+    near = near_offsets("half_queue_offset", halves, "queue_offset")
+    return current.new_rows("op_message").unionByName(near.rows(current, "op_message"))
 
 
 def relevant_messages(current: Pass, halves: DataFrame) -> DataFrame:
@@ -85,10 +84,8 @@ def relevant_messages(current: Pass, halves: DataFrame) -> DataFrame:
     columns = ("broker_name", "topic", "sys_flag", "prepared_transaction_offset", "transaction_id", "store_timestamp")
     if not current.since_versions:
         return current.read("message").select(*columns)
-    within = within_offsets("prepared_transaction_offset", halves, "commit_log_offset")
-    return (
-        current.new_rows("message").select(*columns).unionByName(current.read("message").where(within).select(*columns))
-    )
+    near = near_offsets("prepared_transaction_offset", halves, "commit_log_offset")
+    return current.new_rows("message").select(*columns).unionByName(near.rows(current, "message").select(*columns))
 
 
 def relevant_given_up(current: Pass, candidates: DataFrame) -> DataFrame:
@@ -96,12 +93,12 @@ def relevant_given_up(current: Pass, candidates: DataFrame) -> DataFrame:
     columns = (*TRANSACTION_KEY, "real_topic", "queue_offset", "commit_log_offset", "half_commit_log_offset")
     if not current.since_versions:
         return current.read("trans_check_max_time").select(*columns)
-    born = within_times("born_timestamp", candidates, "born_timestamp")
-    past = current.read("trans_check_max_time").where(born).select(*columns)
+    born = near_times("born_timestamp", candidates, "born_timestamp")
+    past = born.rows(current, "trans_check_max_time").select(*columns)
     return current.new_rows("trans_check_max_time").select(*columns).unionByName(past)
 
 
 def relevant_resumes(current: Pass, candidates: DataFrame) -> DataFrame:
     """Resumes of transactions born when `candidates` were."""
-    born = within_times("born_timestamp", candidates, "born_timestamp")
-    return resumes(current.read("manual_decision").where(born))
+    born = near_times("born_timestamp", candidates, "born_timestamp")
+    return resumes(born.rows(current, "manual_decision"))

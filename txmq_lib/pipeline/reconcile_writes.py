@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from txmq_lib.errors import InvariantViolation
 from txmq_lib.names import COMMIT, END_KEY, HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, OUTCOME_REFUSED
 from txmq_lib.pipeline.landing_messages import move_frontier
-from txmq_lib.pipeline.pruning import within_offsets
+from txmq_lib.pipeline.pruning import near_offsets
 from txmq_lib.pipeline.quarantining import append_quarantine
 from txmq_lib.rules import check, effects, frontier
 from txmq_lib.rules.invariants import broken_invariants
@@ -136,11 +136,10 @@ def _write_effects(
 ) -> None:
     rolls_back = current.settings.roll_back_given_up
     places, routed, ends = placed
-    halves = current.read("half_message")
-    restored_halves = halves.where(within_offsets("commit_log_offset", places, "commit_log_offset"))
+    restored_halves = near_offsets("commit_log_offset", places, "commit_log_offset").rows(current, "half_message")
     restored = effects.restored_messages(places, restored_halves, now=current.now, pass_number=current.number)
     current.append("message", restored, step="message", has_rows=has_commits)
-    given_up_halves = halves.where(within_offsets("commit_log_offset", routed, "half_commit_log_offset"))
+    given_up_halves = near_offsets("commit_log_offset", routed, "half_commit_log_offset").rows(current, "half_message")
     given_up = effects.given_up_messages(
         routed, given_up_halves, now=current.now, pass_number=current.number, rolls_back=rolls_back
     )

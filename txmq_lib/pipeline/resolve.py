@@ -22,7 +22,7 @@ from txmq_lib.answers.secrets import missing_secrets
 from txmq_lib.errors import SettingsError
 from txmq_lib.names import COMMIT, ORIGIN_RESOLVE, ROLE_AUDIT, ROLLBACK, TRANSACTION_KEY, UNKNOWN
 from txmq_lib.pipeline.evidence import evidence_of
-from txmq_lib.pipeline.pruning import within_times
+from txmq_lib.pipeline.pruning import near_times
 from txmq_lib.rules.answers import DEFINITE, QUESTION, end_of_answers, given_up_checks, open_checks
 from txmq_lib.rules.figures import transaction_figures
 from txmq_lib.rules.transaction import transactions_of
@@ -123,9 +123,9 @@ def _is_served(current: Pass, producer_group: str | None) -> bool:
 def _open(current: Pass) -> DataFrame:
     """Every question of this pass as QUESTION and `known_reasons`."""
     pending = current.read("pending_half")
-    raised = within_times("check_timestamp", pending, "last_check_timestamp")
-    born = within_times("born_timestamp", pending, "born_timestamp")
-    questions = open_checks(pending, current.read("check_request").where(raised), current.read(ANSWERS).where(born))
+    raised = near_times("check_timestamp", pending, "last_check_timestamp")
+    born = near_times("born_timestamp", pending, "born_timestamp")
+    questions = open_checks(pending, raised.rows(current, "check_request"), born.rows(current, ANSWERS))
     return questions.unionByName(_given_up(current)) if current.arguments["given_up"] else questions
 
 

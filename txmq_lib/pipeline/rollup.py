@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.names import OFFSET_KEY, ORIGIN_ACK
-from txmq_lib.pipeline.pruning import within_times
+from txmq_lib.pipeline.pruning import near_times
 from txmq_lib.rules.acks import HOLDER, acked_reports, redelivery_counts
 from txmq_lib.rules.offsets import queues_to_replay, reports_not_rolled_up, rolled_up, starting_points
 from txmq_lib.settings import Settings
@@ -69,7 +69,7 @@ def _found_from_acks(current: Pass) -> DataFrame:
         return current.warehouse.empty(REPORTS)
     clients = current.new_rows(ACKS).select(*HOLDER).distinct()  # a client has many new events
     found = current.cached(acked_reports(current.read(ACKS).join(clients, list(HOLDER), "left_semi")))
-    earlier = current.read(REPORTS).where(F.col("origin") == ORIGIN_ACK).where(within_times("ts", found, "ts"))
+    earlier = near_times("ts", found, "ts").rows(current, REPORTS).where(F.col("origin") == ORIGIN_ACK)
     fresh = found.join(earlier, ["broker_name", "content_hash"], "left_anti")
     return fresh.select(*earlier.columns)
 

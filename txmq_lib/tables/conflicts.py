@@ -11,6 +11,7 @@ from delta.exceptions import (
     DeltaConcurrentModificationException,
     MetadataChangedException,
 )
+from deltalake.exceptions import CommitFailedError
 
 WRITE_ATTEMPTS = 5
 CONFLICTS = (  # in Python they have no common base
@@ -21,6 +22,7 @@ CONFLICTS = (  # in Python they have no common base
     ConcurrentWriteException,
     DeltaConcurrentModificationException,
     MetadataChangedException,
+    CommitFailedError,
 )
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
+from txmq_lib.tables.log_entries import DataFile, LogEntries
+
 COMMITS_LOOKED_BACK = 50  # where nothing tells from when on to look
-BYTE_METRICS = ("numOutputBytes", "numTargetBytesAdded")
-MERGE_METRICS = ("numTargetRowsInserted", "numTargetRowsUpdated")
+# As Spark and as deltalake tell them.
+MERGE_METRICS = ("numTargetRowsInserted", "numTargetRowsUpdated", "num_target_rows_inserted", "num_target_rows_updated")
+ROW_METRICS = ("numOutputRows", "num_added_rows", "numDeletedRows")
 # What these commits do changes no row.
 QUIET_OPERATIONS = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "ADD COLUMNS"})
-COMMIT_FILE = re.compile(r"(\d{20})\.json")
-CHECKPOINT_FILE = re.compile(r"(\d{20})\.checkpoint\..*parquet")
 
 
 @dataclass(frozen=True)
@@ -31,30 +31,55 @@ class TaggedCommit:
     def rows(self) -> int:
         """Rows written: inserted and updated by a merge, else output rows; rows deleted by a delete."""
         merged = [int(self.metrics[key]) for key in MERGE_METRICS if key in self.metrics]
-        return sum(merged) if merged else int(self.metrics.get("numOutputRows", self.metrics.get("numDeletedRows", 0)))
+        return (
+            sum(merged) if merged else next((int(self.metrics[key]) for key in ROW_METRICS if key in self.metrics), 0)
+        )
 
 
 class DeltaLogView:
-    """The newest snapshot of one table's log."""
+    """The newest version of one table's log."""
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
-        # The Delta classes have no Python face for transaction numbers, hence the JVM door.
+    def __init__(self, spark: SparkSession, path: str, entries: LogEntries) -> None:
         self._spark = spark
-        self._jvm = cast("Any", spark._jvm)
-        self._session: Any = spark._jsparkSession
-        log = self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._session, path)
-        self._log_path: Any = log.logPath()
-        self._snapshot: Any = log.update(False, self._jvm.scala.Option.empty(), self._jvm.scala.Option.empty())
+        self._path = path
+        self._entries = entries
+        self._version = entries.newest()
 
     @property
     def version(self) -> int:
         """The table's newest version; -1 for no table."""
-        return int(self._snapshot.version())
+        return self._version
 
     def txn_version(self, app_id: str) -> int:
         """The highest txnVersion recorded for `app_id`; 0 where it never wrote."""
-        found = self._snapshot.transactions().get(app_id)
-        return int(found.get()) if found.isDefined() else 0
+        return self.txn_versions().get(app_id, 0)
+
+    def txn_versions(self) -> Mapping[str, int]:
+        """The highest txnVersion of every app id that ever wrote."""
+        told = self._entries.txns(self.version)
+        if told is not None:
+            return told
+        convert = getattr(cast("Any", self._spark._jvm), "scala.jdk.javaapi.CollectionConverters")
+        return dict(convert.asJava(self._snapshot.transactions()))
+
+    def few_files(self, version: int) -> tuple[DataFile, ...] | None:
+        """The files of a version where they are few and plain Parquet; None: let Delta read it."""
+        return self._entries.few_files(version, self.version)
+
+    def inserted_files(self, after: int, upto: int) -> list[DataFile] | None:
+        """Files with the rows that were inserted behind version `after` up to `upto`, in order.
+
+        None where the log does not tell, other things were done to rows, or only Delta can read them.
+        """
+        if upto - after > COMMITS_LOOKED_BACK:
+            return None
+        files: list[DataFile] = []
+        for version in range(after + 1, upto + 1):
+            commit = self._entries.commit(version)
+            if commit is None or commit.inserted is None or commit.configuration is not None:
+                return None
+            files += commit.inserted
+        return files if all(file.is_plain for file in files) else None
 
     def tagged_commit(self, tag: str, *, after: int | None = None) -> TaggedCommit | None:
         """The newest commit behind version `after` (None: of the newest 50) whose userMetadata begins with line `tag`.
@@ -76,15 +101,10 @@ class DeltaLogView:
         """Bytes written behind version `after` up to `upto`; None where the log does not tell, or beyond 50 commits."""
         if upto - after > COMMITS_LOOKED_BACK:
             return None
-        infos = [self._commit_info(version) for version in range(after + 1, upto + 1)]
-        if any(info is None for info in infos):
+        commits = [self._entries.commit(version) for version in range(after + 1, upto + 1)]
+        if any(commit is None for commit in commits):
             return None
-        metrics = [info.get("operationMetrics", {}) for info in infos if info is not None]
-        return sum(int(told[key]) for told in metrics for key in BYTE_METRICS if key in told)
-
-    def txn_versions(self) -> dict[str, int]:
-        """The highest txnVersion of every app id that ever wrote."""
-        return dict(self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(self._snapshot.transactions()))
+        return sum(file.size for commit in commits if commit is not None for file in commit.added)
 
     def operation(self, version: int) -> str | None:
         """What the commit of a version says it did, or None where the log no longer holds it."""
@@ -115,12 +135,8 @@ class DeltaLogView:
 
     def is_readable(self, version: int) -> bool:
         """True where the log still tells the table as it was at `version`."""
-        filesystem = self._log_path.getFileSystem(self._session.sessionState().newHadoopConf())
-        names = [status.getPath().getName() for status in filesystem.listStatus(self._log_path)]
-        commits = {int(found[1]) for found in map(COMMIT_FILE.fullmatch, names) if found}
-        checkpoints = {int(found[1]) for found in map(CHECKPOINT_FILE.fullmatch, names) if found}
-        start = max((checkpoint for checkpoint in checkpoints if checkpoint <= version), default=-1)
-        return commits.issuperset(range(start + 1, version + 1))
+        start = max((checkpoint for checkpoint in self._entries.checkpoints() if checkpoint <= version), default=-1)
+        return set(self._entries.versions()).issuperset(range(start + 1, version + 1))
 
     def configuration(self, key: str) -> str | None:
         """A table property, or None where it is not set."""
@@ -136,17 +152,13 @@ class DeltaLogView:
         return DataFrame(self._snapshot.tombstones().toDF(), self._spark).select("path")
 
     def _commit_info(self, version: int) -> dict[str, Any] | None:
-        path = self._jvm.org.apache.hadoop.fs.Path(self._log_path, f"{version:020d}.json")
-        filesystem = path.getFileSystem(self._session.sessionState().newHadoopConf())
-        if not filesystem.exists(path):
-            return None
-        stream = filesystem.open(path)
-        try:
-            text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
-        finally:
-            stream.close()
-        for line in text.splitlines():
-            action = json.loads(line)
-            if "commitInfo" in action:
-                return dict(action["commitInfo"])
-        return {}
+        commit = self._entries.commit(version)
+        return None if commit is None else commit.info
+
+    @cached_property
+    def _snapshot(self) -> Any:  # noqa: ANN401 - py4j has no types
+        # The Delta classes have no Python face for what is asked of it here, hence the JVM door.
+        jvm = cast("Any", self._spark._jvm)
+        none = getattr(jvm, "scala.Option").empty()
+        log = getattr(jvm, "org.apache.spark.sql.delta.DeltaLog").forTable(self._spark._jsparkSession, self._path)
+        return log.update(False, none, none)

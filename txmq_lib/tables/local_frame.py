@@ -20,10 +20,14 @@ def local_frame(
     Through Arrow, so that it becomes a local relation; a list of rows would become a job of Python workers.
     """
     wanted = cast("StructType", StructType.fromDDL(schema)) if isinstance(schema, str) else schema
-    arrow = to_arrow_schema(wanted)
-    values = [row if isinstance(row, Mapping) else dict(zip(wanted.names, row, strict=True)) for row in rows]
-    table: Any = pa.Table.from_pylist([_plain(row) for row in values], schema=arrow)
+    table: Any = arrow_rows(rows, wanted)
     return spark.createDataFrame(table, wanted)
+
+
+def arrow_rows(rows: Iterable[Mapping[str, Any] | Sequence[Any]], schema: StructType) -> pa.Table:
+    """`rows` (mappings, or values in column order) as an Arrow table of `schema`."""
+    values = [row if isinstance(row, Mapping) else dict(zip(schema.names, row, strict=True)) for row in rows]
+    return pa.Table.from_pylist([_plain(row) for row in values], schema=to_arrow_schema(schema))
 
 
 def at_hand(frame: DataFrame) -> tuple[DataFrame, int]:

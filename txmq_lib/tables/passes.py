@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, NamedTuple
 
+import pyarrow as pa
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -25,8 +26,9 @@ from txmq_lib.settings import Settings
 from txmq_lib.tables.conflicts import CONFLICTS, WRITE_ATTEMPTS
 from txmq_lib.tables.conform import conform, struct_type
 from txmq_lib.tables.delta_log import TaggedCommit
-from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.tables.local_frame import arrow_rows, at_hand, local_frame
 from txmq_lib.tables.pass_log import ABANDONED, COMMITTED, app_id, pass_tag, taken_back
+from txmq_lib.tables.small_writes import SmallWrite
 from txmq_lib.tables.warehouse import Warehouse
 
 TXN_CONF = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
@@ -64,12 +66,18 @@ class Pass:
     seconds: dict[str, float] = field(default_factory=dict)
     _kept: list[DataFrame] = field(default_factory=list)
     _own_versions: dict[str, list[int]] = field(default_factory=dict)
+    # Whether so little is to be done that rows are better written from here than by Spark.
+    is_small: bool = False
     _open_at_version: int = -1
     _lost_feeds: frozenset[str] = frozenset()
 
     def read(self, table: str) -> DataFrame:
         """All rows of the table as the plan saw it."""
         return self.warehouse.read(table, self.input_versions[table])
+
+    def has_few_rows(self, table: str) -> bool:
+        """Whether the table, as the plan saw it, is read whole as cheaply as in part."""
+        return self.warehouse.is_few(table, self.input_versions[table])
 
     def new_rows(self, table: str) -> DataFrame:
         """Rows landed since the last committed pass of this job and not taken back, as the plan saw them."""
@@ -99,6 +107,8 @@ class Pass:
 
     def cached(self, frame: DataFrame) -> DataFrame:
         """`frame`, computed once and kept until the pass ends: what several steps read is planned and read once."""
+        if self.is_small and self.warehouse.is_on_one_machine:
+            return at_hand(frame)[0]
         if self.warehouse.is_on_one_machine:
             # Cuts the plan as well, which is what a small pass spends its time on. No executor can be lost with it.
             return frame.localCheckpoint(eager=False)
@@ -112,6 +122,10 @@ class Pass:
 
     def append(self, table: str, frame: DataFrame, *, step: str, has_rows: bool | None = None) -> int:
         """Append `frame` once; the rows written. An empty frame makes no commit; `has_rows` spares looking."""
+        if (small := self._small(table, step)) is not None:
+            path, rows = small.path, _collected(frame, table)
+            is_empty = _emptiness(rows, has_rows)
+            return self._write_once(table, step, lambda: small.write.append(path, rows()), is_empty=is_empty)
 
         def write() -> None:
             writer = conform(frame, table_spec(table)).write.format("delta").mode("append")
@@ -121,6 +135,9 @@ class Pass:
 
     def overwrite(self, table: str, frame: DataFrame, *, step: str, where: str | None = None) -> int:
         """Replace the table's rows (those that satisfy `where`, a partition condition) by `frame`, once."""
+        if (small := self._small(table, step)) is not None:
+            path, rows = small.path, _collected(frame, table)
+            return self._write_once(table, step, lambda: small.write.overwrite(path, rows(), where=where))
 
         def write() -> None:
             writer = conform(frame, table_spec(table)).write.format("delta").mode("overwrite")
@@ -144,6 +161,11 @@ class Pass:
         `only_if` (on target t and source s) lets a match be updated.
         """
         spec = table_spec(table)
+        if (small := self._small(table, step)) is not None and self.warehouse.is_few(table):
+            path, rows = small.path, _collected(frame, table)
+            is_empty = _emptiness(rows, has_rows)
+            merge = partial(small.write.upsert, path, key=spec.key, only_if=only_if)
+            return self._write_once(table, step, lambda: merge(rows=rows()), is_empty=is_empty)
         on = " and ".join(f"t.{name} <=> s.{name}" for name in spec.key)
 
         def write() -> None:
@@ -153,6 +175,12 @@ class Pass:
                 merge.whenMatchedUpdateAll(only_if).whenNotMatchedInsertAll().execute()
 
         return self._write_once(table, step, write, is_empty=_emptiness(frame, has_rows))
+
+    def _small(self, table: str, step: str) -> _Small | None:
+        path = self.warehouse.local_path(table) if self.is_small else None
+        if path is None:
+            return None
+        return _Small(path, SmallWrite(app_id(self.job, table, step), self.number, self.tag(step)))
 
     def delete(self, table: str, broker_name: str, *, step: str) -> int:
         """Delete all rows of a broker, once; the rows deleted. No rows make no commit."""
@@ -243,14 +271,20 @@ class Pass:
             "started_by": f"{getpass.getuser()}@{socket.gethostname()}",
             "txmq_version": _txmq_version(),
         }
-        frame = local_frame(warehouse.spark, [row], struct_type(table_spec("pass")))
-        writer = frame.write.format("delta").mode("append")
+        schema = struct_type(table_spec("pass"))
+        tag = pass_tag(self.job, self.number, state) + "\n" + json.dumps(note)
+        path = warehouse.local_path("pass")
         try:
-            writer.options(
-                txnAppId=app_id(self.job, "pass", state),
-                txnVersion=self.number,
-                userMetadata=pass_tag(self.job, self.number, state) + "\n" + json.dumps(note),
-            ).save(warehouse.path("pass"))
+            if path is not None:
+                SmallWrite(app_id(self.job, "pass", state), self.number, tag).append(path, arrow_rows([row], schema))
+            else:
+                writer = local_frame(warehouse.spark, [row], schema).write.format("delta").mode("append")
+                options: dict[str, Any] = {
+                    "txnAppId": app_id(self.job, "pass", state),
+                    "txnVersion": self.number,
+                    "userMetadata": tag,
+                }
+                writer.options(**options).save(warehouse.path("pass"))
         except CONFLICTS:
             # The same row by another process carrying the plan on: theirs stands.
             if warehouse.log("pass").txn_version(app_id(self.job, "pass", state)) < self.number:
@@ -357,8 +391,20 @@ class Pass:
         )
 
 
-def _emptiness(frame: DataFrame, has_rows: bool | None) -> Callable[[], bool]:
-    return frame.isEmpty if has_rows is None else lambda: not has_rows
+class _Small(NamedTuple):
+    path: str
+    write: SmallWrite
+
+
+def _collected(frame: DataFrame, table: str) -> Callable[[], pa.Table]:
+    """The rows of `frame` as the table has them, computed when first asked for."""
+    return cache(lambda: conform(frame, table_spec(table)).toArrow())
+
+
+def _emptiness(frame: DataFrame | Callable[[], pa.Table], has_rows: bool | None) -> Callable[[], bool]:
+    if has_rows is not None:
+        return lambda: not has_rows
+    return frame.isEmpty if isinstance(frame, DataFrame) else lambda: frame().num_rows == 0
 
 
 def _txmq_version() -> str:

@@ -141,8 +141,9 @@ def run_passes(
             current.abandon()
             continue
         size = input_bytes(current) if input_bytes is not None else None
+        current.is_small = size is not None and size <= FEW_BYTES
         try:
-            with little_effort(warehouse.spark, when=size is not None and size <= FEW_BYTES):
+            with little_effort(warehouse.spark, when=current.is_small):
                 report = work(current)
         except (PassConflict, PassReplayed):
             raise

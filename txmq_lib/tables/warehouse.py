@@ -14,8 +14,12 @@ from txmq_lib.schemas import TableSpec, table_spec, table_specs
 from txmq_lib.tables.conform import struct_type
 from txmq_lib.tables.delta_log import DeltaLogView
 from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.tables.log_entries import DataFile, LogEntries
+from txmq_lib.tables.plain_files import frame_of_files
+from txmq_lib.tables.small_writes import create_table
 
 CHANGE_FEED_MERGES = ("append", "insert_missing")
+FEW_BYTES = 64 << 20  # beyond, leaving files out by their statistics pays
 CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 
 
@@ -33,14 +37,26 @@ class Warehouse:
         self.on_write: Callable[[str, str], None] = _no_hook
         self.is_on_one_machine = str(spark.sparkContext.master).startswith("local")
         self._created_empty: dict[str, bool] = {}
+        self._entries: dict[str, LogEntries] = {}
 
     def path(self, table: str) -> str:
         """Where a table lies."""
         return f"{self.uri}/{table}"
 
+    def local_path(self, table: str) -> str | None:
+        """Where a table lies on this machine's disk; None where it does not, or Spark's executors are elsewhere."""
+        path = self.path(table).removeprefix("file:")
+        return path if self.is_on_one_machine and ":" not in path else None
+
+    def is_few(self, table: str, version: int | None = None) -> bool:
+        """Whether a version of the table, or the newest, has few files and little in them."""
+        log = self.log(table)
+        files = log.few_files(log.version if version is None else version)
+        return files is not None and sum(file.size for file in files) <= FEW_BYTES
+
     def exists(self, table: str) -> bool:
         """True where the table has been created."""
-        return DeltaTable.isDeltaTable(self.spark, self.path(table))
+        return self.log(table).version >= 0
 
     def create_missing(self) -> list[str]:
         """Create the tables that do not exist yet; their names."""
@@ -56,7 +72,9 @@ class Warehouse:
 
     def log(self, table: str) -> DeltaLogView:
         """The table's log, refreshed."""
-        return DeltaLogView(self.spark, self.path(table))
+        if table not in self._entries:
+            self._entries[table] = LogEntries(self.spark, self.path(table))
+        return DeltaLogView(self.spark, self.path(table), self._entries[table])
 
     def existing_log(self, table: str) -> DeltaLogView:
         """The table's log, refreshed; TableMissingError where it does not exist."""
@@ -74,6 +92,10 @@ class Warehouse:
         if version == 0 and self._was_created_empty(table):
             # Known without a scan, and Spark plans away whatever is joined with it.
             return self.empty(table)
+        log = self.log(table)
+        files = log.few_files(log.version if version is None else version)
+        if files is not None and sum(file.size for file in files) <= FEW_BYTES:
+            return self._frame_of(table, files)
         reader = self.spark.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version)
@@ -90,6 +112,9 @@ class Warehouse:
             return self.read(table, upto)
         if after >= upto:
             return self.empty(table)
+        files = self.log(table).inserted_files(after, upto)
+        if files is not None and not taken_back:
+            return self._frame_of(table, files)
         feed = (
             self.spark.read.format("delta")
             .option("readChangeFeed", "true")
@@ -100,6 +125,10 @@ class Warehouse:
         for version, broker_name in taken_back:
             feed = feed.where(~((F.col("broker_name") == broker_name) & (F.col("_commit_version") < version)))
         return feed.where("_change_type = 'insert'").drop(*CHANGE_COLUMNS)
+
+    def _frame_of(self, table: str, files: Sequence[DataFile]) -> DataFrame:
+        # Delta runs a Spark job or two per look at a table to find out which files to read.
+        return frame_of_files(self.spark, table_spec(table), self.path(table), files) if files else self.empty(table)
 
     def empty(self, table: str) -> DataFrame:
         """No rows, with the table's columns."""
@@ -112,17 +141,22 @@ class Warehouse:
         return self._created_empty[table]
 
     def _create(self, spec: TableSpec) -> None:
+        # The read views use deltalake, which refuses deletion vectors as a dataset.
+        properties = {"delta.enableDeletionVectors": "false"}
+        if spec.merge in CHANGE_FEED_MERGES:
+            # Append-only tables write nothing extra for it, and it gives the rows since a version.
+            properties["delta.enableChangeDataFeed"] = "true"
+        if (path := self.local_path(spec.table)) is not None:
+            return create_table(path, spec, properties)
         builder = (
             DeltaTable.createIfNotExists(self.spark)
             .location(self.path(spec.table))
             .comment(spec.doc)
             .addColumns(struct_type(spec))
-            # The read views use deltalake, which refuses deletion vectors as a dataset.
-            .property("delta.enableDeletionVectors", "false")
         )
         if spec.partition_by:
             builder = builder.partitionedBy(*spec.partition_by)
-        if spec.merge in CHANGE_FEED_MERGES:
-            # Append-only tables write nothing extra for it, and it gives the rows since a version.
-            builder = builder.property("delta.enableChangeDataFeed", "true")
+        for key, value in properties.items():
+            builder = builder.property(key, value)
         builder.execute()
+        return None

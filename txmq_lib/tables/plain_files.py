@@ -1,0 +1,34 @@
+"""Named Parquet files of a table as a frame, without Delta's planning."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from txmq_lib.schemas import TableSpec
+from txmq_lib.tables.conform import struct_type
+from txmq_lib.tables.log_entries import DataFile, real_path
+
+
+def frame_of_files(spark: SparkSession, spec: TableSpec, path: str, files: Sequence[DataFile]) -> DataFrame:
+    """The rows of `files`, plain and below `path`, with the table's columns; partition values as the log has them."""
+    schema = struct_type(spec)
+    stored = StructType([field for field in schema if field.name not in spec.partition_by])
+    parts: defaultdict[tuple[str | None, ...], list[str]] = defaultdict(list)
+    for file in files:
+        parts[tuple(file.partition.get(name) for name in spec.partition_by)].append(f"{path}/{real_path(file)}")
+    frames = []
+    for values, paths in parts.items():
+        # No path is a pattern; the option is what Spark's own writers of file lists use.
+        rows = spark.read.schema(stored).option("__globPaths__", "false").parquet(*paths)
+        told = {
+            name: F.lit(value).cast(schema[name].dataType)
+            for name, value in zip(spec.partition_by, values, strict=True)
+        }
+        frames.append(rows.withColumns(told).select(*schema.names) if told else rows)
+    return reduce(DataFrame.unionByName, frames)
