@@ -17,7 +17,7 @@ from record_encoder import encode_record, write_log
 from txmq_lib.errors import InputError
 from txmq_lib.views.catalogue import QUARANTINE
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.select import view_rows
+from txmq_lib.views.select import Asked, view_rows
 
 HALF_MS = 1_795_257_051_730
 
@@ -190,7 +190,7 @@ def test_what_is_quarantined_can_be_read_whatever_the_bytes_were(open_house):
     )
     house.land("half", path)
     assert [row["queue_offset"] for row in house.rows("half_message")] == [0]
-    [shown] = view_rows(WarehouseReader(house.warehouse.uri), QUARANTINE, filters={}, columns=("reason", "raw"))
+    [shown] = view_rows(WarehouseReader(house.warehouse.uri), QUARANTINE, Asked(), columns=("reason", "raw"))
     assert shown[0] == "BROKEN_JSON"
     assert "\ufffd\ufffd" in shown[1]
 
