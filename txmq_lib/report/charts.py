@@ -47,7 +47,6 @@ CONFIG: Spec = {
         "labelFontSize": 12,
         "labelLimit": 260,
         "columnPadding": 16,
-        "symbolStrokeWidth": 0,
     },
 }
 _ID = re.compile(r'(id="|url\(#)([\w-]+)')
@@ -64,7 +63,6 @@ class Chart:
 
     def svg(self, width: int, name: str) -> str:
         """The drawing; `name` keeps its ids apart from those of other drawings in the page."""
-        is_narrow = width <= NARROW
         spec = {
             "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
             "width": width,
@@ -72,7 +70,7 @@ class Chart:
             "autosize": {"type": "fit", "contains": "padding"},
             **self.spec,
         }
-        if is_narrow:
+        if width < WIDE:
             spec = _narrowed(spec)
         drawn: str = vl_convert.vegalite_to_svg(spec, config=CONFIG, allowed_base_urls=[])
         # Readers of the screen are told `title`, `summary` and the table beside it.
@@ -173,7 +171,7 @@ def lines_over_time(
     ]
     x = {"field": "at", "type": "temporal", "scale": _times(ends), "axis": time_axis(ends)}
     names = list(lines)
-    dashes = {"field": "series", "type": "nominal", "legend": None, "scale": {"domain": names, "range": DASHES}}
+    dashes = {"field": "series", "type": "nominal", "scale": {"domain": names, "range": DASHES}}
     drawn: Spec = {
         "mark": {"type": "line", "strokeWidth": 2, "interpolate": "linear"},
         "encoding": {
@@ -256,7 +254,8 @@ def bars_height(names: int, series: int) -> int:
 
 
 def _colours(names: Sequence[str], hues: Sequence[str], symbol: str = "square") -> Spec:
-    legend = {"orient": "top", "title": None, "columns": 6, "symbolType": symbol}
+    stroke = 2 if symbol == "stroke" else 0
+    legend = {"orient": "top", "title": None, "columns": 6, "symbolType": symbol, "symbolStrokeWidth": stroke}
     return {
         "field": "series",
         "type": "nominal",

@@ -76,7 +76,8 @@ def _queue_key(row: Mapping[str, Any]) -> QueueKey:
 
 
 def _worst_first(queue: Queue) -> tuple[Any, ...]:
-    return (-len(queue.rewinds), -(queue.now["lag"] or 0), queue.key)
+    peak = max((value for value in queue.behind if value is not None), default=0)
+    return (-len(queue.rewinds), -(queue.now["lag"] or 0), -peak, queue.key)
 
 
 def _rewinds(row: Mapping[str, Any], period: Period) -> tuple[Rewind, ...]:
