@@ -20,8 +20,9 @@ from txmq_lib.resources import conf_dir
 from txmq_lib.secrets import has_password
 from txmq_lib.setting_types import Count, Hours, Name, Names, Seconds, Section
 
-# Where the tables lie, how Spark runs and what is thought too much change no result; Spark's keys may be secrets.
-_NOT_RECORDED = frozenset({"warehouse", "spark", "sources", "thresholds"})
+# Where the tables lie, how Spark runs, what is thought too much and how far is looked back change no result;
+# Spark's keys may be secrets.
+_NOT_RECORDED = frozenset({"warehouse", "spark", "sources", "thresholds", "lag_window_ms"})
 _LONGEST_SHOWN = 200  # characters of a wrong value that its fault repeats
 
 
@@ -123,6 +124,7 @@ class Settings(Section):
     warehouse: Location
     land: Land
     sources: Annotated[tuple[Source, ...], Field(strict=False)]
+    lag_window_ms: Seconds = Field(alias="lag_window")
     thresholds: Thresholds
     spark: dict[Annotated[str, AfterValidator(_spark_key)], Annotated[str, BeforeValidator(_spark_value)]]
 

@@ -11,12 +11,14 @@ from txmq_lib.report import cost, history
 from txmq_lib.report.offset_history import offset_history
 from txmq_lib.report.period import PARTS, Period, pass_period, reported_period
 from txmq_lib.views.figures import offset_groups
+from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.reader import WarehouseReader
 
 TEN = datetime(2026, 11, 21, 10, tzinfo=UTC)
 # Parts of one minute: part n ends at 10:00 + n + 1 minutes.
 PERIOD = Period(TEN, TEN + timedelta(minutes=PARTS))
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+WINDOW = LagWindow(NOON, 600_000)
 
 
 def at(minutes: float) -> str:
@@ -147,7 +149,7 @@ def test_lag_over_time_follows_reports_resets_and_stored_messages(reader):
         ],
     }  # fmt: skip
     wide = reader(rows)
-    found = offset_history(wide, PERIOD, offset_groups(wide))
+    found = offset_history(wide, PERIOD, offset_groups(wide, WINDOW), WINDOW)
     (drawn,) = found.queues
     # End 10, and 11 from minute 8 on; a smaller report moves nothing; the last part is the queue as it stands.
     assert drawn.behind[:8] == [9, 2, 2, 2, 7, 7, 1, 2]
@@ -169,7 +171,7 @@ def test_the_lag_of_a_group_is_that_of_its_queues_and_unknown_before_the_first_r
         "consumer_offset_commit": [report(1.5, 4), report(2.5, 6, queue_id=1)],
     }
     wide = reader(rows)
-    found = offset_history(wide, PERIOD, offset_groups(wide))
+    found = offset_history(wide, PERIOD, offset_groups(wide, WINDOW), WINDOW)
     assert found.groups["b", "CG"][:4] == [None, 6, 10, 10]
 
 

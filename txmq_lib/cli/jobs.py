@@ -81,7 +81,8 @@ def resolve(ctx: typer.Context, now: Now = None, ask_given_up: AskGivenUp = Fals
 
     job = partial(run_resolve, now=moment(now), wall_clock=wall_clock, environ=os.environ, given_up=ask_given_up)
     committed = Asked(filters={"asked-for": [ASKED_FOR_GIVEN_UP], "state": [COMMIT]})
-    show = partial(show_view, given(ctx), ANSWERS, committed, Shown(OutputFormat.table)) if ask_given_up else None
+    shown = (given(ctx), ANSWERS, committed, moment(now), Shown(OutputFormat.table))
+    show = partial(show_view, *shown) if ask_given_up else None
     run_job("resolve", given(ctx), job, show=show)
 
 

@@ -25,10 +25,10 @@ def write_metrics(options: Given, out: str, now: datetime) -> None:
     reader = WarehouseReader(location(settings.warehouse))
     if out == STDOUT:
         with while_read():
-            sys.stdout.write(metrics_text(reader, now))
+            sys.stdout.write(metrics_text(reader, now, lag_window_ms=settings.lag_window_ms))
         return
     path = Path(out)
-    text = metrics_text(reader, now, before=told_before(path))
+    text = metrics_text(reader, now, lag_window_ms=settings.lag_window_ms, before=told_before(path))
     write_whole(out, text)
     typer.echo(f"{sum(not line.startswith('#') for line in text.splitlines())} series in {out}", err=True)
 

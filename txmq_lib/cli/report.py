@@ -19,7 +19,9 @@ def write_report(options: Given, out: str, now: datetime, since: datetime | None
     """Write FILE anew. UsageError where it cannot be written."""
     settings = Settings.load(options.conf, options.assignments, options.warehouse)
     reader = WarehouseReader(location(settings.warehouse))
-    report = built_report(reader, now, since=since, limits=limits(settings.thresholds))
+    report = built_report(
+        reader, now, since=since, limits=limits(settings.thresholds), lag_window_ms=settings.lag_window_ms
+    )
     text = html(report)
     write_whole(out, text)
     typer.echo(f"{len(text.encode()) / 1024:,.0f} KiB in {out}", err=True)

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import typer
@@ -18,6 +19,7 @@ from txmq_lib.errors import UsageError
 from txmq_lib.secrets import is_secret
 from txmq_lib.settings import Settings
 from txmq_lib.views.columns import BASE64, BodyForm
+from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.lookup import transactions_at_half, transactions_of_message, transactions_with_keys
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.select import Asked, row_count, view_rows
@@ -35,10 +37,11 @@ class Shown:
     body: BodyForm | None = None
 
 
-def show_view(options: Given, view: View, asked: Asked, shown: Shown) -> None:
+def show_view(options: Given, view: View, asked: Asked, now: datetime, shown: Shown) -> None:
     """The rows of one view that were asked for."""
     settings = Settings.load(options.conf, options.assignments, options.warehouse)
     reader = WarehouseReader(location(settings.warehouse))
+    asked = replace(asked, lag_window=LagWindow(now, settings.lag_window_ms))
     with while_read():
         if shown.format_ is OutputFormat.table:
             count = _show_table(reader, view, asked, shown)

@@ -35,7 +35,7 @@ def show_status(options: Given, now: Callable[[], datetime], *, is_json: bool, e
     settings = Settings.load(options.conf, options.assignments, options.warehouse)
     while True:
         uri = location(settings.warehouse)
-        status = read_status(WarehouseReader(uri), now())
+        status = read_status(WarehouseReader(uri), now(), lag_window_ms=settings.lag_window_ms)
         found = problems(status, limits(settings.thresholds))
         with while_read():
             if is_json:
@@ -149,7 +149,7 @@ def _offsets(status: Status) -> Iterator[str]:
             f"{group.queues:,}",
             f"{group.lag:,}",
             f"{group.rewinds:,}",
-            " ".join(f"{state} {count:,}" for state, count in group.states.items()),
+            " ".join(f"{state} {count:,}" for state, count in group.lag_states.items()),
         )
         for group in status.offsets[:LISTED]
     ]

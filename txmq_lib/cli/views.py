@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from txmq_lib import names
 from txmq_lib.cli.clock import SINCE_HELP, ClockNow, moment, span, time_ago
 from txmq_lib.cli.formats import TABLE, VIEWS_PANEL, Brokers, Format, Limit, OutputFormat, Values
 from txmq_lib.cli.given import given
@@ -30,6 +31,7 @@ FILTERS = {
     "topic": ("NAME", "Only of this real topic"),
     "transaction-id": ("ID", "Only of this transaction"),
     "state": ("STATE", "Only in this state"),
+    "lag-state": ("STATE", "Only where the group does this"),
     "reason": ("CODE", "Only with this reason"),
     "asked-for": ("WHAT", "Only those to a check, or about a given_up one"),
     "job": ("JOB", "Only of this job"),
@@ -80,7 +82,9 @@ def _command(view: View) -> Callable[..., None]:
         now = moment(options["now"])
         filters = {name: options[_parameter(name)] for name in view.filters if options[_parameter(name)]}
         if "state" in filters:
-            filters["state"] = checked_states(view, filters["state"])
+            filters["state"] = checked_states(view, filters["state"], view.states)
+        if "lag-state" in filters:
+            filters["lag-state"] = checked_states(view, filters["lag-state"], names.LAG_STATES)
         older_than = options["older_than"]
         asked = Asked(
             filters=filters,
@@ -90,7 +94,9 @@ def _command(view: View) -> Callable[..., None]:
             sort=checked_sort(view, options["sort"] or ()),
             limit=options["limit"],
         )
-        show_view(given(ctx), view, asked, Shown(options["format_"], is_wide=options["wide"], body=options.get("body")))
+        show_view(
+            given(ctx), view, asked, now, Shown(options["format_"], is_wide=options["wide"], body=options.get("body"))
+        )
 
     parameters = {"ctx": typer.Context, **_options(view)}
     show.__signature__ = inspect.Signature(  # type: ignore[attr-defined]

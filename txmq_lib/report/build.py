@@ -9,13 +9,16 @@ from txmq_lib.report import running, transactions
 from txmq_lib.report.page import Finding, Report, Tile
 from txmq_lib.report.parts import Section, count_text, time_text
 from txmq_lib.report.period import pass_period, reported_period
+from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.status import CONTRADICTED, Limits, Status, problems, read_status, span_text
 
 
-def built_report(reader: WarehouseReader, now: datetime, *, since: datetime | None, limits: Limits) -> Report:
+def built_report(
+    reader: WarehouseReader, now: datetime, *, since: datetime | None, limits: Limits, lag_window_ms: int
+) -> Report:
     """Everything the page shows; `since` is where its charts over time begin, else where what is known does."""
-    status = read_status(reader, now)
+    status = read_status(reader, now, lag_window_ms=lag_window_ms)
     period = reported_period(reader, now, since)
     sections: list[Section] = [
         transactions.pending_section(reader, period, status),
@@ -24,7 +27,7 @@ def built_report(reader: WarehouseReader, now: datetime, *, since: datetime | No
         transactions.given_up_section(reader),
         transactions.checks_section(reader, status),
         transactions.decision_section(reader, period),
-        running.offset_section(reader, period, status),
+        running.offset_section(reader, period, status, LagWindow(now, lag_window_ms)),
         running.pass_section(reader, pass_period(reader, now, since), status),
         running.intake_section(status),
     ]

@@ -10,7 +10,8 @@ from itertools import pairwise
 
 from txmq_lib import names
 from txmq_lib.report.period import PARTS, Period
-from txmq_lib.views.figures import AGE_CLASSES, OLDER, in_utc, utc
+from txmq_lib.views.columns import in_utc, utc
+from txmq_lib.views.figures import AGE_CLASSES, OLDER
 from txmq_lib.views.reader import Scan, WarehouseReader
 
 # Upper ends of the classes of times to a decision, in seconds.

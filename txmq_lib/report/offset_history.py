@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from txmq_lib.report.period import PARTS, Period
 from txmq_lib.views.catalogue import OFFSETS
 from txmq_lib.views.figures import OffsetGroup
+from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.reader import Scan, WarehouseReader
 from txmq_lib.views.select import MOST_VALUES, Asked, view_rows
 
@@ -50,13 +51,15 @@ class OffsetHistory:
     queues: tuple[Queue, ...]
 
 
-def offset_history(reader: WarehouseReader, period: Period, groups: Sequence[OffsetGroup]) -> OffsetHistory:
+def offset_history(
+    reader: WarehouseReader, period: Period, groups: Sequence[OffsetGroup], window: LagWindow
+) -> OffsetHistory:
     """The history of the GROUPS_DRAWN groups that lag most, then of those set back most often."""
     worst = sorted(groups, key=lambda group: (-group.lag, -group.rewinds, group.consumer_group))[:GROUPS_DRAWN]
     if not worst:
         return OffsetHistory({}, ())
     drawn = [(group.broker_name, group.consumer_group) for group in worst]
-    asked = Asked(filters={"group": sorted({group for _, group in drawn})})
+    asked = Asked(filters={"group": sorted({group for _, group in drawn})}, lag_window=window)
     rows = [dict(zip(SHOWN, row, strict=True)) for row in view_rows(reader, OFFSETS, asked, columns=SHOWN)]
     now = {key: row for row in rows if (key := _queue_key(row))[:2] in drawn}
     behind = _behind(reader, period, now)
@@ -66,8 +69,8 @@ def offset_history(reader: WarehouseReader, period: Period, groups: Sequence[Off
 
 
 SHOWN = (
-    *("broker_name", "consumer_group", "topic", "queue_id", "next_offset", "highest_offset", "lag", "state"),
-    *("updated_timestamp", "rewind_count", "rewinds"),
+    *("broker_name", "consumer_group", "topic", "queue_id", "next_offset", "highest_offset", "lag", "lag_ms"),
+    *("lag_state", "updated_timestamp", "rewind_count", "rewinds"),
 )
 
 
@@ -83,7 +86,7 @@ def _worst_first(queue: Queue) -> tuple[Any, ...]:
 def _rewinds(row: Mapping[str, Any], period: Period) -> tuple[Rewind, ...]:
     told = [
         Rewind(datetime.fromisoformat(each["ts"]), each["from_offset"], each["to_offset"], each["client_id"])
-        for each in row["rewinds"]
+        for each in row["rewinds"] or ()
     ]
     return tuple(each for each in told if period.begin <= each.at <= period.end)
 

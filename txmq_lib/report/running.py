@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from txmq_lib.report import charts, cost
 from txmq_lib.report.charts import Chart
@@ -10,18 +11,19 @@ from txmq_lib.report.offset_history import GROUPS_DRAWN, Line, OffsetHistory, Qu
 from txmq_lib.report.parts import Figure, Section, Table, count_text, counted, time_text
 from txmq_lib.report.period import Period
 from txmq_lib.report.transactions import ago
+from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.status import Status
+from txmq_lib.views.status import Status, span_text
 
 QUEUES_DRAWN = 8
 ROWS_LISTED = 40
 
 
-def offset_section(reader: WarehouseReader, period: Period, status: Status) -> Section:
+def offset_section(reader: WarehouseReader, period: Period, status: Status, window: LagWindow) -> Section:
     """Consumer groups and their queues: lag now and over time, rewinds marked."""
     if not status.offsets:
         return Section("offsets", "Consumer offsets", empty="No consumer offsets have landed.")
-    history = offset_history(reader, period, status.offsets)
+    history = offset_history(reader, period, status.offsets, window)
     figures = [*_group_figures(history, period), *_queue_figures(history.queues, period)]
     tables = [_groups(status), _queues(history.queues), *_rewinds(history.queues)]
     words = ("Lag is the messages stored and not consumed yet. " + _drawn_lag(history, is_drawn=bool(figures)),)
@@ -89,7 +91,7 @@ def _groups(status: Status) -> Table:
             count_text(group.queues),
             count_text(group.lag),
             count_text(group.rewinds),
-            ", ".join(f"{state} {count_text(count)}" for state, count in group.states.items()),
+            ", ".join(f"{state} {count_text(count)}" for state, count in group.lag_states.items()),
         )
         for group in status.offsets[:ROWS_LISTED]
     ]
@@ -104,18 +106,27 @@ def _queues(queues: Sequence[Queue]) -> Table:
             queue.key[1],
             queue.key[2],
             str(queue.key[3]),
-            count_text(queue.now["next_offset"]),
-            "-" if queue.now["lag"] is None else count_text(queue.now["lag"]),
-            queue.now["state"],
+            _known(queue.now["next_offset"]),
+            _known(queue.now["lag"]),
+            _waited(queue.now["lag_ms"]),
+            queue.now["lag_state"],
             count_text(queue.now["rewind_count"]),
-            queue.now["updated_timestamp"],
+            queue.now["updated_timestamp"] or "-",
         )
         for queue in queues[:ROWS_LISTED]
     ]
-    head = ("consumer group", "topic", "queue", "next offset", "lag", "state", "rewinds", "last moved")
+    head = ("consumer group", "topic", "queue", "next offset", "lag", "waiting", "state", "rewinds", "last moved")
     left = len(queues) - ROWS_LISTED
     note = f"{count_text(left)} more queues: txmq offsets --sort lag:desc" if left > 0 else ""
-    return Table("Queues of these groups, the worst first", head, rows, numbers=(2, 3, 4, 6), note=note)
+    return Table("Queues of these groups, the worst first", head, rows, numbers=(2, 3, 4, 5, 7), note=note)
+
+
+def _known(number: int | None) -> str:
+    return "-" if number is None else count_text(number)
+
+
+def _waited(span_ms: int | None) -> str:
+    return "-" if span_ms is None else span_text(timedelta(milliseconds=span_ms))
 
 
 def _rewinds(queues: Sequence[Queue]) -> list[Table]:

@@ -10,6 +10,7 @@ from typing import Any
 from txmq_lib.errors import UsageError
 from txmq_lib.schemas import table_spec
 from txmq_lib.views.columns import BASE64, BodyForm, output, quoted
+from txmq_lib.views.lag import LagWindow, lag_relation, lag_scans
 from txmq_lib.views.lookup import key_condition, transactions_with_keys
 from txmq_lib.views.reader import Scan, Span, Wanted, WarehouseReader
 from txmq_lib.views.view import View
@@ -24,7 +25,8 @@ MOST_VALUES = 200
 @dataclass(frozen=True)
 class Asked:
     """What was asked of a view: rows that match every filter, at or after `since`, before `before`, with any of `keys`
-    among the words of KEYS; ordered by `sort` (column and direction) before the view's own order; `limit` at most."""
+    among the words of KEYS; ordered by `sort` (column and direction) before the view's own order; `limit` at most;
+    `lag_window` for a view that is judged over one."""
 
     filters: Filters = field(default_factory=dict)
     since: datetime | None = None
@@ -32,6 +34,7 @@ class Asked:
     keys: tuple[str, ...] = ()
     sort: tuple[str, ...] = ()
     limit: int | None = None
+    lag_window: LagWindow | None = None
 
 
 def view_rows(
@@ -43,13 +46,13 @@ def view_rows(
     found = _resolved(reader, view, asked)
     condition, parameters = _condition(view, found)
     order = _order(view, asked.sort)
-    rows = f"SELECT * FROM {view.relation} AS v WHERE {condition}"
+    rows = f"SELECT * FROM {_relation(view, asked)} AS v WHERE {condition}"
     if asked.limit is not None:
         # Limited before values are converted: a large table is then read once and not turned into text.
         rows, parameters = f"{rows} ORDER BY {order} LIMIT ?", [*parameters, asked.limit]
     sql = f"SELECT {shown} FROM ({rows}) AS v ORDER BY {order}"
     needed = [*columns, *_compared(view, found), *(name.split()[0] for name in _order_columns(view, asked.sort))]
-    return reader.query(sql, parameters, _scans(reader, view, needed, found))
+    return reader.query(sql, parameters, _scans(reader, view, needed, found, asked))
 
 
 def row_count(reader: WarehouseReader, view: View, asked: Asked) -> int:
@@ -57,16 +60,16 @@ def row_count(reader: WarehouseReader, view: View, asked: Asked) -> int:
     found = _resolved(reader, view, asked)
     condition, parameters = _condition(view, found)
     needed = [table_spec(view.table).key[0], *_compared(view, found)]
-    sql = f"SELECT count(*) FROM {view.relation} AS v WHERE {condition}"
-    return int(next(reader.query(sql, parameters, _scans(reader, view, needed, found)))[0])
+    sql = f"SELECT count(*) FROM {_relation(view, asked)} AS v WHERE {condition}"
+    return int(next(reader.query(sql, parameters, _scans(reader, view, needed, found, asked)))[0])
 
 
-def checked_states(view: View, given: Sequence[str]) -> list[str]:
-    """`given` as the view spells its states, whatever the case; UsageError names those it does not have."""
-    known = {state.casefold(): state for state in view.states}
+def checked_states(view: View, given: Sequence[str], states: Sequence[str]) -> list[str]:
+    """`given` as `states` of the view spells them, whatever the case; UsageError names those that there are not."""
+    known = {state.casefold(): state for state in states}
     strangers = [state for state in given if state.casefold() not in known]
     if strangers:
-        raise UsageError(f"{view.command} has no state {', '.join(strangers)}; there are {', '.join(view.states)}")
+        raise UsageError(f"{view.command} has no state {', '.join(strangers)}; there are {', '.join(states)}")
     return [known[state.casefold()] for state in given]
 
 
@@ -120,6 +123,15 @@ def _condition(view: View, found: _Found) -> tuple[str, list[Any]]:
     return " AND ".join(terms) or "true", parameters
 
 
+def _relation(view: View, asked: Asked) -> str:
+    return lag_relation(_window(view, asked)) if view.is_lag_judged else view.relation
+
+
+def _window(view: View, asked: Asked) -> LagWindow:
+    assert asked.lag_window is not None, f"{view.command} is judged over a window"
+    return asked.lag_window
+
+
 def _term(columns: Sequence[str], value_count: int) -> str:
     if not value_count:
         return "false"
@@ -142,7 +154,7 @@ def _order(view: View, sort: Sequence[str]) -> str:
     return ", ".join(f"v.{quoted(name)} {direction or 'asc'} NULLS LAST" for name, _, direction in parts)
 
 
-def _scans(reader: WarehouseReader, view: View, needed: Sequence[str], found: _Found) -> dict[str, Scan]:
+def _scans(reader: WarehouseReader, view: View, needed: Sequence[str], found: _Found, asked: Asked) -> dict[str, Scan]:
     stored = table_spec(view.table).columns
     wanted = {*needed, *view.needs}
     equal = {
@@ -157,6 +169,8 @@ def _scans(reader: WarehouseReader, view: View, needed: Sequence[str], found: _F
         span=found.span,
         files=view.files,
     )
+    if view.is_lag_judged:
+        return {"base": base, **lag_scans(reader, _window(view, asked))}
     joined = {
         name: Scan(part.table, part.columns, files=part.files) if part.columns else replace(base, files=part.files)
         for name, part in view.joined.items()
