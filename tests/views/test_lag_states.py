@@ -84,6 +84,7 @@ HISTORIES = {  # offsets, reports, state; the end is 10
     "keeping up: two consumed, two stored": (queue(7, 5), [report(-1, 5), report(5, 7)], "fine"),
     "catching up: three consumed, two stored": (queue(7, 5), [report(-1, 4), report(5, 7)], "fine"),
     "falling behind, known since within the window": (queue(6, 5), [report(1, 5), report(5, 6)], "falling_behind"),
+    "keeping up, known since within the window": (queue(5, 5), [report(4, 4), report(5, 5)], "fine"),
     "known since within the window, one report is no history": (queue(5, 5), [report(5, 5)], "unknown"),
     "moved within the window, reports lost": (queue(5, 5), [], "unknown"),
     "stale smaller report does not make it move": (queue(7, -1, 9), [report(-1, 7), report(9, 3)], "stalled"),

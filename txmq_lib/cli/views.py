@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -42,6 +42,13 @@ OlderThan = Annotated[str | None, typer.Option("--older-than", metavar="SPAN", h
 Since = Annotated[str | None, typer.Option("--since", metavar="T", help=SINCE_HELP)]
 Sort = Annotated[
     Values, typer.Option("--sort", metavar="COLUMN[:desc]", help="Order by this column first; may be repeated.")
+]
+Queue = Annotated[
+    int | None, typer.Option("--queue", min=0, metavar="Q", help="Only of queues with this number, by offset.")
+]
+FromOffset = Annotated[
+    int | None,
+    typer.Option("--from-offset", min=0, metavar="N", help="Only from this offset on; takes one --topic and --queue."),
 ]
 Wide = Annotated[bool, typer.Option("--wide", help="A table of every column, whatever the width; bodies with --body.")]
 Body = Annotated[BodyForm | None, typer.Option("--body", help="Show bodies in this form; JSON and CSV have base64.")]
@@ -93,6 +100,8 @@ def _command(view: View) -> Callable[..., None]:
             keys=tuple(options.get("key") or ()),
             sort=checked_sort(view, options["sort"] or ()),
             limit=options["limit"],
+            queue=options.get("queue"),
+            from_offset=_from_offset(options),
         )
         show_view(
             given(ctx), view, asked, now, Shown(options["format_"], is_wide=options["wide"], body=options.get("body"))
@@ -114,6 +123,14 @@ def _command(view: View) -> Callable[..., None]:
     return show
 
 
+def _from_offset(options: Mapping[str, Any]) -> int | None:
+    """Where to begin reading a queue: an offset says nothing without its topic and queue."""
+    offset: int | None = options.get("from_offset")
+    if offset is not None and (len(options["topic"] or ()) != 1 or options["queue"] is None):
+        raise UsageError("--from-offset takes one --topic and a --queue: offsets are those of one queue")
+    return offset
+
+
 DEFAULTS = {"format_": TABLE, "wide": False}
 
 
@@ -121,8 +138,9 @@ def _options(view: View) -> dict[str, object]:
     filters = {_parameter(name): _filter(view, name) for name in view.filters}
     keys = {} if view.keys is None else {"key": Keys}
     body = {"body": Body} if view.bodies else {}
+    place = {"queue": Queue, "from_offset": FromOffset} if view.has_queues else {}
     times = {"older_than": OlderThan, "since": Since, "now": ClockNow}
-    return {**filters, **keys, **times, "sort": Sort, "limit": Limit, "wide": Wide, **body, "format_": Format}
+    return {**filters, **place, **keys, **times, "sort": Sort, "limit": Limit, "wide": Wide, **body, "format_": Format}
 
 
 def _filter(view: View, name: str) -> object:

@@ -99,6 +99,7 @@ MESSAGES = View(
     time="store_timestamp",
     keys="keys",
     filters={**TRANSACTION, "topic": ("topic",)},
+    has_queues=True,
 )
 ENDS = View(
     command="ends",

@@ -42,8 +42,8 @@ class LagWindow:
 def lag_relation(window: LagWindow) -> str:
     """Every consumer queue with its lag and what its group does with it, and queues a group left out, as SQL.
 
-    Over `base` (what the view `offsets` needs, and more) and the scans of `lag_scans`. First match wins; `begin` is a window before the
-    newest thing landed of the broker:
+    Over `base` (what the view `offsets` needs, and more) and the scans of `lag_scans`. First match wins; `begin` is a
+    window before the newest thing landed of the broker:
 
     ahead_of_queue   next offset beyond the end, and that is the end: the source tells it, or messages landed since
     below_oldest     retention has passed it

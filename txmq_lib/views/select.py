@@ -18,6 +18,9 @@ from txmq_lib.views.view import View
 # Option of the view to the values any of which will do.
 Filters = Mapping[str, Sequence[str]]
 
+# How a consumer reads: queue by queue, offsets ascending.
+QUEUE_ORDER = ("broker_name", "topic", "queue_id", "queue_offset")
+
 # Beyond so many values a list of them leaves out few files and is long to compare.
 MOST_VALUES = 200
 
@@ -26,7 +29,8 @@ MOST_VALUES = 200
 class Asked:
     """What was asked of a view: rows that match every filter, at or after `since`, before `before`, with any of `keys`
     among the words of KEYS; ordered by `sort` (column and direction) before the view's own order; `limit` at most;
-    `lag_window` for a view that is judged over one."""
+    `lag_window` for a view that is judged over one; of a view of queues only those of the number `queue`, and
+    only from `from_offset` on, in the order of queues where either is given."""
 
     filters: Filters = field(default_factory=dict)
     since: datetime | None = None
@@ -35,6 +39,8 @@ class Asked:
     sort: tuple[str, ...] = ()
     limit: int | None = None
     lag_window: LagWindow | None = None
+    queue: int | None = None
+    from_offset: int | None = None
 
 
 def view_rows(
@@ -45,13 +51,13 @@ def view_rows(
     shown = ", ".join(f"{output(f'v.{quoted(name)}', fields[name].type, bodies)} AS {quoted(name)}" for name in columns)
     found = _resolved(reader, view, asked)
     condition, parameters = _condition(view, found)
-    order = _order(view, asked.sort)
+    order = _order(view, asked)
     rows = f"SELECT * FROM {_relation(view, asked)} AS v WHERE {condition}"
     if asked.limit is not None:
         # Limited before values are converted: a large table is then read once and not turned into text.
         rows, parameters = f"{rows} ORDER BY {order} LIMIT ?", [*parameters, asked.limit]
     sql = f"SELECT {shown} FROM ({rows}) AS v ORDER BY {order}"
-    needed = [*columns, *_compared(view, found), *(name.split()[0] for name in _order_columns(view, asked.sort))]
+    needed = [*columns, *_compared(view, found), *(name.split()[0] for name in _order_columns(view, asked))]
     return reader.query(sql, parameters, _scans(reader, view, needed, found, asked))
 
 
@@ -97,6 +103,8 @@ class _Found:
     span: Span | None
     key_column: str | None
     keys: tuple[str, ...]
+    queue: int | None
+    from_offset: int | None
 
 
 def _resolved(reader: WarehouseReader, view: View, asked: Asked) -> _Found:
@@ -106,7 +114,8 @@ def _resolved(reader: WarehouseReader, view: View, asked: Asked) -> _Found:
         assert view.keys is not None
         filters["key"] = ((view.keys,), transactions_with_keys(reader, asked.keys))
     span = Span(view.time, asked.since, asked.before) if asked.since or asked.before else None
-    return _Found(filters, span, view.keys if asked.keys and has_own_keys else None, asked.keys)
+    key_column = view.keys if asked.keys and has_own_keys else None
+    return _Found(filters, span, key_column, asked.keys, asked.queue, asked.from_offset)
 
 
 def _condition(view: View, found: _Found) -> tuple[str, list[Any]]:
@@ -120,6 +129,10 @@ def _condition(view: View, found: _Found) -> tuple[str, list[Any]]:
         condition, values = key_condition(f"v.{quoted(found.key_column)}", found.keys)
         terms.append(condition)
         parameters += values
+    for condition, number in (("v.queue_id = ?", found.queue), ("v.queue_offset >= ?", found.from_offset)):
+        if number is not None:
+            terms.append(condition)
+            parameters.append(number)
     return " AND ".join(terms) or "true", parameters
 
 
@@ -140,17 +153,19 @@ def _term(columns: Sequence[str], value_count: int) -> str:
 
 def _compared(view: View, found: _Found) -> list[str]:
     names = [name for columns, _ in found.filters.values() for name in columns]
-    return [*names, *([view.time] if found.span else []), *([found.key_column] if found.key_column else [])]
+    place = ["queue_id", "queue_offset"] if view.has_queues else []
+    return [*names, *([view.time] if found.span else []), *([found.key_column] if found.key_column else []), *place]
 
 
-def _order_columns(view: View, sort: Sequence[str]) -> list[str]:
-    wanted = [*sort, *view.order, *table_spec(view.table).key]
+def _order_columns(view: View, asked: Asked) -> list[str]:
+    as_queue = QUEUE_ORDER if asked.queue is not None or asked.from_offset is not None else ()
+    wanted = [*asked.sort, *as_queue, *view.order, *table_spec(view.table).key]
     first = {column.split()[0]: column for column in reversed(wanted)}
     return [column for column in dict.fromkeys(wanted) if first[column.split()[0]] == column]
 
 
-def _order(view: View, sort: Sequence[str]) -> str:
-    parts = [column.partition(" ") for column in _order_columns(view, sort)]
+def _order(view: View, asked: Asked) -> str:
+    parts = [column.partition(" ") for column in _order_columns(view, asked)]
     return ", ".join(f"v.{quoted(name)} {direction or 'asc'} NULLS LAST" for name, _, direction in parts)
 
 
@@ -167,7 +182,7 @@ def _scans(reader: WarehouseReader, view: View, needed: Sequence[str], found: _F
         tuple(name for name in stored if name in wanted),
         where=(equal,) if equal else (),
         span=found.span,
-        files=view.files,
+        files=_files(view, found),
     )
     if view.is_lag_judged:
         return {"base": base, **lag_scans(reader, _window(view, asked))}
@@ -179,6 +194,16 @@ def _scans(reader: WarehouseReader, view: View, needed: Sequence[str], found: _F
         if part.like is not None:
             joined[name] = replace(joined[name], where=_like(reader, view, *part.like))
     return {"base": base, **joined}
+
+
+def _files(view: View, found: _Found) -> str | None:
+    """Files that may hold rows asked for by their place in a queue, beside those the view may look at."""
+    terms = [
+        *([view.files] if view.files else []),
+        *([f"queue_id = {found.queue}"] if found.queue is not None else []),
+        *([f"queue_offset >= {found.from_offset}"] if found.from_offset is not None else []),
+    ]
+    return " AND ".join(terms) or None
 
 
 def _like(reader: WarehouseReader, view: View, column: str, other: str) -> tuple[Wanted, ...]:
