@@ -22,7 +22,7 @@ from txmq_lib.setting_types import Count, Hours, Name, Names, Seconds, Section
 
 # Where the tables lie, how Spark runs, what is thought too much and how far is looked back change no result;
 # Spark's keys may be secrets.
-_NOT_RECORDED = frozenset({"warehouse", "spark", "sources", "thresholds", "lag_window_ms"})
+_NOT_RECORDED = frozenset({"warehouse", "spark", "sources", "thresholds", "lag_window_ms", "mask"})
 _LONGEST_SHOWN = 200  # characters of a wrong value that its fault repeats
 
 
@@ -83,6 +83,13 @@ class Source(Section):
     broker: Name
 
 
+class Mask(Section):
+    """What of a message no view shows."""
+
+    bodies: bool
+    properties: Names
+
+
 class Thresholds(Section):
     """Counts and spans past which a command ends with status 1; None: never."""
 
@@ -125,6 +132,7 @@ class Settings(Section):
     land: Land
     sources: Annotated[tuple[Source, ...], Field(strict=False)]
     lag_window_ms: Seconds = Field(alias="lag_window")
+    mask: Mask
     thresholds: Thresholds
     spark: dict[Annotated[str, AfterValidator(_spark_key)], Annotated[str, BeforeValidator(_spark_value)]]
 
@@ -222,6 +230,7 @@ _SECTIONS: dict[str, type[Section]] = {
     "brokers": Broker,
     "land": Land,
     "sources": Source,
+    "mask": Mask,
     "thresholds": Thresholds,
     "resolve": Resolve,
 }

@@ -210,7 +210,9 @@ def test_every_view_is_in_the_readme_with_its_table_filters_and_states():
     for view in VIEWS:
         table, filters, states, moment = told[view.command]
         assert table == f"`{view.table}`"
-        assert {f"--{option}" for option in view.filters} | (PLACE if view.has_queues else set()) == set(filters.strip("`").split()), view.command
+        assert {f"--{option}" for option in view.filters} | (PLACE if view.has_queues else set()) == set(
+            filters.strip("`").split()
+        ), view.command
         assert moment == f"`{view.time}`"
         if view.command != "verdicts":
             assert set(view.states) == set(states.strip("`").split()), view.command

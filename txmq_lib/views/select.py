@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from txmq_lib.errors import UsageError
-from txmq_lib.schemas import table_spec
+from txmq_lib.schemas import Field, table_spec
 from txmq_lib.views.columns import BASE64, BodyForm, output, quoted
 from txmq_lib.views.lag import LagWindow, lag_relation, lag_scans
 from txmq_lib.views.lookup import key_condition, transactions_with_keys
+from txmq_lib.views.mask import NOTHING_MASKED, Mask
 from txmq_lib.views.reader import Scan, Span, Wanted, WarehouseReader
 from txmq_lib.views.view import View
 
@@ -44,11 +45,16 @@ class Asked:
 
 
 def view_rows(
-    reader: WarehouseReader, view: View, asked: Asked, *, columns: Sequence[str], bodies: BodyForm = BASE64
+    reader: WarehouseReader,
+    view: View,
+    asked: Asked,
+    *,
+    columns: Sequence[str],
+    bodies: BodyForm = BASE64,
+    mask: Mask = NOTHING_MASKED,
 ) -> Iterator[tuple[Any, ...]]:
-    """The view's rows that were asked for, as values JSON can hold (see `output`)."""
-    fields = view.fields
-    shown = ", ".join(f"{output(f'v.{quoted(name)}', fields[name].type, bodies)} AS {quoted(name)}" for name in columns)
+    """The view's rows that were asked for, as values JSON can hold (see `output`), what `mask` hides hidden."""
+    shown = ", ".join(_shown(view.fields[name], bodies, mask) for name in columns)
     found = _resolved(reader, view, asked)
     condition, parameters = _condition(view, found)
     order = _order(view, asked)
@@ -59,6 +65,11 @@ def view_rows(
     sql = f"SELECT {shown} FROM ({rows}) AS v ORDER BY {order}"
     needed = [*columns, *_compared(view, found), *(name.split()[0] for name in _order_columns(view, asked))]
     return reader.query(sql, parameters, _scans(reader, view, needed, found, asked))
+
+
+def _shown(column: Field, bodies: BodyForm, mask: Mask) -> str:
+    expression = f"v.{quoted(column.name)}"
+    return f"{mask.over(column, expression, output(expression, column.type, bodies))} AS {quoted(column.name)}"
 
 
 def row_count(reader: WarehouseReader, view: View, asked: Asked) -> int:
