@@ -101,6 +101,12 @@ class PassReplayed(TxmqError):
     code = "PASS_REPLAYED"
 
 
+class AlertUnsentError(TxmqError):
+    """A webhook did not take an alert; the next time tries again."""
+
+    code = "ALERT_UNSENT"
+
+
 class EnvironmentFault(TxmqError):
     """The machine lacks something txmq needs (Java, a jar, a permission)."""
 

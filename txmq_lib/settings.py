@@ -22,7 +22,7 @@ from txmq_lib.setting_types import Count, Hours, Name, Names, Seconds, Section
 
 # Where the tables lie, how Spark runs, what is thought too much and how far is looked back change no result;
 # Spark's keys may be secrets.
-_NOT_RECORDED = frozenset({"warehouse", "spark", "sources", "thresholds", "lag_window_ms", "mask"})
+_NOT_RECORDED = frozenset({"warehouse", "spark", "sources", "thresholds", "lag_window_ms", "mask", "alerts"})
 _LONGEST_SHOWN = 200  # characters of a wrong value that its fault repeats
 
 
@@ -90,6 +90,16 @@ class Mask(Section):
     properties: Names
 
 
+class Alerts(Section):
+    """Where what is past the thresholds is told."""
+
+    url_env: Name | None
+    headers_env: dict[Name, Name]
+    timeout_ms: Seconds = Field(alias="timeout")
+    tries: Annotated[int, Field(ge=1, le=10)]
+    state_file: Location | None
+
+
 class Thresholds(Section):
     """Counts and spans past which a command ends with status 1; None: never."""
 
@@ -134,6 +144,7 @@ class Settings(Section):
     lag_window_ms: Seconds = Field(alias="lag_window")
     mask: Mask
     thresholds: Thresholds
+    alerts: Alerts
     spark: dict[Annotated[str, AfterValidator(_spark_key)], Annotated[str, BeforeValidator(_spark_value)]]
 
     _origins: dict[tuple[str, ...], str] = PrivateAttr(default_factory=dict)
@@ -231,6 +242,7 @@ _SECTIONS: dict[str, type[Section]] = {
     "land": Land,
     "sources": Source,
     "mask": Mask,
+    "alerts": Alerts,
     "thresholds": Thresholds,
     "resolve": Resolve,
 }

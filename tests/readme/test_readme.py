@@ -269,7 +269,7 @@ def test_the_examples_of_the_readme_can_be_read():
 
 def test_the_settings_files_of_the_readme_have_no_fault(tmp_path):
     files = [block.text for block in blocks(README) if block.language == "yaml"]
-    assert len(files) == 4
+    assert len(files) == 5
     for number, text in enumerate(files):
         path = tmp_path / f"{number}.yaml"
         path.write_text(text, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -34,6 +35,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("status", rich_help_panel=VIEWS_PANEL)(status)
     app.command("report", rich_help_panel=VIEWS_PANEL)(report)
     app.command("metrics", rich_help_panel=VIEWS_PANEL)(metrics)
+    app.command("alert", rich_help_panel=VIEWS_PANEL)(alert)
     app.command("doctor", rich_help_panel=MORE_PANEL)(doctor)
 
 
@@ -62,6 +64,13 @@ def metrics(ctx: typer.Context, out: Out, now: ClockNow = None) -> None:
     from txmq_lib.cli.metrics import write_metrics
 
     write_metrics(given(ctx), out, moment(now))
+
+
+def alert(ctx: typer.Context, now: ClockNow = None) -> None:
+    """Tell the webhook of the settings what is past the thresholds: once when it begins, once when it clears."""
+    from txmq_lib.cli.alert import send_alerts
+
+    send_alerts(given(ctx), moment(now), os.environ)
 
 
 def doctor(ctx: typer.Context, format_: Format = TABLE) -> None:

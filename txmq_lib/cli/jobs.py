@@ -103,11 +103,14 @@ def audit(ctx: typer.Context, now: Now = None) -> None:
 
 
 def run(ctx: typer.Context, now: Now = None) -> None:
-    """One whole cycle: land the configured sources, reconcile, resolve, roll up, audit."""
+    """One whole cycle: land the configured sources, reconcile, resolve, roll up, audit; then tell the alerts."""
+    from txmq_lib.cli.alert import send_alerts_after_pass
     from txmq_lib.cli.passes import run_job
     from txmq_lib.pipeline.cycle import run_cycle
 
-    run_job("run", given(ctx), partial(run_cycle, now=moment(now), wall_clock=wall_clock, environ=os.environ))
+    at = moment(now)
+    job = partial(run_cycle, now=at, wall_clock=wall_clock, environ=os.environ)
+    run_job("run", given(ctx), job, show=partial(send_alerts_after_pass, given(ctx), at, os.environ))
 
 
 def _landing(kind: str) -> Callable[..., None]:

@@ -31,7 +31,8 @@ from txmq_lib.views.view import View
 
 @dataclass(frozen=True)
 class Shown:
-    """How rows are shown: the format, every column in a table, the form of bodies (None: base64, in no table), the mask."""
+    """How rows are shown: the format, every column in a table, the form of bodies (None: base64, in no table), and
+    what of them is masked."""
 
     format_: OutputFormat
     is_wide: bool = False

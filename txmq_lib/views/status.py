@@ -92,11 +92,13 @@ class Limits:
 
 @dataclass(frozen=True)
 class Problem:
-    """Something to look at: in words, the command that shows more, and the limit it is past (None: there is none)."""
+    """Something to look at: in words, the command that shows more, the limit it is past (None: there is none), and the
+    name it keeps while its figures change (empty without a limit)."""
 
     text: str
     command: str
     limit: str | None = None
+    condition: str = ""
 
 
 def read_status(reader: WarehouseReader, now: datetime, *, lag_window_ms: int) -> Status:
@@ -150,25 +152,35 @@ def _past_limits(status: Status, limits: Limits) -> Iterator[Problem]:
     yield from _past("contradicted", contradicted, limits.contradicted, "duplicated or contradicted", command)
     for group in status.offsets:
         what = f"messages behind: consumer group {group.consumer_group}"
-        yield from _past("lag", group.lag, limits.lag, what, f"offsets --group {group.consumer_group} --sort lag:desc")
+        whose = f"{group.broker_name}/{group.consumer_group}"
+        command = f"offsets --group {group.consumer_group} --sort lag:desc"
+        yield from _past("lag", group.lag, limits.lag, what, command, whose)
     for source in status.landed:
         if source.read_to_timestamp is not None:
             behind = status.now - source.read_to_timestamp
             what = f"landing of {source.broker_name} is behind"
-            yield from _past_span("landing_behind", behind, limits.landing_behind_ms, what, "passes --job land")
+            yield from _past_span(
+                "landing_behind", behind, limits.landing_behind_ms, what, "passes --job land", source.broker_name
+            )
     just = status.just_quarantined()
     yield from _past("quarantined", just, limits.quarantined, "records quarantined by the last passes", "quarantine")
 
 
-def _past(limit: str, count: int, most: int | None, what: str, command: str) -> Iterator[Problem]:
+def _past(limit: str, count: int, most: int | None, what: str, command: str, whose: str = "") -> Iterator[Problem]:
     if most is not None and count > most:
-        yield Problem(f"{count:,} {what}", command, f"thresholds.{limit} {most:,}")
+        yield Problem(f"{count:,} {what}", command, f"thresholds.{limit} {most:,}", _condition(limit, whose))
 
 
-def _past_span(limit: str, age: timedelta, most_ms: int | None, what: str, command: str) -> Iterator[Problem]:
+def _condition(limit: str, whose: str) -> str:
+    return f"{limit} {whose}" if whose else limit
+
+
+def _past_span(
+    limit: str, age: timedelta, most_ms: int | None, what: str, command: str, whose: str = ""
+) -> Iterator[Problem]:
     if most_ms is not None and age > timedelta(milliseconds=most_ms):
         longest = span_text(timedelta(milliseconds=most_ms))
-        yield Problem(f"{what}: {span_text(age)}", command, f"thresholds.{limit} {longest}")
+        yield Problem(f"{what}: {span_text(age)}", command, f"thresholds.{limit} {longest}", _condition(limit, whose))
 
 
 def _plain(status: Status) -> Iterator[Problem]:
