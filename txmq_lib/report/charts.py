@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -49,7 +48,6 @@ CONFIG: Spec = {
         "columnPadding": 16,
     },
 }
-_ID = re.compile(r'(id="|url\(#)([\w-]+)')
 
 
 @dataclass(frozen=True)
@@ -61,8 +59,8 @@ class Chart:
     spec: Spec
     height: int = HEIGHT
 
-    def svg(self, width: int, name: str) -> str:
-        """The drawing; `name` keeps its ids apart from those of other drawings in the page."""
+    def svg(self, width: int) -> str:
+        """The drawing. It has no ids, which several drawings in one page would share."""
         spec = {
             "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
             "width": width,
@@ -74,7 +72,7 @@ class Chart:
             spec = _narrowed(spec)
         drawn: str = vl_convert.vegalite_to_svg(spec, config=CONFIG, allowed_base_urls=[])
         # Readers of the screen are told `title`, `summary` and the table beside it.
-        return _ID.sub(rf"\g<1>{name}-\g<2>", drawn).replace("<svg ", '<svg aria-hidden="true" focusable="false" ', 1)
+        return drawn.replace("<svg ", '<svg aria-hidden="true" focusable="false" ', 1)
 
 
 def _narrowed(spec: Spec) -> Spec:

@@ -69,9 +69,7 @@ def html(report: Report) -> str:
     )
 
 
-def _drawings(chart: Chart, name: str, is_small: bool) -> list[tuple[str, Markup]]:
+def _drawings(chart: Chart, is_small: bool) -> list[tuple[str, Markup]]:
     """The drawings of a chart with the class that says where each is shown; vl_convert escapes the texts in them."""
-    if is_small:
-        return [("any", Markup(chart.svg(SMALL, name)))]
-    widths = (("wide", WIDE), ("narrow", NARROW))
-    return [(shown, Markup(chart.svg(width, f"{name}-{shown}"))) for shown, width in widths]
+    widths = [("any", SMALL)] if is_small else [("wide", WIDE), ("narrow", NARROW)]
+    return [(shown, Markup(chart.svg(width))) for shown, width in widths]
