@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from txmq_lib import names
-from txmq_lib.report import running, transactions
+from txmq_lib.report import decided, running, undecided
 from txmq_lib.report.page import Finding, Report, Tile
 from txmq_lib.report.parts import Section, count_text, time_text
 from txmq_lib.report.period import pass_period, reported_period
@@ -21,12 +21,12 @@ def built_report(
     status = read_status(reader, now, lag_window_ms=lag_window_ms)
     period = reported_period(reader, now, since)
     sections: list[Section] = [
-        transactions.pending_section(reader, period, status),
-        transactions.verdict_section(reader, period, status),
-        transactions.contradiction_section(reader),
-        transactions.given_up_section(reader),
-        transactions.checks_section(reader, status),
-        transactions.decision_section(reader, period),
+        undecided.pending_section(reader, period, status),
+        decided.verdict_section(reader, period, status),
+        decided.contradiction_section(reader),
+        undecided.given_up_section(reader),
+        undecided.checks_section(reader, status),
+        decided.decision_section(reader, period),
         running.offset_section(reader, period, status, LagWindow(now, lag_window_ms)),
         running.pass_section(reader, pass_period(reader, now, since), status),
         running.intake_section(status),

@@ -195,12 +195,7 @@ DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 4]]
 
 def bars(rows: Sequence[tuple[str, str, float]], unit: str, series: Sequence[str], hues: Sequence[str]) -> Spec:
     """Lying bars, one per name in the order given; rows are (name, series, value)."""
-    names = list(dict.fromkeys(name for name, _, _ in rows))
-    values = [
-        {"name": name, "series": which, "value": value, "place": list(series).index(which)}
-        for name, which, value in rows
-        if value
-    ]
+    names, values = _named(rows, series)
     return {
         "data": {"values": values},
         "mark": {"type": "bar", "height": {"band": 0.7}},
@@ -223,12 +218,7 @@ def columns(
     rows: Sequence[tuple[str, str, float]], unit: str, along: str, series: Sequence[str], hues: Sequence[str]
 ) -> Spec:
     """Standing bars over named classes, in the order given; rows are (class, series, value)."""
-    names = list(dict.fromkeys(name for name, _, _ in rows))
-    values = [
-        {"name": name, "series": which, "value": value, "place": list(series).index(which)}
-        for name, which, value in rows
-        if value
-    ]
+    names, values = _named(rows, series)
     return {
         "data": {"values": values},
         "mark": {"type": "bar"},
@@ -244,6 +234,14 @@ def columns(
             "order": {"field": "place", "type": "quantitative"},
         },
     }
+
+
+def _named(rows: Sequence[tuple[str, str, float]], series: Sequence[str]) -> tuple[list[str], list[Spec]]:
+    places = {name: place for place, name in enumerate(series)}
+    values = [
+        {"name": name, "series": which, "value": value, "place": places[which]} for name, which, value in rows if value
+    ]
+    return list(dict.fromkeys(name for name, _, _ in rows)), values
 
 
 def bars_height(names: int, series: int) -> int:

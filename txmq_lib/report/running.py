@@ -10,7 +10,7 @@ from txmq_lib.report.charts import Chart
 from txmq_lib.report.offset_history import GROUPS_DRAWN, Line, OffsetHistory, Queue, offset_history
 from txmq_lib.report.parts import Figure, Section, Table, count_text, counted, time_text
 from txmq_lib.report.period import Period
-from txmq_lib.report.transactions import ago
+from txmq_lib.report.shared import ago
 from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.status import Status, span_text
