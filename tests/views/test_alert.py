@@ -87,14 +87,14 @@ def without(uri: str, table: str, empty_tables: Path) -> None:
 def test_a_condition_is_told_once_when_it_begins_and_once_when_it_clears(warehouse, alert, told, empty_tables):
     uri = warehouse({"pending_half": PENDING})
     limit = "thresholds.pending=2"
-    assert alert(uri, limit) == (0, "begun 1\ncleared 0\nstanding 1\nunsent 0\n", "")
+    assert alert(uri, limit) == (0, "alerts_begun 1\nalerts_cleared 0\nalerts_standing 1\nalerts_unsent 0\n", "")
     assert told() == [("firing", "pending")]
     append(Path(uri), "pending_half", [{"transaction_id": "P9", "first_store_timestamp": "2026-11-21T11:30:00Z"}])
     for _ in range(2):  # other figures, the same condition
-        assert alert(uri, limit)[1].splitlines()[:3] == ["begun 0", "cleared 0", "standing 1"]
+        assert alert(uri, limit)[1].splitlines()[:3] == ["alerts_begun 0", "alerts_cleared 0", "alerts_standing 1"]
     assert told() == []
     without(uri, "pending_half", empty_tables)
-    assert alert(uri, limit)[1].splitlines()[:3] == ["begun 0", "cleared 1", "standing 0"]
+    assert alert(uri, limit)[1].splitlines()[:3] == ["alerts_begun 0", "alerts_cleared 1", "alerts_standing 0"]
     assert told() == [("resolved", "pending")]
     assert (alert(uri, limit)[0], told()) == (0, [])
     append(Path(uri), "pending_half", PENDING)
@@ -127,7 +127,7 @@ def test_what_was_not_taken_is_told_again_next_time_and_the_rest_is_not(warehous
     uri = warehouse({"consumer_offset": LAGGING, "landing_frontier": END})
     hook.statuses += [204, 500, 503, 302]
     code, out, err = alert(uri, "thresholds.lag=10")
-    assert (code, out.splitlines()[2:]) == (3, ["standing 1", "unsent 1"])
+    assert (code, out.splitlines()[2:]) == (3, ["alerts_standing 1", "alerts_unsent 1"])
     assert err.startswith("error ALERT_UNSENT: the webhook of alerts.url_env was not told, 3 tries: it answers 302")
     assert told() == [("firing", "lag b/CG1")] + [("firing", "lag b/CG2")] * 3
     assert alert(uri, "thresholds.lag=10")[0] == 0

@@ -42,7 +42,10 @@ def send_alerts(options: Given, now: datetime, environ: Mapping[str, str]) -> No
                 told = after(told, **{"begun" if status == "firing" else "cleared": alert})
                 # After each, so that whoever is killed here tells at most one of them again.
                 state.keep(told)
-    typer.echo(f"begun {len(new.begun)}\ncleared {len(new.cleared)}\nstanding {len(told)}\nunsent {len(unsent)}")
+    # Among the counts of a pass where `run` tells them.
+    counts = {"begun": len(new.begun), "cleared": len(new.cleared), "standing": len(told), "unsent": len(unsent)}
+    for name, count in counts.items():
+        typer.echo(f"alerts_{name} {count}")
     if unsent:
         raise unsent[-1]
 
