@@ -114,6 +114,12 @@ class PlanInputsGone(TxmqError):
     code = "PLAN_INPUTS_GONE"
 
 
+class AlertUnsentError(TxmqError):
+    """A webhook did not take an alert; the next time tries again."""
+
+    code = "ALERT_UNSENT"
+
+
 class EnvironmentFault(TxmqError):
     """The machine lacks something txmq needs (Java, a jar, a permission)."""
 

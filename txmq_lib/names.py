@@ -113,6 +113,30 @@ OFFSET_BEYOND_END: Final = "beyond_end"
 OFFSET_BELOW_OLDEST: Final = "below_oldest"
 OFFSET_UNKNOWN: Final = "unknown"
 
+# --- what a consumer group does with a queue, judged over a window
+LAG_FINE: Final = "fine"
+LAG_FALLING_BEHIND: Final = "falling_behind"
+LAG_STALLED: Final = "stalled"
+LAG_STOPPED: Final = "stopped"
+LAG_REWOUND: Final = "rewound"
+LAG_AHEAD: Final = "ahead_of_queue"
+LAG_BELOW_OLDEST: Final = "below_oldest"
+LAG_NEVER_COMMITTED: Final = "never_committed"
+LAG_UNKNOWN: Final = "unknown"
+LAG_STATES: Final = (
+    LAG_FINE,
+    LAG_FALLING_BEHIND,
+    LAG_STALLED,
+    LAG_STOPPED,
+    LAG_REWOUND,
+    LAG_AHEAD,
+    LAG_BELOW_OLDEST,
+    LAG_NEVER_COMMITTED,
+    LAG_UNKNOWN,
+)
+# How a broker names a broadcast group whose offsets it keeps (its table's key is topic@group@broadcast).
+BROADCAST_SUFFIX: Final = "@broadcast"
+
 # --- why a message was given up (table trans_check_max_time)
 GIVEN_UP_CHECK_MAX: Final = "check_max"
 GIVEN_UP_EXPIRED: Final = "expired"

@@ -20,8 +20,11 @@ from txmq_lib.resources import conf_dir
 from txmq_lib.secrets import has_password
 from txmq_lib.setting_types import Count, Hours, Name, Names, Seconds, Section
 
-# Change no result: where the tables lie, how Spark runs, upkeep, what is thought too much. Spark's keys may be secrets.
-_NOT_RECORDED = frozenset({"warehouse", "spark", "sources", "thresholds", "maintain"})
+# Change no result: where the tables lie, how Spark runs, upkeep, what is thought too much, what is shown or told.
+# Spark's keys may be secrets.
+_NOT_RECORDED = frozenset(
+    {"warehouse", "spark", "sources", "thresholds", "maintain", "lag_window_ms", "mask", "alerts"}
+)
 _LONGEST_SHOWN = 200  # characters of a wrong value that its fault repeats
 
 
@@ -95,6 +98,23 @@ class Maintain(Section):
     pass_retention_ms: Hours | None = Field(alias="pass_retention")
 
 
+class Mask(Section):
+    """What of a message no view shows."""
+
+    bodies: bool
+    properties: Names
+
+
+class Alerts(Section):
+    """Where what is past the thresholds is told."""
+
+    url_env: Name | None
+    headers_env: dict[Name, Name]
+    timeout_ms: Seconds = Field(alias="timeout")
+    tries: Annotated[int, Field(ge=1, le=10)]
+    state_file: Location | None
+
+
 class Thresholds(Section):
     """Counts and spans past which a command ends with status 1; None: never."""
 
@@ -136,8 +156,11 @@ class Settings(Section):
     warehouse: Location
     land: Land
     sources: Annotated[tuple[Source, ...], Field(strict=False)]
+    lag_window_ms: Seconds = Field(alias="lag_window")
+    mask: Mask
     thresholds: Thresholds
     maintain: Maintain
+    alerts: Alerts
     spark: dict[Annotated[str, AfterValidator(_spark_key)], Annotated[str, BeforeValidator(_spark_value)]]
 
     _origins: dict[tuple[str, ...], str] = PrivateAttr(default_factory=dict)
@@ -234,6 +257,8 @@ _SECTIONS: dict[str, type[Section]] = {
     "brokers": Broker,
     "land": Land,
     "sources": Source,
+    "mask": Mask,
+    "alerts": Alerts,
     "thresholds": Thresholds,
     "resolve": Resolve,
     "maintain": Maintain,

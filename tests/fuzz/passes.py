@@ -32,7 +32,7 @@ from txmq_lib.names import (
 )
 from txmq_lib.views.catalogue import VIEWS
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.select import view_rows
+from txmq_lib.views.select import Asked, view_rows
 from txmq_lib.views.trace import trace
 
 KNOWN_PROPERTIES = (
@@ -186,14 +186,14 @@ def _offset_table(chance: Random) -> bytes:
 def _ask(house: House, tally: Tally) -> None:
     reader = WarehouseReader(house.warehouse.uri)
     for view in VIEWS:
-        rows = list(view_rows(reader, view, filters={}, columns=view.columns))
+        rows = list(view_rows(reader, view, Asked(), columns=view.columns))
         json.dumps(rows).encode()
         for option, columns in view.filters.items():
             if len(columns) > 1 or columns[0] not in view.columns:
                 continue
             at = view.columns.index(columns[0])
             for asked in {row[at] for row in rows[:20] if isinstance(row[at], str)}:
-                found = list(view_rows(reader, view, filters={option: [asked]}, columns=view.columns))
+                found = list(view_rows(reader, view, Asked(filters={option: [asked]}), columns=view.columns))
                 tally.tried += 1
                 if len(found) != sum(row[at] == asked for row in rows):
                     tally.escapes.append(f"{view.command} --{option} {asked!a} finds {len(found)} rows")

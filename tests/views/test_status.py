@@ -147,9 +147,9 @@ def test_verdicts_come_with_what_the_last_audit_pass_gave(told):
 def test_lag_is_counted_per_group_with_the_states_of_its_queues(told):
     assert told["offsets"] == [
         {"broker_name": "a", "consumer_group": "CG1", "queues": 2, "lag": 100,
-         "states": {"beyond_end": 1, "ok": 1}, "rewinds": 3},
-        {"broker_name": "a", "consumer_group": "CG2", "queues": 2, "lag": 10,
-         "states": {"ok": 1, "unknown": 1}, "rewinds": 0},
+         "states": {"beyond_end": 1, "ok": 1}, "lag_states": {"ahead_of_queue": 1, "stopped": 1}, "rewinds": 3},
+        {"broker_name": "a", "consumer_group": "CG2", "queues": 3, "lag": 10,
+         "states": {"ok": 1, "unknown": 2}, "lag_states": {"never_committed": 1, "stopped": 1, "unknown": 1}, "rewinds": 0},
     ]  # fmt: skip
 
 
@@ -169,7 +169,9 @@ def test_problems_name_the_command_that_shows_more(told):
         ("reconcile pass 1 started 3m ago, not ended", "passes --job reconcile", None),
         ("1 visible more than once", "verdicts --state duplicated", None),
         ("1 given up, nobody decided", "verdicts --state discarded", None),
-        ("1 consumer queues beyond the end of the queue", "offsets --state beyond_end", None),
+        ("2 consumer queues stopped: messages wait, nobody reports", "offsets --lag-state stopped", None),
+        ("1 consumer queues ahead of the end of the queue", "offsets --lag-state ahead_of_queue", None),
+        ("1 consumer queues never committed by their group", "offsets --lag-state never_committed", None),
         ("3 records in quarantine", "quarantine", None),
     ]
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from threading import Lock, Thread
 
 from txmq_lib.cli.clock import wall_clock
-from txmq_lib.cli.metrics import told_before, write_whole
+from txmq_lib.cli.metrics import told_before
+from txmq_lib.cli.whole_file import write_whole
 from txmq_lib.errors import UsageError
 from txmq_lib.service.health import RUNNING, Health
 from txmq_lib.views.metrics import metrics_text
@@ -31,16 +32,22 @@ def listen_address(text: str) -> tuple[str, int]:
 class Counted:
     """The metrics of a warehouse, their counters carried on in a file, so that a restart does not set them back."""
 
-    def __init__(self, warehouse: str, kept: Path) -> None:
+    def __init__(self, warehouse: str, kept: Path, *, lag_window_ms: int) -> None:
         self._warehouse = warehouse
+        self._lag_window_ms = lag_window_ms
         self._kept = kept
         self._lock = Lock()
 
     def text(self) -> str:
         """The metrics now, in Prometheus's text format."""
         with self._lock:
-            told = metrics_text(WarehouseReader(self._warehouse), wall_clock(), before=told_before(self._kept))
-            write_whole(self._kept, told)
+            told = metrics_text(
+                WarehouseReader(self._warehouse),
+                wall_clock(),
+                lag_window_ms=self._lag_window_ms,
+                before=told_before(self._kept),
+            )
+            write_whole(str(self._kept), told)
             return told
 
 

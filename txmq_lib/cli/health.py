@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
 
-from txmq_lib.cli.clock import ClockNow, moment, wall_clock
+from txmq_lib.cli.clock import ClockNow, moment, time_ago, wall_clock
 from txmq_lib.cli.formats import MORE_PANEL, TABLE, VIEWS_PANEL, Format, OutputFormat
 from txmq_lib.cli.given import given
 from txmq_lib.errors import UsageError
@@ -22,10 +23,19 @@ Out = Annotated[
 ]
 
 
+ReportOut = Annotated[str, typer.Option("--out", metavar="FILE", help="The HTML file to write.")]
+ReportSince = Annotated[
+    str | None,
+    typer.Option("--since", metavar="T", help="Charts over time begin here: ISO 8601, epoch ms, or a span before now."),
+]
+
+
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     app.command("status", rich_help_panel=VIEWS_PANEL)(status)
+    app.command("report", rich_help_panel=VIEWS_PANEL)(report)
     app.command("metrics", rich_help_panel=VIEWS_PANEL)(metrics)
+    app.command("alert", rich_help_panel=VIEWS_PANEL)(alert)
     app.command("doctor", rich_help_panel=MORE_PANEL)(doctor)
 
 
@@ -41,11 +51,26 @@ def status(ctx: typer.Context, watch: Watch = None, format_: StatusFormat = TABL
     show_status(given(ctx), lambda: moment(now), is_json=format_ is OutputFormat.json, every=watch)
 
 
+def report(ctx: typer.Context, out: ReportOut, since: ReportSince = None, now: ClockNow = None) -> None:
+    """One HTML file that opens offline: what is undecided, decided and wrong, over time, with charts and stories."""
+    from txmq_lib.cli.report import write_report
+
+    at = moment(now)
+    write_report(given(ctx), out, at, None if since is None else time_ago(since, at))
+
+
 def metrics(ctx: typer.Context, out: Out, now: ClockNow = None) -> None:
     """Metrics in Prometheus's text format, for the textfile collector of node_exporter or any scraper of files."""
     from txmq_lib.cli.metrics import write_metrics
 
     write_metrics(given(ctx), out, moment(now))
+
+
+def alert(ctx: typer.Context, now: ClockNow = None) -> None:
+    """Tell the webhook of the settings what is past the thresholds: once when it begins, once when it clears."""
+    from txmq_lib.cli.alert import send_alerts
+
+    send_alerts(given(ctx), moment(now), os.environ)
 
 
 def doctor(ctx: typer.Context, format_: Format = TABLE) -> None:

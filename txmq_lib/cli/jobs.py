@@ -87,7 +87,8 @@ def resolve(ctx: typer.Context, now: Now = None, ask_given_up: AskGivenUp = Fals
 
     job = partial(run_resolve, now=moment(now), wall_clock=wall_clock, environ=os.environ, given_up=ask_given_up)
     committed = Asked(filters={"asked-for": [ASKED_FOR_GIVEN_UP], "state": [COMMIT]})
-    show = partial(show_view, given(ctx), ANSWERS, committed, Shown(OutputFormat.table)) if ask_given_up else None
+    shown = (given(ctx), ANSWERS, committed, moment(now), Shown(OutputFormat.table))
+    show = partial(show_view, *shown) if ask_given_up else None
     run_job("resolve", given(ctx), job, show=show)
 
 
@@ -108,11 +109,14 @@ def audit(ctx: typer.Context, now: Now = None) -> None:
 
 
 def run(ctx: typer.Context, now: Now = None) -> None:
-    """One whole cycle: land the configured sources, reconcile, resolve, roll up, audit."""
+    """One whole cycle: land the configured sources, reconcile, resolve, roll up, audit; then tell the alerts."""
+    from txmq_lib.cli.alert import send_alerts_after_pass
     from txmq_lib.cli.passes import run_job
     from txmq_lib.pipeline.cycle import run_cycle
 
-    run_job("run", given(ctx), partial(run_cycle, now=moment(now), wall_clock=wall_clock, environ=os.environ))
+    at = moment(now)
+    job = partial(run_cycle, now=at, wall_clock=wall_clock, environ=os.environ)
+    run_job("run", given(ctx), job, show=partial(send_alerts_after_pass, given(ctx), at, os.environ))
 
 
 def serve(

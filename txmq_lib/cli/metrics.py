@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +10,8 @@ import typer
 
 from txmq_lib.cli.given import Given, location
 from txmq_lib.cli.pipe import while_read
-from txmq_lib.errors import InputError, UsageError
+from txmq_lib.cli.whole_file import write_whole
+from txmq_lib.errors import InputError
 from txmq_lib.settings import Settings
 from txmq_lib.views.metrics import metrics_text
 from txmq_lib.views.reader import WarehouseReader
@@ -25,22 +25,12 @@ def write_metrics(options: Given, out: str, now: datetime) -> None:
     reader = WarehouseReader(location(settings.warehouse))
     if out == STDOUT:
         with while_read():
-            sys.stdout.write(metrics_text(reader, now))
+            sys.stdout.write(metrics_text(reader, now, lag_window_ms=settings.lag_window_ms))
         return
     path = Path(out)
-    text = metrics_text(reader, now, before=told_before(path))
-    try:
-        write_whole(path, text)
-    except OSError as error:
-        raise UsageError(f"--out {out} cannot be written: {error.strerror}") from error
+    text = metrics_text(reader, now, lag_window_ms=settings.lag_window_ms, before=told_before(path))
+    write_whole(out, text)
     typer.echo(f"{sum(not line.startswith('#') for line in text.splitlines())} series in {out}", err=True)
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file in one piece: whoever reads it never sees half of it."""
-    half_way = path.with_name(f".{path.name}.{os.getpid()}")
-    half_way.write_text(text, encoding="utf-8")
-    half_way.replace(path)
 
 
 def told_before(path: Path) -> str:

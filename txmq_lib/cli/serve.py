@@ -55,7 +55,9 @@ def run_serve(options: Given, *, is_first_at_once: bool, health_path: Path, list
                 told=Told(report, failure),
                 is_first_at_once=is_first_at_once,
             )
-            counted = Counted(location(settings.warehouse), health_path.with_suffix(".prom"))
+            counted = Counted(
+                location(settings.warehouse), health_path.with_suffix(".prom"), lag_window_ms=settings.lag_window_ms
+            )
             with endpoint(listen, health, counted, wake=lambda: inbox.put(WAKE)) as address:
                 for service in running:
                     service.start()

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import typer
@@ -18,7 +19,9 @@ from txmq_lib.errors import UsageError
 from txmq_lib.secrets import is_secret
 from txmq_lib.settings import Settings
 from txmq_lib.views.columns import BASE64, BodyForm
+from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.lookup import transactions_at_half, transactions_of_message, transactions_with_keys
+from txmq_lib.views.mask import NOTHING_MASKED, Mask
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.select import Asked, row_count, view_rows
 from txmq_lib.views.story import Row
@@ -28,22 +31,26 @@ from txmq_lib.views.view import View
 
 @dataclass(frozen=True)
 class Shown:
-    """How rows are shown: the format, every column in a table, the form of bodies (None: base64, in no table)."""
+    """How rows are shown: the format, every column in a table, the form of bodies (None: base64, in no table), and
+    what of them is masked."""
 
     format_: OutputFormat
     is_wide: bool = False
     body: BodyForm | None = None
+    mask: Mask = NOTHING_MASKED
 
 
-def show_view(options: Given, view: View, asked: Asked, shown: Shown) -> None:
+def show_view(options: Given, view: View, asked: Asked, now: datetime, shown: Shown) -> None:
     """The rows of one view that were asked for."""
     settings = Settings.load(options.conf, options.assignments, options.warehouse)
     reader = WarehouseReader(location(settings.warehouse))
+    shown = replace(shown, mask=Mask(settings.mask.bodies, settings.mask.properties))
+    asked = replace(asked, lag_window=LagWindow(now, settings.lag_window_ms))
     with while_read():
         if shown.format_ is OutputFormat.table:
             count = _show_table(reader, view, asked, shown)
         else:
-            rows = view_rows(reader, view, asked, columns=view.columns, bodies=shown.body or BASE64)
+            rows = view_rows(reader, view, asked, columns=view.columns, bodies=shown.body or BASE64, mask=shown.mask)
             count = write_rows(shown.format_, view.columns, rows)
     if not count:
         typer.echo(f"no rows in {view.command}", err=True)
@@ -66,7 +73,9 @@ def _show_table(reader: WarehouseReader, view: View, asked: Asked, shown: Shown)
     hidden = () if shown.body else view.bodies
     columns = [name for name in (view.columns if shown.is_wide else view.narrow) if name not in hidden]
     columns += [name for name in view.bodies if shown.body and name not in columns]
-    listed = list(view_rows(reader, view, replace(asked, limit=limit), columns=columns, bodies=shown.body or BASE64))
+    asked = replace(asked, limit=limit)
+    rows = view_rows(reader, view, asked, columns=columns, bodies=shown.body or BASE64, mask=shown.mask)
+    listed = list(rows)
     from txmq_lib.cli.tables import write_table
 
     write_table(columns, listed, is_whole=shown.is_wide)

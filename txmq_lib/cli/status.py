@@ -35,8 +35,8 @@ def show_status(options: Given, now: Callable[[], datetime], *, is_json: bool, e
     settings = Settings.load(options.conf, options.assignments, options.warehouse)
     while True:
         uri = location(settings.warehouse)
-        status = read_status(WarehouseReader(uri), now())
-        found = problems(status, _limits(settings.thresholds))
+        status = read_status(WarehouseReader(uri), now(), lag_window_ms=settings.lag_window_ms)
+        found = problems(status, limits(settings.thresholds))
         with while_read():
             if is_json:
                 text = json.dumps(as_json(uri, status, found), ensure_ascii=False)
@@ -50,7 +50,8 @@ def show_status(options: Given, now: Callable[[], datetime], *, is_json: bool, e
         raise typer.Exit(EXIT_FINDINGS)
 
 
-def _limits(thresholds: Thresholds) -> Limits:
+def limits(thresholds: Thresholds) -> Limits:
+    """The thresholds that `status` looks at."""
     # What only the pass that counted it can judge is not among them.
     return Limits(**{field.name: getattr(thresholds, field.name) for field in dataclasses.fields(Limits)})
 
@@ -148,7 +149,7 @@ def _offsets(status: Status) -> Iterator[str]:
             f"{group.queues:,}",
             f"{group.lag:,}",
             f"{group.rewinds:,}",
-            " ".join(f"{state} {count:,}" for state, count in group.states.items()),
+            " ".join(f"{state} {count:,}" for state, count in group.lag_states.items()),
         )
         for group in status.offsets[:LISTED]
     ]

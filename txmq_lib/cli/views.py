@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
 
+from txmq_lib import names
 from txmq_lib.cli.clock import SINCE_HELP, ClockNow, moment, span, time_ago
 from txmq_lib.cli.formats import TABLE, VIEWS_PANEL, Brokers, Format, Limit, OutputFormat, Values
 from txmq_lib.cli.given import given
@@ -30,6 +31,7 @@ FILTERS = {
     "topic": ("NAME", "Only of this real topic"),
     "transaction-id": ("ID", "Only of this transaction"),
     "state": ("STATE", "Only in this state"),
+    "lag-state": ("STATE", "Only where the group does this"),
     "reason": ("CODE", "Only with this reason"),
     "asked-for": ("WHAT", "Only those to a check, or about a given_up one"),
     "job": ("JOB", "Only of this job"),
@@ -40,6 +42,13 @@ OlderThan = Annotated[str | None, typer.Option("--older-than", metavar="SPAN", h
 Since = Annotated[str | None, typer.Option("--since", metavar="T", help=SINCE_HELP)]
 Sort = Annotated[
     Values, typer.Option("--sort", metavar="COLUMN[:desc]", help="Order by this column first; may be repeated.")
+]
+Queue = Annotated[
+    int | None, typer.Option("--queue", min=0, metavar="Q", help="Only of queues with this number, by offset.")
+]
+FromOffset = Annotated[
+    int | None,
+    typer.Option("--from-offset", min=0, metavar="N", help="Only from this offset on; takes one --topic and --queue."),
 ]
 Wide = Annotated[bool, typer.Option("--wide", help="A table of every column, whatever the width; bodies with --body.")]
 Body = Annotated[BodyForm | None, typer.Option("--body", help="Show bodies in this form; JSON and CSV have base64.")]
@@ -80,7 +89,9 @@ def _command(view: View) -> Callable[..., None]:
         now = moment(options["now"])
         filters = {name: options[_parameter(name)] for name in view.filters if options[_parameter(name)]}
         if "state" in filters:
-            filters["state"] = checked_states(view, filters["state"])
+            filters["state"] = checked_states(view, filters["state"], view.states)
+        if "lag-state" in filters:
+            filters["lag-state"] = checked_states(view, filters["lag-state"], names.LAG_STATES)
         older_than = options["older_than"]
         asked = Asked(
             filters=filters,
@@ -89,8 +100,12 @@ def _command(view: View) -> Callable[..., None]:
             keys=tuple(options.get("key") or ()),
             sort=checked_sort(view, options["sort"] or ()),
             limit=options["limit"],
+            queue=options.get("queue"),
+            from_offset=_from_offset(options),
         )
-        show_view(given(ctx), view, asked, Shown(options["format_"], is_wide=options["wide"], body=options.get("body")))
+        show_view(
+            given(ctx), view, asked, now, Shown(options["format_"], is_wide=options["wide"], body=options.get("body"))
+        )
 
     parameters = {"ctx": typer.Context, **_options(view)}
     show.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
@@ -108,6 +123,14 @@ def _command(view: View) -> Callable[..., None]:
     return show
 
 
+def _from_offset(options: Mapping[str, Any]) -> int | None:
+    """Where to begin reading a queue: an offset says nothing without its topic and queue."""
+    offset: int | None = options.get("from_offset")
+    if offset is not None and (len(options["topic"] or ()) != 1 or options["queue"] is None):
+        raise UsageError("--from-offset takes one --topic and a --queue: offsets are those of one queue")
+    return offset
+
+
 DEFAULTS = {"format_": TABLE, "wide": False}
 
 
@@ -115,8 +138,9 @@ def _options(view: View) -> dict[str, object]:
     filters = {_parameter(name): _filter(view, name) for name in view.filters}
     keys = {} if view.keys is None else {"key": Keys}
     body = {"body": Body} if view.bodies else {}
+    place = {"queue": Queue, "from_offset": FromOffset} if view.has_queues else {}
     times = {"older_than": OlderThan, "since": Since, "now": ClockNow}
-    return {**filters, **keys, **times, "sort": Sort, "limit": Limit, "wide": Wide, **body, "format_": Format}
+    return {**filters, **place, **keys, **times, "sort": Sort, "limit": Limit, "wide": Wide, **body, "format_": Format}
 
 
 def _filter(view: View, name: str) -> object:

@@ -6,17 +6,6 @@ from txmq_lib import names
 from txmq_lib.schemas import Field
 from txmq_lib.views.view import Part, View
 
-OFFSET_OK, OFFSET_BEYOND_END, OFFSET_BELOW_OLDEST, OFFSET_UNKNOWN = "ok", "beyond_end", "below_oldest", "unknown"
-
-OFFSETS_RELATION = f"""(
-    SELECT base.*, f.next_offset AS highest_offset, f.lowest_kept_offset,
-        CASE WHEN f.next_offset IS NOT NULL THEN greatest(f.next_offset - base.next_offset, 0) END AS lag,
-        CASE WHEN f.next_offset IS NULL THEN '{OFFSET_UNKNOWN}'
-             WHEN base.next_offset > f.next_offset THEN '{OFFSET_BEYOND_END}'
-             WHEN base.next_offset < f.lowest_kept_offset THEN '{OFFSET_BELOW_OLDEST}'
-             ELSE '{OFFSET_OK}' END AS state
-    FROM base LEFT JOIN frontier AS f USING (broker_name, topic, queue_id))"""
-
 # A landing is told by the row that ended it, while there is one.
 LANDED_RELATION = """(
     SELECT *, json_extract_string(arguments, '$.broker_name') AS broker_name,
@@ -119,6 +108,7 @@ MESSAGES = View(
     time="store_timestamp",
     keys="keys",
     filters={**TRANSACTION, "topic": ("topic",)},
+    has_queues=True,
 )
 ENDS = View(
     command="ends",
@@ -167,7 +157,7 @@ ENDS = View(
 )
 OFFSETS = View(
     command="offsets",
-    doc="Next offset and lag of every consumer queue; state ok, beyond_end, below_oldest or unknown.",
+    doc="Next offset, lag and state of every consumer queue, and what its group does with it over the last window.",
     table="consumer_offset",
     narrow=(
         "consumer_group",
@@ -175,6 +165,8 @@ OFFSETS = View(
         "queue_id",
         "next_offset",
         "lag",
+        "lag_ms",
+        "lag_state",
         "state",
         "highest_offset",
         "rewind_count",
@@ -184,18 +176,35 @@ OFFSETS = View(
     ),
     order=("broker_name", "consumer_group", "topic", "queue_id"),
     time="updated_timestamp",
-    filters={**BROKER, "group": ("consumer_group",), "topic": ("topic",), "state": ("state",)},
-    states=(OFFSET_OK, OFFSET_BEYOND_END, OFFSET_BELOW_OLDEST, OFFSET_UNKNOWN),
-    relation=OFFSETS_RELATION,
-    needs=("broker_name", "topic", "queue_id", "next_offset"),
-    joined={
-        "frontier": Part("landing_frontier", ("broker_name", "topic", "queue_id", "next_offset", "lowest_kept_offset"))
+    filters={
+        **BROKER,
+        "group": ("consumer_group",),
+        "topic": ("topic",),
+        "state": ("state",),
+        "lag-state": ("lag_state",),
     },
+    states=(names.OFFSET_OK, names.OFFSET_BEYOND_END, names.OFFSET_BELOW_OLDEST, names.OFFSET_UNKNOWN),
+    needs=(
+        "broker_name",
+        "consumer_group",
+        "topic",
+        "queue_id",
+        "next_offset",
+        "updated_timestamp",
+        "last_report_timestamp",
+        "rewind_count",
+        "rewinds",
+    ),
+    is_lag_judged=True,
     extra=(
         Field("highest_offset", "long", True, "offset after the last message known in the queue; null: not known"),
         Field("lowest_kept_offset", "long", True, "lowest offset still kept at the source; null: not known"),
         Field("lag", "long", True, "messages not consumed yet, never negative; null: highest not known"),
         Field("state", "string", False, "ok, beyond_end, below_oldest or unknown"),
+        Field("lag_ms", "long", True, "how long the next message has been stored; null: it has not landed"),
+        Field("lag_state", "string", False, "fine, falling_behind, stalled, stopped, rewound, ... (views/lag.py)"),
+        Field("judged_timestamp", "timestamp", True, "lag_ms and lag_state are as of this: the newest thing landed"),
+        Field("is_broadcast", "boolean", False, "true where the broker keeps the group's offsets as a broadcast one's"),
     ),
 )
 ANSWERS = View(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -58,6 +59,16 @@ def output(expression: str, type_: SparkType, bodies: BodyForm = BASE64) -> str:
         return f"list_transform({expression}, lambda item: {output('item', type_['elementType'])})"
     members = ", ".join(_member(expression, field["name"], field["type"]) for field in type_["fields"])
     return f"CASE WHEN {expression} IS NOT NULL THEN struct_pack({members}) END"
+
+
+def utc(expression: str) -> str:
+    """A time without its zone: DuckDB hands times with one over by way of another library."""
+    return f"CAST({expression} AS TIMESTAMP)"
+
+
+def in_utc(moment: datetime | None) -> Any:  # noqa: ANN401 - None only for None
+    """What `utc` selected, with its zone again; None stays None."""
+    return None if moment is None else moment.replace(tzinfo=UTC)
 
 
 def duckdb_type(type_: SparkType) -> str:

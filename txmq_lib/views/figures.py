@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
 from txmq_lib.views.catalogue import OFFSETS
+from txmq_lib.views.columns import in_utc, utc
+from txmq_lib.views.lag import LagWindow, lag_relation, lag_scans
 from txmq_lib.views.reader import Scan, WarehouseReader, sql_literal
 
 # Upper ends of the age classes in seconds; what is older is in the last class.
@@ -46,13 +48,15 @@ class CheckFigures:
 
 @dataclass(frozen=True)
 class OffsetGroup:
-    """A consumer group of one broker: its queues by state, what they lag behind together, where the state is known."""
+    """A consumer group of one broker: its queues by where their offset lies (`states`) and by what the group does with
+    them (`lag_states`); what they lag behind together, where it is known."""
 
     broker_name: str
     consumer_group: str
     queues: int
     lag: int
     states: Mapping[str, int]
+    lag_states: Mapping[str, int]
     rewinds: int
 
 
@@ -84,16 +88,6 @@ class LastPass:
     seconds: Mapping[str, float]
     unfinished_number: int | None
     unfinished_since: datetime | None
-
-
-def utc(expression: str) -> str:
-    """A time without its zone: DuckDB hands times with one over by way of another library."""
-    return f"CAST({expression} AS TIMESTAMP)"
-
-
-def in_utc(moment: datetime | None) -> Any:  # noqa: ANN401 - None only for None
-    """What `utc` selected, with its zone again; None stays None."""
-    return None if moment is None else moment.replace(tzinfo=UTC)
 
 
 def pending_groups(reader: WarehouseReader, now: datetime) -> list[PendingGroup]:
@@ -142,17 +136,13 @@ def verdict_counts(reader: WarehouseReader) -> dict[str, int]:
     return dict(reader.query(sql, [], {"verdict": Scan("verdict", ("verdict",))}))
 
 
-def offset_groups(reader: WarehouseReader) -> list[OffsetGroup]:
+def offset_groups(reader: WarehouseReader, window: LagWindow) -> list[OffsetGroup]:
     """Every consumer group with its queues' states, the one that lags most first."""
     sql = f"""
-        SELECT broker_name, consumer_group, sum(queues)::BIGINT, sum(lag)::BIGINT AS lag,
-            map_from_entries(list((state, queues) ORDER BY state)), sum(rewinds)::BIGINT
-        FROM (SELECT broker_name, consumer_group, state, count(*) AS queues, coalesce(sum(lag), 0) AS lag,
-            sum(rewind_count) AS rewinds FROM {OFFSETS.relation} GROUP BY ALL)
-        GROUP BY ALL ORDER BY lag DESC, consumer_group, broker_name"""
-    frontier = OFFSETS.joined["frontier"]
-    base = Scan(OFFSETS.table, (*OFFSETS.needs, "consumer_group", "rewind_count"))
-    rows = reader.query(sql, [], {"base": base, "frontier": Scan(frontier.table, frontier.columns)})
+        SELECT broker_name, consumer_group, count(*), coalesce(sum(lag), 0)::BIGINT AS lag, histogram(state),
+            histogram(lag_state), sum(rewind_count)::BIGINT
+        FROM {lag_relation(window)} GROUP BY ALL ORDER BY lag DESC, consumer_group, broker_name"""
+    rows = reader.query(sql, [], {"base": Scan(OFFSETS.table, OFFSETS.needs), **lag_scans(reader, window)})
     return [OffsetGroup(*row) for row in rows]
 
 

@@ -8,8 +8,8 @@ from datetime import datetime
 
 from txmq_lib import names
 from txmq_lib.views import figures
-from txmq_lib.views.catalogue import OFFSETS
 from txmq_lib.views.counters import SUM, Piece
+from txmq_lib.views.lag import FRONTIER, POSITION_NEEDS, POSITIONS_RELATION, LagWindow
 from txmq_lib.views.metric_names import BROKER, LATENCY_BOUNDS, bounds, piece
 from txmq_lib.views.reader import Scan, WarehouseReader
 
@@ -19,14 +19,14 @@ SYSTEM_TOPICS = ("RMQ_SYS_", "rmq_sys_", names.MAX_TIME_TOPIC, *names.DIVERTING_
 SYSTEM_GROUPS = ("CID_RMQ_SYS_",)
 
 
-def metric_values(reader: WarehouseReader, now: datetime) -> Iterator[tuple[Piece, float]]:
+def metric_values(reader: WarehouseReader, now: datetime, lag_window_ms: int) -> Iterator[tuple[Piece, float]]:
     """Every series with its value now; of a histogram every bucket on its own, and the sum."""
     yield piece("txmq_collected_timestamp_seconds"), now.timestamp()
     yield from _pending(reader, now)
     yield from _decided(reader)
     yield from _commits(reader)
     yield from _asked(reader)
-    yield from _consumers(reader, now)
+    yield from _consumers(reader, LagWindow(now, lag_window_ms))
     yield from _passes(reader)
     for row in figures.quarantined(reader):
         yield piece("txmq_quarantined_records", row.reason), row.count
@@ -106,16 +106,15 @@ def _asked(reader: WarehouseReader) -> Iterator[tuple[Piece, float]]:
     yield from _counted(reader, "txmq_given_up_messages", Scan("trans_check_max_time", ("broker_name",)))
 
 
-def _consumers(reader: WarehouseReader, now: datetime) -> Iterator[tuple[Piece, float]]:
-    for group in figures.offset_groups(reader):
+def _consumers(reader: WarehouseReader, window: LagWindow) -> Iterator[tuple[Piece, float]]:
+    for group in figures.offset_groups(reader, window):
         labels = (BROKER, group.broker_name, group.consumer_group)
         yield piece("txmq_consumer_rewinds", *labels), group.rewinds
         for state, queues in group.states.items():
             yield piece("txmq_consumer_queues", *labels, state), queues
-    frontier = OFFSETS.joined["frontier"]
     sql = f"""
         WITH lags AS MATERIALIZED (
-            SELECT broker_name, consumer_group, topic, queue_id, next_offset, lag FROM {OFFSETS.relation}
+            SELECT broker_name, consumer_group, topic, queue_id, next_offset, lag FROM {POSITIONS_RELATION}
             WHERE lag IS NOT NULL),
         behind AS (
             SELECT consumer_group, broker_name, topic, min(m.store_timestamp) AS oldest
@@ -124,11 +123,11 @@ def _consumers(reader: WarehouseReader, now: datetime) -> Iterator[tuple[Piece, 
         SELECT broker_name, consumer_group, topic, sum(lag)::BIGINT, max(epoch_ms($now) - epoch_ms(oldest))
         FROM lags LEFT JOIN behind USING (consumer_group, broker_name, topic) GROUP BY ALL"""
     scans = {
-        "base": Scan(OFFSETS.table, (*OFFSETS.needs, "consumer_group")),
-        "frontier": Scan(frontier.table, frontier.columns),
+        "base": Scan("consumer_offset", (*POSITION_NEEDS, "consumer_group")),
+        "frontier": Scan("landing_frontier", FRONTIER),
         "message": Scan("message", ("broker_name", "topic", "queue_id", "queue_offset", "store_timestamp")),
     }
-    for broker, group, topic, lag, latency in reader.query(sql, {"now": now}, scans):
+    for broker, group, topic, lag, latency in reader.query(sql, {"now": window.now}, scans):
         is_retry = str(topic.startswith("%RETRY%")).lower()
         is_system = str(topic.startswith(SYSTEM_TOPICS) or group.startswith(SYSTEM_GROUPS)).lower()
         series = (BROKER, broker, group, topic, is_retry, is_system)

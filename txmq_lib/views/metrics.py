@@ -19,9 +19,9 @@ from txmq_lib.views.reader import WarehouseReader
 AnyFamily: TypeAlias = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily
 
 
-def metrics_text(reader: WarehouseReader, now: datetime, *, before: str = "") -> str:
+def metrics_text(reader: WarehouseReader, now: datetime, *, lag_window_ms: int, before: str = "") -> str:
     """Every metric in Prometheus's text format; no counter below what the text `before` told."""
-    values = dict(metric_values(reader, now))
+    values = dict(metric_values(reader, now, lag_window_ms))
     counts = {piece: value for piece, value in values.items() if BY_NAME[piece.metric].kind != "gauge"}
     told, carried = carried_over(counts, before)
     registry = CollectorRegistry()

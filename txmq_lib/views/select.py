@@ -8,14 +8,19 @@ from datetime import datetime
 from typing import Any
 
 from txmq_lib.errors import UsageError
-from txmq_lib.schemas import table_spec
+from txmq_lib.schemas import Field, table_spec
 from txmq_lib.views.columns import BASE64, BodyForm, output, quoted
+from txmq_lib.views.lag import LagWindow, lag_relation, lag_scans
 from txmq_lib.views.lookup import key_condition, transactions_with_keys
+from txmq_lib.views.mask import NOTHING_MASKED, Mask
 from txmq_lib.views.reader import Scan, Span, Wanted, WarehouseReader
 from txmq_lib.views.view import View
 
 # Option of the view to the values any of which will do.
 Filters = Mapping[str, Sequence[str]]
+
+# How a consumer reads: queue by queue, offsets ascending.
+QUEUE_ORDER = ("broker_name", "topic", "queue_id", "queue_offset")
 
 # Beyond so many values a list of them leaves out few files and is long to compare.
 MOST_VALUES = 200
@@ -24,7 +29,9 @@ MOST_VALUES = 200
 @dataclass(frozen=True)
 class Asked:
     """What was asked of a view: rows that match every filter, at or after `since`, before `before`, with any of `keys`
-    among the words of KEYS; ordered by `sort` (column and direction) before the view's own order; `limit` at most."""
+    among the words of KEYS; ordered by `sort` (column and direction) before the view's own order; `limit` at most;
+    `lag_window` for a view that is judged over one; of a view of queues only those of the number `queue`, and
+    only from `from_offset` on, in the order of queues where either is given."""
 
     filters: Filters = field(default_factory=dict)
     since: datetime | None = None
@@ -32,24 +39,37 @@ class Asked:
     keys: tuple[str, ...] = ()
     sort: tuple[str, ...] = ()
     limit: int | None = None
+    lag_window: LagWindow | None = None
+    queue: int | None = None
+    from_offset: int | None = None
 
 
 def view_rows(
-    reader: WarehouseReader, view: View, asked: Asked, *, columns: Sequence[str], bodies: BodyForm = BASE64
+    reader: WarehouseReader,
+    view: View,
+    asked: Asked,
+    *,
+    columns: Sequence[str],
+    bodies: BodyForm = BASE64,
+    mask: Mask = NOTHING_MASKED,
 ) -> Iterator[tuple[Any, ...]]:
-    """The view's rows that were asked for, as values JSON can hold (see `output`)."""
-    fields = view.fields
-    shown = ", ".join(f"{output(f'v.{quoted(name)}', fields[name].type, bodies)} AS {quoted(name)}" for name in columns)
+    """The view's rows that were asked for, as values JSON can hold (see `output`), what `mask` hides hidden."""
+    shown = ", ".join(_shown(view.fields[name], bodies, mask) for name in columns)
     found = _resolved(reader, view, asked)
     condition, parameters = _condition(view, found)
-    order = _order(view, asked.sort)
-    rows = f"SELECT * FROM {view.relation} AS v WHERE {condition}"
+    order = _order(view, asked)
+    rows = f"SELECT * FROM {_relation(view, asked)} AS v WHERE {condition}"
     if asked.limit is not None:
         # Limited before values are converted: a large table is then read once and not turned into text.
         rows, parameters = f"{rows} ORDER BY {order} LIMIT ?", [*parameters, asked.limit]
     sql = f"SELECT {shown} FROM ({rows}) AS v ORDER BY {order}"
-    needed = [*columns, *_compared(view, found), *(name.split()[0] for name in _order_columns(view, asked.sort))]
-    return reader.query(sql, parameters, _scans(reader, view, needed, found))
+    needed = [*columns, *_compared(view, found), *(name.split()[0] for name in _order_columns(view, asked))]
+    return reader.query(sql, parameters, _scans(reader, view, needed, found, asked))
+
+
+def _shown(column: Field, bodies: BodyForm, mask: Mask) -> str:
+    expression = f"v.{quoted(column.name)}"
+    return f"{mask.over(column, expression, output(expression, column.type, bodies))} AS {quoted(column.name)}"
 
 
 def row_count(reader: WarehouseReader, view: View, asked: Asked) -> int:
@@ -57,16 +77,16 @@ def row_count(reader: WarehouseReader, view: View, asked: Asked) -> int:
     found = _resolved(reader, view, asked)
     condition, parameters = _condition(view, found)
     needed = [table_spec(view.table).key[0], *_compared(view, found)]
-    sql = f"SELECT count(*) FROM {view.relation} AS v WHERE {condition}"
-    return int(next(reader.query(sql, parameters, _scans(reader, view, needed, found)))[0])
+    sql = f"SELECT count(*) FROM {_relation(view, asked)} AS v WHERE {condition}"
+    return int(next(reader.query(sql, parameters, _scans(reader, view, needed, found, asked)))[0])
 
 
-def checked_states(view: View, given: Sequence[str]) -> list[str]:
-    """`given` as the view spells its states, whatever the case; UsageError names those it does not have."""
-    known = {state.casefold(): state for state in view.states}
+def checked_states(view: View, given: Sequence[str], states: Sequence[str]) -> list[str]:
+    """`given` as `states` of the view spells them, whatever the case; UsageError names those that there are not."""
+    known = {state.casefold(): state for state in states}
     strangers = [state for state in given if state.casefold() not in known]
     if strangers:
-        raise UsageError(f"{view.command} has no state {', '.join(strangers)}; there are {', '.join(view.states)}")
+        raise UsageError(f"{view.command} has no state {', '.join(strangers)}; there are {', '.join(states)}")
     return [known[state.casefold()] for state in given]
 
 
@@ -94,6 +114,8 @@ class _Found:
     span: Span | None
     key_column: str | None
     keys: tuple[str, ...]
+    queue: int | None
+    from_offset: int | None
 
 
 def _resolved(reader: WarehouseReader, view: View, asked: Asked) -> _Found:
@@ -103,7 +125,8 @@ def _resolved(reader: WarehouseReader, view: View, asked: Asked) -> _Found:
         assert view.keys is not None
         filters["key"] = ((view.keys,), transactions_with_keys(reader, asked.keys))
     span = Span(view.time, asked.since, asked.before) if asked.since or asked.before else None
-    return _Found(filters, span, view.keys if asked.keys and has_own_keys else None, asked.keys)
+    key_column = view.keys if asked.keys and has_own_keys else None
+    return _Found(filters, span, key_column, asked.keys, asked.queue, asked.from_offset)
 
 
 def _condition(view: View, found: _Found) -> tuple[str, list[Any]]:
@@ -117,7 +140,20 @@ def _condition(view: View, found: _Found) -> tuple[str, list[Any]]:
         condition, values = key_condition(f"v.{quoted(found.key_column)}", found.keys)
         terms.append(condition)
         parameters += values
+    for condition, number in (("v.queue_id = ?", found.queue), ("v.queue_offset >= ?", found.from_offset)):
+        if number is not None:
+            terms.append(condition)
+            parameters.append(number)
     return " AND ".join(terms) or "true", parameters
+
+
+def _relation(view: View, asked: Asked) -> str:
+    return lag_relation(_window(view, asked)) if view.is_lag_judged else view.relation
+
+
+def _window(view: View, asked: Asked) -> LagWindow:
+    assert asked.lag_window is not None, f"{view.command} is judged over a window"
+    return asked.lag_window
 
 
 def _term(columns: Sequence[str], value_count: int) -> str:
@@ -128,21 +164,23 @@ def _term(columns: Sequence[str], value_count: int) -> str:
 
 def _compared(view: View, found: _Found) -> list[str]:
     names = [name for columns, _ in found.filters.values() for name in columns]
-    return [*names, *([view.time] if found.span else []), *([found.key_column] if found.key_column else [])]
+    place = ["queue_id", "queue_offset"] if view.has_queues else []
+    return [*names, *([view.time] if found.span else []), *([found.key_column] if found.key_column else []), *place]
 
 
-def _order_columns(view: View, sort: Sequence[str]) -> list[str]:
-    wanted = [*sort, *view.order, *table_spec(view.table).key]
+def _order_columns(view: View, asked: Asked) -> list[str]:
+    as_queue = QUEUE_ORDER if asked.queue is not None or asked.from_offset is not None else ()
+    wanted = [*asked.sort, *as_queue, *view.order, *table_spec(view.table).key]
     first = {column.split()[0]: column for column in reversed(wanted)}
     return [column for column in dict.fromkeys(wanted) if first[column.split()[0]] == column]
 
 
-def _order(view: View, sort: Sequence[str]) -> str:
-    parts = [column.partition(" ") for column in _order_columns(view, sort)]
+def _order(view: View, asked: Asked) -> str:
+    parts = [column.partition(" ") for column in _order_columns(view, asked)]
     return ", ".join(f"v.{quoted(name)} {direction or 'asc'} NULLS LAST" for name, _, direction in parts)
 
 
-def _scans(reader: WarehouseReader, view: View, needed: Sequence[str], found: _Found) -> dict[str, Scan]:
+def _scans(reader: WarehouseReader, view: View, needed: Sequence[str], found: _Found, asked: Asked) -> dict[str, Scan]:
     stored = table_spec(view.table).columns
     wanted = {*needed, *view.needs}
     equal = {
@@ -155,8 +193,10 @@ def _scans(reader: WarehouseReader, view: View, needed: Sequence[str], found: _F
         tuple(name for name in stored if name in wanted),
         where=(equal,) if equal else (),
         span=found.span,
-        files=view.files,
+        files=_files(view, found),
     )
+    if view.is_lag_judged:
+        return {"base": base, **lag_scans(reader, _window(view, asked))}
     joined = {
         name: Scan(part.table, part.columns, files=part.files) if part.columns else replace(base, files=part.files)
         for name, part in view.joined.items()
@@ -165,6 +205,16 @@ def _scans(reader: WarehouseReader, view: View, needed: Sequence[str], found: _F
         if part.like is not None:
             joined[name] = replace(joined[name], where=_like(reader, view, *part.like))
     return {"base": base, **joined}
+
+
+def _files(view: View, found: _Found) -> str | None:
+    """Files that may hold rows asked for by their place in a queue, beside those the view may look at."""
+    terms = [
+        *([view.files] if view.files else []),
+        *([f"queue_id = {found.queue}"] if found.queue is not None else []),
+        *([f"queue_offset >= {found.from_offset}"] if found.from_offset is not None else []),
+    ]
+    return " AND ".join(terms) or None
 
 
 def _like(reader: WarehouseReader, view: View, column: str, other: str) -> tuple[Wanted, ...]:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from txmq_lib import names
 from txmq_lib.views import figures
 from txmq_lib.views.figures import CheckFigures, Landed, LastPass, OffsetGroup, PendingGroup, Quarantined
+from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.reader import WarehouseReader
 
 # What each verdict that somebody should look at means; the others are how transactions should end.
@@ -21,9 +22,14 @@ TROUBLES = {
     names.DIVERTED: "lost to a delay or timer property",
     names.EXPIRED_UNSEEN: "expired, never seen by a check",
 }
-OFFSET_TROUBLES = {
-    names.OFFSET_BEYOND_END: "beyond the end of the queue",
-    names.OFFSET_BELOW_OLDEST: "below the oldest message kept",
+LAG_TROUBLES = {
+    names.LAG_STOPPED: "stopped: messages wait, nobody reports",
+    names.LAG_STALLED: "stalled: messages wait, the offset does not move",
+    names.LAG_FALLING_BEHIND: "falling behind",
+    names.LAG_REWOUND: "rewound, not back yet",
+    names.LAG_AHEAD: "ahead of the end of the queue",
+    names.LAG_BELOW_OLDEST: "below the oldest message kept",
+    names.LAG_NEVER_COMMITTED: "never committed by their group",
 }
 CONTRADICTED = (names.DUPLICATED, names.CONFLICT)
 
@@ -86,21 +92,23 @@ class Limits:
 
 @dataclass(frozen=True)
 class Problem:
-    """Something to look at: in words, the command that shows more, and the limit it is past (None: there is none)."""
+    """Something to look at: in words, the command that shows more, the limit it is past (None: there is none), and the
+    name it keeps while its figures change (empty without a limit)."""
 
     text: str
     command: str
     limit: str | None = None
+    condition: str = ""
 
 
-def read_status(reader: WarehouseReader, now: datetime) -> Status:
+def read_status(reader: WarehouseReader, now: datetime, *, lag_window_ms: int) -> Status:
     """The figures, each from the newest rows of its table; several tables are read at a time."""
     with ThreadPoolExecutor(max_workers=4) as pool:
         verdicts = pool.submit(figures.verdict_counts, reader)
         checks = pool.submit(figures.check_figures, reader)
         pending = pool.submit(figures.pending_groups, reader, now)
         passes = pool.submit(figures.last_passes, reader)
-        offsets = pool.submit(figures.offset_groups, reader)
+        offsets = pool.submit(figures.offset_groups, reader, LagWindow(now, lag_window_ms))
         landed = pool.submit(figures.landed, reader)
         quarantine = pool.submit(figures.quarantined, reader)
         given_up = pool.submit(reader.stored, "trans_check_max_time").result()
@@ -144,25 +152,35 @@ def _past_limits(status: Status, limits: Limits) -> Iterator[Problem]:
     yield from _past("contradicted", contradicted, limits.contradicted, "duplicated or contradicted", command)
     for group in status.offsets:
         what = f"messages behind: consumer group {group.consumer_group}"
-        yield from _past("lag", group.lag, limits.lag, what, f"offsets --group {group.consumer_group} --sort lag:desc")
+        whose = f"{group.broker_name}/{group.consumer_group}"
+        command = f"offsets --group {group.consumer_group} --sort lag:desc"
+        yield from _past("lag", group.lag, limits.lag, what, command, whose)
     for source in status.landed:
         if source.read_to_timestamp is not None:
             behind = status.now - source.read_to_timestamp
             what = f"landing of {source.broker_name} is behind"
-            yield from _past_span("landing_behind", behind, limits.landing_behind_ms, what, "passes --job land")
+            yield from _past_span(
+                "landing_behind", behind, limits.landing_behind_ms, what, "passes --job land", source.broker_name
+            )
     just = status.just_quarantined()
     yield from _past("quarantined", just, limits.quarantined, "records quarantined by the last passes", "quarantine")
 
 
-def _past(limit: str, count: int, most: int | None, what: str, command: str) -> Iterator[Problem]:
+def _past(limit: str, count: int, most: int | None, what: str, command: str, whose: str = "") -> Iterator[Problem]:
     if most is not None and count > most:
-        yield Problem(f"{count:,} {what}", command, f"thresholds.{limit} {most:,}")
+        yield Problem(f"{count:,} {what}", command, f"thresholds.{limit} {most:,}", _condition(limit, whose))
 
 
-def _past_span(limit: str, age: timedelta, most_ms: int | None, what: str, command: str) -> Iterator[Problem]:
+def _condition(limit: str, whose: str) -> str:
+    return f"{limit} {whose}" if whose else limit
+
+
+def _past_span(
+    limit: str, age: timedelta, most_ms: int | None, what: str, command: str, whose: str = ""
+) -> Iterator[Problem]:
     if most_ms is not None and age > timedelta(milliseconds=most_ms):
         longest = span_text(timedelta(milliseconds=most_ms))
-        yield Problem(f"{what}: {span_text(age)}", command, f"thresholds.{limit} {longest}")
+        yield Problem(f"{what}: {span_text(age)}", command, f"thresholds.{limit} {longest}", _condition(limit, whose))
 
 
 def _plain(status: Status) -> Iterator[Problem]:
@@ -174,9 +192,9 @@ def _plain(status: Status) -> Iterator[Problem]:
     for row in status.verdicts:
         if row.count and row.verdict in TROUBLES:
             yield Problem(f"{row.count:,} {TROUBLES[row.verdict]}", f"verdicts --state {row.verdict.lower()}")
-    for state, meaning in OFFSET_TROUBLES.items():
-        if queues := sum(group.states.get(state, 0) for group in status.offsets):
-            yield Problem(f"{queues:,} consumer queues {meaning}", f"offsets --state {state}")
+    for state, meaning in LAG_TROUBLES.items():
+        if queues := sum(group.lag_states.get(state, 0) for group in status.offsets):
+            yield Problem(f"{queues:,} consumer queues {meaning}", f"offsets --lag-state {state}")
     if held := sum(row.count for row in status.quarantine):
         yield Problem(f"{held:,} records in quarantine", "quarantine")
 

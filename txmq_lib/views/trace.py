@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +88,14 @@ class Story:
 
 def trace(reader: WarehouseReader, transaction_id: str, *, brokers: Sequence[str] = ()) -> list[Story]:
     """One story per transaction of this id, the oldest first; none where nothing is known."""
-    by_id: Wanted = {"transaction_id": [transaction_id], **({"broker_name": brokers} if brokers else {})}
+    return traces(reader, [transaction_id], brokers=brokers)[transaction_id]
+
+
+def traces(
+    reader: WarehouseReader, transaction_ids: Sequence[str], *, brokers: Sequence[str] = ()
+) -> dict[str, list[Story]]:
+    """The stories of several ids from as many reads as one takes; an id of which nothing is known has none."""
+    by_id: Wanted = {"transaction_id": transaction_ids, **({"broker_name": brokers} if brokers else {})}
     found = {
         table: reader.rows(Scan(table, COLUMNS[table], (by_id,)))
         for table in (
@@ -98,9 +105,19 @@ def trace(reader: WarehouseReader, transaction_id: str, *, brokers: Sequence[str
     }
     halves = found["half_message"]
     owners = {(row["broker_name"], row["queue_id"], row["queue_offset"]): _key(row) for row in halves}
-    events: defaultdict[Key | None, list[Event]] = defaultdict(list)
+    told = {each: defaultdict[Key | None, list[Event]](list) for each in transaction_ids}
     for key, event in (*_own_events(found), *_op_events(reader, owners), *_end_events(reader, by_id, halves, owners)):
-        events[key].append(event)
+        told[_id_of(key, event, told)][key].append(event)
+    return {each: _stories(events) for each, events in told.items()}
+
+
+def _id_of(key: Key | None, event: Event, asked: Container[str]) -> str:
+    """The id a row was found by: that of its transaction, else the one an end names."""
+    named = (key[1] if key is not None else None, event.row.get("transaction_id"), event.row.get("end_transaction_id"))
+    return str(next(each for each in named if each is not None and each in asked))
+
+
+def _stories(events: dict[Key | None, list[Event]]) -> list[Story]:
     if None in events and len(events) == 2:
         events[next(key for key in events if key is not None)] += events.pop(None)
     return [_story(key, events[key]) for key in sorted(events, key=_oldest_first)]

@@ -33,6 +33,8 @@ class View:
     `relation` what rows are taken from, over `base` (the table, for which it needs the columns `needs`) and `joined`;
                a row of `base` stays or goes by itself, so filters narrow what is read of it
     `files`    the files that may hold `base`
+    `has_queues` whether rows lie in queues, and can be read from an offset on as a consumer reads them
+    `is_lag_judged` whether rows come from views/lag.py, judged over a window, and not from `relation` and `joined`
     """
 
     command: str
@@ -49,6 +51,8 @@ class View:
     joined: Mapping[str, Part] = field(default_factory=dict)
     files: str | None = None
     extra: tuple[Field, ...] = ()
+    is_lag_judged: bool = False
+    has_queues: bool = False
 
     @property
     def fields(self) -> dict[str, Field]:

@@ -1,0 +1,194 @@
+"""`txmq alert` against a real HTTP server on loopback: once when a condition begins, once when it clears."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from views.conftest import append
+
+from txmq_lib.cli.alert import STATE_FILE, send_alerts_after_pass
+from txmq_lib.cli.clock import moment
+from txmq_lib.cli.given import Given
+
+NOON = "2026-11-21T12:00:00Z"
+SECRET = "hook-s3cret"
+PENDING = [{"transaction_id": f"P{n}", "first_store_timestamp": "2026-11-21T11:00:00Z"} for n in range(3)]
+LAGGING = [
+    {"broker_name": "b", "consumer_group": group, "topic": "T", "queue_id": 0, "next_offset": 0} for group in ("CG1", "CG2")
+]  # fmt: skip
+END = [{"broker_name": "b", "topic": "T", "queue_id": 0, "next_offset": 50}]
+
+
+class Hook(BaseHTTPRequestHandler):
+    """Keeps what it is told, and answers as it should or as the test wants."""
+
+    def do_POST(self) -> None:
+        server: Any = self.server
+        told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        server.told.append((self.path, self.headers.get("Authorization"), told))
+        status = server.statuses.pop(0) if server.statuses else 204
+        self.send_response(status)
+        if status == 302:
+            self.send_header("Location", "/elsewhere")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def hook(monkeypatch) -> Iterator[Any]:
+    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Hook)
+    server.told, server.statuses = [], []
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    monkeypatch.setenv("HOOK_URL", f"http://127.0.0.1:{server.server_address[1]}/{SECRET}")
+    monkeypatch.setenv("HOOK_KEY", "Bearer t0ken")
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def told(hook):
+    """What the hook was told since it was asked last: status and condition."""
+
+    def take() -> list[tuple[str, str]]:
+        taken, hook.told[:] = [(body["status"], body["condition"]) for _, _, body in hook.told], []
+        return taken
+
+    return take
+
+
+@pytest.fixture
+def alert(txmq):
+    def run(uri: str, *settings: str) -> tuple[int, str, str]:
+        given = [part for each in ("alerts.url_env=HOOK_URL", *settings) for part in ("--set", each)]
+        return txmq("--warehouse", uri, *given, "alert", "--now", NOON)
+
+    return run
+
+
+def without(uri: str, table: str, empty_tables: Path) -> None:
+    """Empties a table again."""
+    shutil.rmtree(Path(uri) / table)
+    shutil.copytree(empty_tables / table, Path(uri) / table)
+
+
+def test_a_condition_is_told_once_when_it_begins_and_once_when_it_clears(warehouse, alert, told, empty_tables):
+    uri = warehouse({"pending_half": PENDING})
+    limit = "thresholds.pending=2"
+    assert alert(uri, limit) == (0, "alerts_begun 1\nalerts_cleared 0\nalerts_standing 1\nalerts_unsent 0\n", "")
+    assert told() == [("firing", "pending")]
+    append(Path(uri), "pending_half", [{"transaction_id": "P9", "first_store_timestamp": "2026-11-21T11:30:00Z"}])
+    for _ in range(2):  # other figures, the same condition
+        assert alert(uri, limit)[1].splitlines()[:3] == ["alerts_begun 0", "alerts_cleared 0", "alerts_standing 1"]
+    assert told() == []
+    without(uri, "pending_half", empty_tables)
+    assert alert(uri, limit)[1].splitlines()[:3] == ["alerts_begun 0", "alerts_cleared 1", "alerts_standing 0"]
+    assert told() == [("resolved", "pending")]
+    assert (alert(uri, limit)[0], told()) == (0, [])
+    append(Path(uri), "pending_half", PENDING)
+    alert(uri, limit)
+    assert told() == [("firing", "pending")]
+
+
+def test_what_is_told_says_what_where_and_what_to_do(warehouse, alert, hook):
+    uri = warehouse({"pending_half": PENDING})
+    alert(uri, "thresholds.pending=2", "alerts.headers_env={Authorization: HOOK_KEY}")
+    ((path, authorization, body),) = hook.told
+    assert (path, authorization) == (f"/{SECRET}", "Bearer t0ken")
+    assert body == {
+        "text": "txmq firing: 3 transactions undecided (thresholds.pending 2). More: txmq pending",
+        "status": "firing", "condition": "pending", "finding": "3 transactions undecided",
+        "limit": "thresholds.pending 2", "command": "txmq pending", "since": "2026-11-21T12:00:00.000Z",
+        "at": "2026-11-21T12:00:00.000Z", "warehouse": uri,
+    }  # fmt: skip
+
+
+def test_groups_are_conditions_of_their_own_and_what_is_past_no_limit_is_none(warehouse, alert, told):
+    uri = warehouse({"consumer_offset": LAGGING, "landing_frontier": END, "quarantine": [{"reason": "OP_TAG"}]})
+    alert(uri, "thresholds.lag=10")
+    assert told() == [("firing", "lag b/CG1"), ("firing", "lag b/CG2")]
+    alert(uri, "thresholds.lag=null")
+    assert told() == [("resolved", "lag b/CG1"), ("resolved", "lag b/CG2")]
+
+
+def test_what_was_not_taken_is_told_again_next_time_and_the_rest_is_not(warehouse, alert, hook, told):
+    uri = warehouse({"consumer_offset": LAGGING, "landing_frontier": END})
+    hook.statuses += [204, 500, 503, 302]
+    code, out, err = alert(uri, "thresholds.lag=10")
+    assert (code, out.splitlines()[2:]) == (3, ["alerts_standing 1", "alerts_unsent 1"])
+    assert err.startswith("error ALERT_UNSENT: the webhook of alerts.url_env was not told, 3 tries: it answers 302")
+    assert told() == [("firing", "lag b/CG1")] + [("firing", "lag b/CG2")] * 3
+    assert alert(uri, "thresholds.lag=10")[0] == 0
+    assert told() == [("firing", "lag b/CG2")]
+
+
+def test_a_dead_webhook_tells_no_secret_and_fails_no_pass(warehouse, alert, monkeypatch, capsys):
+    uri = warehouse({"pending_half": PENDING})
+    monkeypatch.setenv("HOOK_URL", f"http://127.0.0.1:9/{SECRET}")
+    settings = ("thresholds.pending=2", "alerts.tries=1", "alerts.timeout=1s")
+    code, out, err = alert(uri, *settings)
+    assert (code, "ALERT_UNSENT" in err) == (3, True)
+    assert SECRET not in out + err
+    options = Given((), ("alerts.url_env=HOOK_URL", *settings), uri)
+    send_alerts_after_pass(options, moment(NOON), {"HOOK_URL": f"http://127.0.0.1:9/{SECRET}"})
+    said = capsys.readouterr().err
+    assert said.startswith("alerts: ALERT_UNSENT: ")
+    assert SECRET not in said
+    send_alerts_after_pass(options, moment(NOON), {})
+    assert "alerts: SETTINGS_INVALID" in capsys.readouterr().err
+    send_alerts_after_pass(Given((), settings, f"{uri}/absent"), moment(NOON), {})
+    assert capsys.readouterr().err == ""  # no webhook, nothing to tell
+
+
+@pytest.mark.parametrize("address", ["no address", "http://", "ftp://127.0.0.1/", f"http://127.0.0.1:99999/{SECRET}"])
+def test_an_address_that_is_none_is_an_alert_not_sent(warehouse, alert, monkeypatch, address):
+    monkeypatch.setenv("HOOK_URL", address)
+    code, _, err = alert(warehouse({"pending_half": PENDING}), "thresholds.pending=2", "alerts.tries=1")
+    assert (code, "error ALERT_UNSENT" in err, SECRET in err) == (3, True, False)
+
+
+def test_settings_that_cannot_be_used_are_told_all_at_once(warehouse, txmq, alert, monkeypatch):
+    uri = warehouse({})
+    assert txmq("--warehouse", uri, "alert")[0] == 2
+    monkeypatch.delenv("HOOK_URL", raising=False)
+    code, _, err = alert(uri, "alerts.headers_env={X-Key: NOT_SET}")
+    assert code == 2
+    assert "alerts.url_env: the environment variable HOOK_URL" in err
+    assert "alerts.headers_env.X-Key: the environment variable NOT_SET" in err
+
+
+def test_the_state_may_lie_elsewhere_and_what_is_none_is_an_error(warehouse, alert, told, tmp_path):
+    uri = warehouse({"pending_half": PENDING})
+    elsewhere = tmp_path / "told.json"
+    alert(uri, "thresholds.pending=2", f"alerts.state_file={elsewhere}")
+    assert told() == [("firing", "pending")]
+    assert not (Path(uri) / STATE_FILE).exists()
+    for broken in ("", "[1]", '[{"condition": "x"}]', "\x00"):
+        elsewhere.write_text(broken, encoding="utf-8")
+        code, _, err = alert(uri, "thresholds.pending=2", f"alerts.state_file={elsewhere}")
+        assert (code, "holds no alerts" in err) == (3, True), broken
+    assert alert(uri, f"alerts.state_file={tmp_path / 'absent' / 'told.json'}")[0] == 3
+
+
+def test_two_at_once_tell_once(warehouse, hook, told):
+    uri = warehouse({"pending_half": PENDING})
+    options = Given((), ("alerts.url_env=HOOK_URL", "thresholds.pending=2"), uri)
+    address = {"HOOK_URL": f"http://127.0.0.1:{hook.server_address[1]}/{SECRET}"}
+    both = [threading.Thread(target=send_alerts_after_pass, args=(options, moment(NOON), address)) for _ in range(2)]
+    for each in both:
+        each.start()
+    for each in both:
+        each.join()
+    assert told() == [("firing", "pending")]

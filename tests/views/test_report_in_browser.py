@@ -1,0 +1,148 @@
+"""The report in a real headless Chromium (Debian's): it draws, says nothing to the console, fits, and can be used by keyboard."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+from views.report_rows import HOSTILE, NOON, rows
+
+CHROMIUM = shutil.which("chromium")
+WIDE, NARROW = 1100, 380
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(scope="module")
+def browser():
+    assert CHROMIUM, "no chromium here: as root, apt-get install chromium"
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def report(warehouse, txmq, tmp_path):
+    def make(content) -> str:
+        out = tmp_path / "report.html"
+        assert txmq("--warehouse", warehouse(content), "report", "--out", str(out), "--now", NOON.isoformat())[0] == 0
+        return out.as_uri()
+
+    return make
+
+
+@pytest.fixture
+def opened(browser: Browser, tmp_path: Path):
+    """A page at a width in a theme, and everything the console and the network said."""
+    contexts = []
+
+    def open_(uri: str, *, width: int = WIDE, theme: str = "light"):
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
+        contexts.append(context)
+        page, said = context.new_page(), []
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda request: None if request.url.startswith((uri, "data:")) else said.append(request.url))
+        page.goto(uri)
+        return page, said
+
+    yield open_
+    for context in contexts:
+        context.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_it_draws_every_chart_within_the_window_and_says_nothing(report, opened, width, theme):
+    page, said = opened(report(rows(HOSTILE)), width=width, theme=theme)
+    charts = [chart for chart in page.locator(".chart").all() if chart.is_visible()]
+    assert len(charts) == 10
+    for chart in charts:
+        box = chart.locator("svg").bounding_box()
+        assert box["width"] > 200
+        assert box["height"] > 80
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+        # Something but text and axes: a bar, an area or a line, in a colour that the theme gives.
+        marks = chart.locator("svg [class^='mark-'] path, svg [class^='mark-'] line").all()
+        fills = {
+            mark.evaluate("each => [getComputedStyle(each).fill, getComputedStyle(each).stroke].join()")
+            for mark in marks
+        }
+        assert any("rgb(" in fill for fill in fills), fills
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert said == []
+
+
+def test_texts_of_a_drawing_do_not_overlap(report, opened):
+    for width in (WIDE, NARROW):
+        page, _ = opened(report(rows("GID_PAYMENTS_OF_ORDERS")), width=width)
+        overlapping = page.evaluate(
+            """() => [...document.querySelectorAll('.chart svg')].flatMap(svg => {
+                const boxes = [...svg.querySelectorAll('text')].filter(each => each.textContent
+                    && +getComputedStyle(each).opacity && each.getAttribute('opacity') !== '0')
+                    .map(each => [each.textContent, each.getBoundingClientRect()]).filter(([, box]) => box.width);
+                return boxes.flatMap(([one, a], i) => boxes.slice(i + 1).filter(([, b]) =>
+                    a.left < b.right - 2 && b.left < a.right - 2 && a.top < b.bottom - 2 && b.top < a.bottom - 2)
+                    .map(([other]) => one + ' / ' + other));
+            })"""
+        )
+        assert overlapping == []
+
+
+def test_the_theme_follows_the_system_until_the_button_says_otherwise(report, opened):
+    page, said = opened(report({}), theme="dark")
+    paper = "getComputedStyle(document.body).backgroundColor"
+    dark = page.evaluate(paper)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.locator("#theme").inner_text() == "Theme: light"
+    assert page.evaluate(paper) != dark
+    page.keyboard.press("Enter")
+    assert page.evaluate(paper) == dark
+    page.emulate_media(color_scheme="light")
+    assert page.evaluate(paper) == dark
+    assert said == []
+
+
+def test_a_link_opens_the_story_it_leads_to(report, opened):
+    page, said = opened(report(rows("GID_PAY")))
+    story = page.locator("#story-1")
+    assert story.get_attribute("open") is None
+    page.locator("a[href='#story-1']").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.getElementById('story-1').open")
+    assert story.get_by_text("half message stored").is_visible()
+    assert said == []
+
+
+def test_on_paper_everything_is_open_and_light(report, opened, tmp_path):
+    page, said = opened(report(rows("GID_PAY")), theme="dark")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details:not([open])").count() == 0
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("details[open]").count() == 0
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert len(page.pdf()) > 10_000
+    assert said == []
+
+
+def test_headings_and_names_are_there_for_a_screen_reader(report, opened):
+    page, _ = opened(report(rows("GID_PAY")))
+    levels = page.locator("h1, h2, h3").evaluate_all("all => all.map(each => +each.tagName[1])")
+    assert levels[0] == 1
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
+    unnamed = page.locator("[role=img], [role=region], nav, figure, section").evaluate_all(
+        "all => all.filter(each => !each.getAttribute('aria-label') && !each.getAttribute('aria-labelledby')).length"
+    )
+    assert unnamed == 0
+    tree = page.locator("main").aria_snapshot()
+    assert "Undecided now by producer group and age, transactions" in tree

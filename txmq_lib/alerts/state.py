@@ -1,0 +1,47 @@
+"""What was told and has not cleared, in one small file. One process at a time; the file is always whole."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from txmq_lib.alerts.changes import Alert
+from txmq_lib.errors import InputError
+
+
+class AlertState:
+    """The alerts that were told, by condition."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody else reads or writes the state meanwhile: two at once would tell everything twice."""
+        try:
+            with self._path.with_name(f".{self._path.name}.lock").open("a") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                yield
+        except OSError as error:
+            raise InputError(f"alerts.state_file: {self._path} cannot be kept: {error.strerror}") from error
+
+    def told(self) -> dict[str, Alert]:
+        """What the file says; nothing where there is none, InputError where it is no such file."""
+        try:
+            rows = json.loads(self._path.read_text(encoding="utf-8"))
+            return {row["condition"]: Alert(**row) for row in rows}
+        except FileNotFoundError:
+            return {}
+        except (ValueError, TypeError, KeyError) as error:
+            raise InputError(f"{self._path} holds no alerts ({type(error).__name__}): remove it") from error
+
+    def keep(self, told: Mapping[str, Alert]) -> None:
+        """Put `told` in the place of what the file says."""
+        half_way = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        half_way.write_text(json.dumps([asdict(alert) for alert in told.values()], indent=1), encoding="utf-8")
+        half_way.replace(self._path)

@@ -1,0 +1,109 @@
+"""`txmq alert`: what began or cleared past the thresholds goes to a webhook, once. It starts no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from txmq_lib.alerts.changes import Alert, after, changes
+from txmq_lib.alerts.state import AlertState
+from txmq_lib.alerts.webhook import Webhook
+from txmq_lib.cli.given import Given, location
+from txmq_lib.cli.status import limits
+from txmq_lib.errors import AlertUnsentError, SettingsError, TxmqError
+from txmq_lib.settings import Alerts, Settings
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.status import problems, read_status
+
+STATE_FILE = "txmq-alerts.json"
+
+
+def send_alerts(options: Given, now: datetime, environ: Mapping[str, str]) -> None:
+    """Tell the webhook what began and what cleared; AlertUnsentError after all were tried where one was not told."""
+    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    uri = location(settings.warehouse)
+    state = AlertState(_state_file(settings.alerts, uri))
+    webhook = _webhook(settings.alerts, environ)
+    found = _found(settings, uri, now)
+    with state.held():
+        told, unsent = state.told(), list[AlertUnsentError]()
+        new = changes(told, found)
+        for status, alerts in (("firing", new.begun), ("resolved", new.cleared)):
+            for alert in alerts:
+                try:
+                    webhook.post(_payload(status, alert, uri, now))
+                except AlertUnsentError as error:
+                    unsent.append(error)
+                    continue
+                told = after(told, **{"begun" if status == "firing" else "cleared": alert})
+                # After each, so that whoever is killed here tells at most one of them again.
+                state.keep(told)
+    # Among the counts of a pass where `run` tells them.
+    counts = {"begun": len(new.begun), "cleared": len(new.cleared), "standing": len(told), "unsent": len(unsent)}
+    for name, count in counts.items():
+        typer.echo(f"alerts_{name} {count}")
+    if unsent:
+        raise unsent[-1]
+
+
+def send_alerts_after_pass(options: Given, now: datetime, environ: Mapping[str, str]) -> None:
+    """The same, where alerts are configured; a fault is told and fails nothing."""
+    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    if settings.alerts.url_env is None:
+        return
+    try:
+        send_alerts(options, now, environ)
+    except TxmqError as error:
+        typer.echo(f"alerts: {error.code}: {error.message}", err=True)
+    except Exception as error:
+        typer.echo(f"alerts: UNEXPECTED: {type(error).__name__}", err=True)
+
+
+def _found(settings: Settings, uri: str, now: datetime) -> dict[str, Alert]:
+    status = read_status(WarehouseReader(uri), now, lag_window_ms=settings.lag_window_ms)
+    past = [each for each in problems(status, limits(settings.thresholds)) if each.limit is not None]
+    since = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return {
+        each.condition: Alert(each.condition, each.text, each.limit or "", f"txmq {each.command}", since)
+        for each in past
+    }
+
+
+def _payload(status: str, alert: Alert, uri: str, now: datetime) -> dict[str, Any]:
+    at = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    words = f"{alert.finding} ({alert.limit})" if status == "firing" else f"cleared: {alert.limit}, since {alert.since}"
+    return {
+        "text": f"txmq {status}: {words}. More: {alert.command}",
+        "status": status,
+        "condition": alert.condition,
+        "finding": alert.finding,
+        "limit": alert.limit,
+        "command": alert.command,
+        "since": alert.since,
+        "at": at,
+        "warehouse": uri,
+    }
+
+
+def _state_file(alerts: Alerts, uri: str) -> Path:
+    if alerts.state_file is not None:
+        return Path(alerts.state_file)
+    if "://" in uri:
+        raise SettingsError(["alerts.state_file: is needed where the warehouse is no local directory"])
+    return Path(uri.removeprefix("file:")) / STATE_FILE
+
+
+def _webhook(alerts: Alerts, environ: Mapping[str, str]) -> Webhook:
+    if alerts.url_env is None:
+        raise SettingsError(["alerts.url_env: is needed: the environment variable that holds the webhook's address"])
+    wanted = {"url_env": alerts.url_env, **{f"headers_env.{name}": of for name, of in alerts.headers_env.items()}}
+    missing = [f"alerts.{key}: the environment variable {name} is not set" for key, name in wanted.items()
+               if not environ.get(name)]  # fmt: skip
+    if missing:
+        raise SettingsError(missing)
+    headers = {name: environ[of] for name, of in alerts.headers_env.items()}
+    return Webhook(environ[alerts.url_env], headers, timeout_ms=alerts.timeout_ms, tries=alerts.tries)

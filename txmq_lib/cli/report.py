@@ -1,0 +1,27 @@
+"""`txmq report`: the report as one HTML file, whole or not at all. Needs deltalake, DuckDB and vl_convert, no JVM."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import typer
+
+from txmq_lib.cli.given import Given, location
+from txmq_lib.cli.status import limits
+from txmq_lib.cli.whole_file import write_whole
+from txmq_lib.report.build import built_report
+from txmq_lib.report.page import html
+from txmq_lib.settings import Settings
+from txmq_lib.views.reader import WarehouseReader
+
+
+def write_report(options: Given, out: str, now: datetime, since: datetime | None) -> None:
+    """Write FILE anew. UsageError where it cannot be written."""
+    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    reader = WarehouseReader(location(settings.warehouse))
+    report = built_report(
+        reader, now, since=since, limits=limits(settings.thresholds), lag_window_ms=settings.lag_window_ms
+    )
+    text = html(report)
+    write_whole(out, text)
+    typer.echo(f"{len(text.encode()) / 1024:,.0f} KiB in {out}", err=True)

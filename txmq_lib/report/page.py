@@ -1,0 +1,75 @@
+"""A report as one HTML file that needs nothing else. The only importer of jinja2. What it shows is hostile: escaped."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from txmq_lib.report.charts import NARROW, WIDE, Chart
+from txmq_lib.report.parts import Link, Section
+
+HERE = Path(__file__).parent
+SMALL = 400
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One figure of the first look, and where in the page more is told."""
+
+    label: str
+    figure: str
+    target: str
+    is_bad: bool = False
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to look at, with the command that shows more."""
+
+    text: str
+    command: str
+    is_past_limit: bool
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything a page shows."""
+
+    warehouse: str
+    made: str
+    period: str
+    tiles: Sequence[Tile]
+    findings: Sequence[Finding]
+    sections: Sequence[Section]
+
+
+def html(report: Report) -> str:
+    """The page. A policy in it lets no script run but its own, whatever a message may hold."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.tests["link"] = lambda cell: isinstance(cell, Link)
+    environment.globals["drawings"] = _drawings
+    script = (HERE / "page.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    # Both are txmq's own files.
+    style = Markup((HERE / "page.css").read_text(encoding="utf-8"))
+    return environment.get_template("page.html.j2").render(
+        report=report, style=style, script=Markup(script), script_digest=digest
+    )
+
+
+def _drawings(chart: Chart, is_small: bool) -> list[tuple[str, Markup]]:
+    """The drawings of a chart with the class that says where each is shown; vl_convert escapes the texts in them."""
+    widths = [("any", SMALL)] if is_small else [("wide", WIDE), ("narrow", NARROW)]
+    return [(shown, Markup(chart.svg(width))) for shown, width in widths]
