@@ -8,7 +8,7 @@ from datetime import datetime
 
 from txmq_lib.errors import NothingToLandError
 from txmq_lib.pipeline.audit import run_audit
-from txmq_lib.pipeline.landing import run_land_files, run_land_store
+from txmq_lib.pipeline.landing import run_land_files, run_land_rocketmq, run_land_store
 from txmq_lib.pipeline.reconcile import run_reconcile
 from txmq_lib.pipeline.resolve import require_secrets, run_resolve
 from txmq_lib.pipeline.rollup import run_rollup
@@ -35,7 +35,7 @@ def run_cycle(
     landed: list[PassReport] = []
     for source in settings.sources:
         try:
-            landed += _land(warehouse, settings, source, now=now, wall_clock=wall_clock)
+            landed += _land(warehouse, settings, source, now=now, wall_clock=wall_clock, environ=environ)
         except NothingToLandError:
             counts["sources_empty"] += 1
     reconciled = run_reconcile(warehouse, settings, now=now, wall_clock=wall_clock)
@@ -56,21 +56,34 @@ def run_cycle(
 
 
 def _land(
-    warehouse: Warehouse, settings: Settings, source: Source, *, now: datetime, wall_clock: Callable[[], datetime]
+    warehouse: Warehouse,
+    settings: Settings,
+    source: Source,
+    *,
+    now: datetime,
+    wall_clock: Callable[[], datetime],
+    environ: Mapping[str, str],
 ) -> list[PassReport]:
+    if source.kind == "rocketmq":
+        return [
+            run_land_rocketmq(
+                warehouse,
+                settings,
+                name_servers=source.namesrv or (),
+                brokers=(source.broker,) if source.broker is not None else (),
+                now=now,
+                wall_clock=wall_clock,
+                environ=environ,
+            )
+        ]
+    broker_name, paths = source.broker or "", list(source.paths or ())
     if source.kind == "store":
         return [
-            run_land_store(warehouse, settings, path=path, broker_name=source.broker, now=now, wall_clock=wall_clock)
-            for path in source.paths
+            run_land_store(warehouse, settings, path=path, broker_name=broker_name, now=now, wall_clock=wall_clock)
+            for path in paths
         ]
     return [
         run_land_files(
-            warehouse,
-            settings,
-            kind=source.kind,
-            paths=list(source.paths),
-            broker_name=source.broker,
-            now=now,
-            wall_clock=wall_clock,
+            warehouse, settings, kind=source.kind, paths=paths, broker_name=broker_name, now=now, wall_clock=wall_clock
         )
     ]

@@ -43,6 +43,9 @@ COLUMNS = {
     "manual_decision": _keyed(
         "action reason decided_by decided_timestamp former_verdict is_planned_for_broker commit_log_offset"
     ),
+    "broker_request": _keyed(
+        "action state code remark requested_for requested_by requested_timestamp address commit_log_offset pass_number"
+    ),
     "pending_half": _keyed("half_offsets broker_check_times check_times last_check_timestamp next_check_timestamp"),
     "verdict": _keyed(
         "real_topic verdict visible_count op_count half_count given_up_count contradicting_count check_times "
@@ -66,6 +69,7 @@ ORDER_AT_ONE_TIME = (
     "check_request",
     "check_answer",
     "manual_decision",
+    "broker_request",
     "end_transaction",
     "end_outcome",
     "message",
@@ -93,7 +97,7 @@ def trace(reader: WarehouseReader, transaction_id: str, *, brokers: Sequence[str
         table: reader.rows(Scan(table, COLUMNS[table], (by_id,)))
         for table in (
             *("half_message", "message", "trans_check_max_time", "check_request", "check_answer"),
-            *("manual_decision", "pending_half", "verdict"),
+            *("manual_decision", "broker_request", "pending_half", "verdict"),
         )
     }
     halves = found["half_message"]
@@ -140,6 +144,7 @@ def _own_events(found: dict[str, list[dict[str, Any]]]) -> list[tuple[Key | None
         "check_request": story.check_event,
         "check_answer": story.answer_event,
         "manual_decision": story.decision_event,
+        "broker_request": story.request_event,
         "pending_half": story.pending_event,
         "verdict": story.verdict_event,
     }
