@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import ssl
@@ -47,7 +48,8 @@ class RemotingServer:
 
     def close(self) -> None:
         """Hang up on everybody and listen no more."""
-        self._socket.shutdown(socket.SHUT_RDWR)  # closing alone does not wake a thread that accepts
+        with contextlib.suppress(OSError):  # it may be closed already
+            self._socket.shutdown(socket.SHUT_RDWR)  # closing alone does not wake a thread that accepts
         self._socket.close()
         for connection in self._open:
             connection.close()

@@ -15,6 +15,7 @@ from test_audit_of_captures import expected, judged
 
 from txmq_lib.errors import UnreachableError
 from txmq_lib.names import HALF_TOPIC, OP_TOPIC
+from txmq_lib.pipeline.cycle import run_cycle
 from txmq_lib.pipeline.landing import run_land_rocketmq
 from txmq_lib.tables.passes import PassReport
 
@@ -135,6 +136,16 @@ def test_a_broker_that_is_down_is_an_error_and_one_that_moved_is_found(open_hous
     report = land(house, served)
     assert any("its master moved from" in words and served.server.address in words for words in report.findings)
     assert len(house.rows("half_message")) == len(truth.rows(CAPTURE, "half"))
+
+
+@pytest.mark.long
+def test_a_cycle_goes_on_without_brokers_that_cannot_be_reached(open_house, served):
+    served.close()
+    source = f'sources=[{{kind: rocketmq, namesrv: ["{served.address}"]}}]'
+    house = open_house(*QUICK, source)
+    report = run_cycle(house.warehouse, house.settings, now=NOW, wall_clock=wall_clock, environ={})
+    assert report.counts["unread"] == 1
+    assert report.findings[0].startswith(f"source {served.address}: not read: no name server answers")
 
 
 @pytest.mark.long

@@ -87,6 +87,18 @@ def test_a_queue_that_shrank_or_holds_other_records_is_read_from_its_start():
     }  # fmt: skip
 
 
+def test_a_queue_that_may_not_be_looked_into_does_not_hold_up_the_others():
+    fake = FakeBroker({("TopicA", 0): stored(50), ("TopicB", 0): stored(50)})
+    fake.before = lambda request: (
+        answer(request, 16, remark="denied")
+        if request["code"] == 11 and request["extFields"]["topic"] == "TopicB"
+        else None
+    )
+    known = {Queue(topic, 0): KnownQueue(20, 0, (19, 19_000, STORE_MS)) for topic in ("TopicA", "TopicB")}
+    plans, _, _ = planned(fake, known)
+    assert spans(plans) == {"TopicA": (20, 50), "TopicB": (20, 50)}
+
+
 def test_a_queue_where_nothing_is_new_is_not_looked_into():
     fake = FakeBroker({("TopicA", 0): stored(20)})
     plans, _, requests = planned(fake, {Queue("TopicA", 0): KnownQueue(20, 0, (19, 19_000, STORE_MS))})

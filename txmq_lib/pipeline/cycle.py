@@ -6,9 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from txmq_lib.errors import NothingToLandError
+from txmq_lib.errors import NothingToLandError, RemotingError
 from txmq_lib.pipeline.audit import run_audit
 from txmq_lib.pipeline.landing import run_land_files, run_land_rocketmq, run_land_store
+from txmq_lib.pipeline.landing_rocketmq import UNREAD
 from txmq_lib.pipeline.reconcile import run_reconcile
 from txmq_lib.pipeline.resolve import require_secrets, run_resolve
 from txmq_lib.pipeline.rollup import run_rollup
@@ -27,17 +28,22 @@ def run_cycle(
 ) -> PassReport:
     """All passes of the cycle as one report: counts and seconds summed per step; the number is the reconcile pass's.
 
-    A source where there is nothing yet is counted (`sources_empty`) and passed over. Without a resolver none is asked.
+    A source where there is nothing yet is counted (`sources_empty`) and passed over; so are live brokers that cannot be
+    reached (`unread`). Without a resolver none is asked.
     environ  where secrets that the settings name are looked up; SettingsError where one is missing
     """
     require_secrets(settings, environ)
     counts: Counter[str] = Counter()
     landed: list[PassReport] = []
+    unread: list[str] = []
     for source in settings.sources:
         try:
             landed += _land(warehouse, settings, source, now=now, wall_clock=wall_clock, environ=environ)
         except NothingToLandError:
             counts["sources_empty"] += 1
+        except RemotingError as failure:
+            counts[UNREAD] += 1
+            unread.append(f"source {', '.join(source.namesrv or ())}: not read: {failure.message}")
     reconciled = run_reconcile(warehouse, settings, now=now, wall_clock=wall_clock)
     resolved = (
         [run_resolve(warehouse, settings, now=now, wall_clock=wall_clock, environ=environ)]
@@ -51,8 +57,8 @@ def run_cycle(
     for report in passes:
         counts.update(report.counts)
         seconds[report.job] += round(sum(report.seconds.values()), 3)
-    findings = tuple(finding for report in passes for finding in report.findings)
-    return PassReport("run", reconciled.number, dict(counts), dict(seconds), findings)
+    findings = [finding for report in passes for finding in report.findings]
+    return PassReport("run", reconciled.number, dict(counts), dict(seconds), (*unread, *findings))
 
 
 def _land(

@@ -116,7 +116,10 @@ def _changed(
     ]
     requests = (pull_request(group, queue, identity[0], 1) for queue, identity in to_look_at)
     for (queue, identity), answer in zip(to_look_at, connection.ask_all(requests), strict=True):
-        found = pulled(connection, answer)
+        try:
+            found = pulled(connection, answer)
+        except RefusedError:
+            continue  # reading it will be refused too, and told then
         frame = read_frame(found.body, 0, len(found.body)) if found.is_found else None
         if frame is not None:
             header = read_header(found.body, frame)
