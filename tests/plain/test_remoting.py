@@ -156,6 +156,7 @@ def test_what_a_broker_asks_its_clients_is_passed_over():
         (lambda request: answer(request)[:-5], UnreachableError, "no answer within 0.3 s"),
         (lambda request: b"", UnreachableError, "no answer within 0.3 s"),
         (lambda request: drip(answer(request), pause=0.02), UnreachableError, "no answer within 0.3 s"),
+        (lambda request: drip(b"\x01" + bytes(20_000), pause=0.0002), UnreachableError, "no answer within 0.3 s"),
         (lambda request: b"HTTP/1.1 400 Bad Request\r\n\r\n", ProtocolError, "no RocketMQ remoting port"),
         (lambda request: struct.pack(">i", 2**31 - 1), ProtocolError, "a frame of 2147483647 bytes"),
         (lambda request: answer({"opaque": 77}), ProtocolError, "never asked"),

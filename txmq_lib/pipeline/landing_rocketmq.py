@@ -82,7 +82,7 @@ def plan(warehouse: Warehouse, settings: Settings, reading: Reading) -> dict[str
         "queues": [
             [*each.queue, each.low, each.start, each.stop, each.lost]
             for each in plans
-            if each.stop > each.start or each.low != _lowest(known.get(each.queue))
+            if each.stop > each.start or (each.high and each.low != _lowest(known.get(each.queue)))
         ],
         "are_all_whole": not refusals and not broker.unreadable and all(each.is_whole for each in plans),
         "whole_topics": _whole_topics(plans, settings.land.topics),

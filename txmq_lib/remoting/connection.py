@@ -130,10 +130,11 @@ class Connection:
         """The next bytes received. Room is made for what has come, not for what a frame says will."""
         while len(self._received) < size:
             try:
-                self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
+                left = deadline - time.monotonic()
+                if left <= 0:  # a peer that sends byte by byte never lets a read time out
+                    raise TimeoutError
+                self._socket.settimeout(left)
                 chunk = self._socket.recv(_RECEIVED_AT_ONCE)
-                if time.monotonic() > deadline:  # a peer that sends byte by byte never lets a read time out
-                    raise TimeoutError("timed out")
             except OSError as failure:
                 raise self._lost(failure) from failure
             if not chunk:
