@@ -113,7 +113,9 @@ class RealRocketmq:
     def start(self) -> None:
         """Start both and wait until the broker is registered."""
         home = self.directory / "home"
-        home.mkdir(exist_ok=True)
+        (home / "conf").mkdir(parents=True, exist_ok=True)
+        for name in ("namesrv", "broker"):  # 4.9 does not start without them
+            (home / "conf" / f"logback_{name}.xml").write_text("<configuration/>\n", encoding="utf-8")
         conf = self.directory / "namesrv.conf"
         lines = {"listenPort": str(self.namesrv_port), "bindAddress": "127.0.0.1", "kvConfigPath": f"{home}/kv.json",
                  "configStorePath": f"{home}/namesrv.properties"}  # fmt: skip

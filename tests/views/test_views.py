@@ -313,4 +313,5 @@ def test_a_request_to_a_broker_is_shown_with_what_became_of_it(warehouse, txmq):
     status, out, _ = txmq("--warehouse", uri, "trace", "A")
     assert status == 0
     assert "request_accepted" in out
+    assert "request_sending" not in out
     assert "accepted (code 0)" in out

@@ -100,6 +100,7 @@ def trace(reader: WarehouseReader, transaction_id: str, *, brokers: Sequence[str
             *("manual_decision", "broker_request", "pending_half", "verdict"),
         )
     }
+    found["broker_request"] = _last_told(found["broker_request"])
     halves = found["half_message"]
     owners = {(row["broker_name"], row["queue_id"], row["queue_offset"]): _key(row) for row in halves}
     events: defaultdict[Key | None, list[Event]] = defaultdict(list)
@@ -108,6 +109,16 @@ def trace(reader: WarehouseReader, transaction_id: str, *, brokers: Sequence[str
     if None in events and len(events) == 2:
         events[next(key for key in events if key is not None)] += events.pop(None)
     return [_story(key, events[key]) for key in sorted(events, key=_oldest_first)]
+
+
+def _last_told(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Requests to brokers, without the rows from before they went out where their outcome is known."""
+
+    def place(row: Row) -> Key:
+        return (*_key(row), row["action"], row["commit_log_offset"], row["pass_number"])
+
+    ended = {place(row) for row in requests if row["state"] != names.REQUEST_SENDING}
+    return [row for row in requests if row["state"] != names.REQUEST_SENDING or place(row) not in ended]
 
 
 def _key(row: Row) -> Key:
