@@ -17,8 +17,12 @@ from real_broker import BROKER, RealRocketmq, plans, real_rocketmq
 from txmq_lib.errors import UnreachableError
 from txmq_lib.pipeline.decisions import Wanted, decide
 from txmq_lib.pipeline.landing import run_land_rocketmq
+from txmq_lib.pipeline.live_brokers import live_brokers
+from txmq_lib.pipeline.live_ranges import plan_queues
 from txmq_lib.pipeline.resolve import run_resolve
 from txmq_lib.pipeline.to_broker import ToSend, run_to_broker
+from txmq_lib.remoting.connection import Access, Connection
+from txmq_lib.sources.rocketmq import read_ranges
 from txmq_lib.tables.passes import PassReport
 
 pytestmark = pytest.mark.real
@@ -177,3 +181,24 @@ def test_a_broker_that_is_killed_and_started_again_is_read_on(rocketmq: RealRock
     assert by_plan["RR"] == {"ROLLED_BACK"}
     assert (again.counts["queues_shrank"], again.counts["queues_rebuilt"], again.counts["unread"]) == (0, 0, 0)
     assert not house.rows("quarantine")
+
+
+def test_two_hundred_thousand_messages_are_read_beside_the_java_pull_client(
+    rocketmq: RealRocketmq, record_testsuite_property: Callable[[str, object], None]
+):
+    count = 200_000
+    rocketmq.client("fill", rocketmq.namesrv, "TopicFill", str(count), "200").wait_for("done", seconds=200)
+    java = rocketmq.client("pull", rocketmq.namesrv, "TopicFill")
+    ((pulled, milliseconds),) = java.wait_for("pulled", seconds=200)
+    (broker,) = live_brokers([rocketmq.namesrv], Access(), patterns=["TopicFill"])
+    with Connection(rocketmq.address, Access()) as connection:
+        plans_, _ = plan_queues(connection, "TXMQ_READER", broker.queues, {}, most=10**7)
+    ranges = [plan.range for plan in plans_ if plan.queue.topic == "TopicFill"]
+    begun = time.monotonic()
+    read = sum(batch.num_rows for batch in read_ranges(rocketmq.address, Access(), "TXMQ_READER", ranges))
+    seconds = time.monotonic() - begun
+    assert read == int(pulled) == count
+    record_testsuite_property("java_messages_per_second", int(count / int(milliseconds) * 1000))
+    record_testsuite_property("txmq_messages_per_second", int(count / seconds))
+    # One connection, decoding into Arrow included; half the client's rate at least, on a machine that does other things.
+    assert seconds < 2 * int(milliseconds) / 1000
