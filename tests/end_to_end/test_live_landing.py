@@ -96,6 +96,7 @@ def test_without_its_ops_no_half_lands_and_the_fault_is_counted(open_house, serv
     assert {key: one for key, one in judged(house).items() if one[0] != "DIVERTED"} == expected(CAPTURE)
 
 
+@pytest.mark.long
 def test_a_broker_that_goes_away_while_it_is_read_loses_nothing(open_house, served):
     house, pulls = open_house(*QUICK), []
 

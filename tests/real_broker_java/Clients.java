@@ -54,7 +54,7 @@ public class Clients {
         for (int i = 0; i < count; i++) {
             String body = all[i % all.length] + "-" + i;
             Message message = new Message(topic, "t", body, body.getBytes(StandardCharsets.UTF_8));
-            System.out.println("sent " + body + " " + producer.sendMessageInTransaction(message, null).getTransactionId());
+            System.out.println("sent " + body + " " + producer.sendMessageInTransaction(message, null).getMsgId());
         }
         System.out.println("done");
         untilStopped();
