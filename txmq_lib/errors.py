@@ -75,6 +75,34 @@ class InputError(TxmqError):
     code = "INPUT_UNREADABLE"
 
 
+class RemotingError(TxmqError):
+    """A name server or broker could not be asked, or did not do what it was asked."""
+
+    code = "REMOTING"
+
+
+class UnreachableError(RemotingError):
+    """No connection, no answer in time, or the connection was closed."""
+
+    code = "BROKER_UNREACHABLE"
+
+
+class ProtocolError(RemotingError):
+    """What came is no remoting frame, or not the answer that was due."""
+
+    code = "REMOTING_PROTOCOL"
+
+
+class RefusedError(RemotingError):
+    """The answer is a refusal; `response_code` is RocketMQ's, `remark` its words."""
+
+    code = "BROKER_REFUSED"
+
+    def __init__(self, message: str, *, response_code: int, remark: str) -> None:
+        super().__init__(message)
+        self.response_code, self.remark = response_code, remark
+
+
 class TableMissingError(TxmqError):
     """A table of the warehouse does not exist yet."""
 
@@ -99,7 +127,6 @@ class LeftOff(TxmqError):
     """A pass was left in the middle because the service stops; the next start carries it on."""
 
     code = "LEFT_OFF"
-    exit_status = EXIT_INTERRUPTED
 
 
 class PassReplayed(TxmqError):

@@ -13,6 +13,11 @@ TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 TRANSACTION_TOPICS: Final = (HALF_TOPIC, OP_TOPIC, MAX_TIME_TOPIC)
 DIVERTING_TOPICS: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
 CHECK_GROUP: Final = "CID_RMQ_SYS_TRANS"
+# RocketMQ's own business: no message that a transaction commits lies there, and some may not be read.
+SYSTEM_TOPICS: Final = ("TBW102", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT")
+SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
+# flushDiskType of a broker that answers before anything is on disk.
+FLUSH_LATER: Final = "ASYNC_FLUSH"
 
 # --- message properties
 PROPERTY_TRAN_MSG: Final = "TRAN_MSG"
@@ -73,6 +78,13 @@ ASKED_FOR_GIVEN_UP: Final = "given_up"
 
 # --- what somebody decided by hand (table manual_decision), beside commit and rollback
 ACTION_RESUME: Final = "resume"
+
+# --- what became of a request to a live broker (table broker_request); sending alone: it may have arrived
+REQUEST_SENDING: Final = "sending"
+REQUEST_ACCEPTED: Final = "accepted"
+REQUEST_REFUSED: Final = "refused"
+REQUEST_UNANSWERED: Final = "unanswered"
+REQUEST_NOT_SENT: Final = "not_sent"
 
 # --- what became of an END_TRANSACTION (table end_outcome)
 OUTCOME_ACCEPTED: Final = "accepted"

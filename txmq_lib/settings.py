@@ -11,19 +11,21 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 
+from txmq_lib.addresses import host_and_port
 from txmq_lib.errors import SettingsError
 from txmq_lib.layers import Layer, Tree, leaves, merge, origins, read_assignment, read_file
+from txmq_lib.names import CHECK_GROUP
 from txmq_lib.resolver_settings import RESOLVER_KINDS, Resolve, ResolverSettings
 from txmq_lib.resources import conf_dir
 from txmq_lib.secrets import has_password
 from txmq_lib.setting_types import Count, Hours, Name, Names, Seconds, Section
 
-# Change no result: where the tables lie, how Spark runs, upkeep, what is thought too much, what is shown or told.
-# Spark's keys may be secrets.
+# Change no result: where the tables and brokers are, how Spark runs, upkeep, what is thought too much, what is shown or
+# told. Spark's keys may be secrets. What a pass reads of a broker is in its plan.
 _NOT_RECORDED = frozenset(
-    {"warehouse", "spark", "sources", "thresholds", "maintain", "lag_window_ms", "mask", "alerts"}
+    {"warehouse", "spark", "sources", "thresholds", "maintain", "lag_window_ms", "mask", "alerts", "rocketmq"}
 )
 _LONGEST_SHOWN = 200  # characters of a wrong value that its fault repeats
 
@@ -46,6 +48,17 @@ def _location(value: str) -> str:
     return value
 
 
+def _reading_group(value: str) -> str:
+    if value == CHECK_GROUP:
+        raise ValueError(f"must not be {CHECK_GROUP}: its offsets are the broker's own check cursors")
+    return value
+
+
+def _address(value: str) -> str:
+    host_and_port(value)
+    return value
+
+
 def _section(value: object) -> object:
     return {} if value is None else value
 
@@ -57,6 +70,7 @@ def _end_on_broker(value: object) -> object:
 
 
 Location = Annotated[Name, AfterValidator(_location)]
+Address = Annotated[Name, AfterValidator(_address)]
 Role = Literal["engine", "audit"]
 EndOnBroker = Annotated[Literal["off", "plan"], BeforeValidator(_end_on_broker)]
 
@@ -77,12 +91,35 @@ class Land(Section):
     topics: Names
 
 
-class Source(Section):
-    """One input of `txmq run`."""
+class Rocketmq(Section):
+    """How live name servers and brokers are reached, and how much of them is read at once."""
 
-    kind: Literal["half", "op", "message", "max-time", "end", "offset", "ack", "store"]
-    paths: Annotated[tuple[Location, ...], Field(strict=False, min_length=1)]
-    broker: Name
+    access_key_env: Name | None
+    secret_key_env: Name | None
+    tls: bool
+    ca_file: Name | None
+    checks_host_name: bool
+    timeout_ms: Seconds = Field(alias="timeout")
+    consumer_group: Annotated[Name, AfterValidator(_reading_group)]
+    messages_per_run: Annotated[int, Field(ge=1)]
+
+
+class Source(Section):
+    """One input of `txmq run`: paths of one broker, or, of kind rocketmq, name servers and perhaps one broker."""
+
+    kind: Literal["half", "op", "message", "max-time", "end", "offset", "ack", "store", "rocketmq"]
+    paths: Annotated[tuple[Location, ...], Field(strict=False, min_length=1)] | None = None
+    namesrv: Annotated[tuple[Address, ...], Field(strict=False, min_length=1)] | None = None
+    broker: Name | None = None
+
+    @model_validator(mode="after")
+    def _has_what_its_kind_needs(self) -> Self:
+        if self.kind == "rocketmq":
+            if self.namesrv is None or self.paths is not None:
+                raise ValueError("kind rocketmq needs namesrv, a list of host:port, and no paths")
+        elif self.paths is None or self.broker is None or self.namesrv is not None:
+            raise ValueError(f"kind {self.kind} needs paths and broker, and no namesrv")
+        return self
 
 
 class Maintain(Section):
@@ -120,6 +157,7 @@ class Thresholds(Section):
 
     quarantined: Count | None
     unanswered: Count | None
+    unread: Count | None
     pending: Count | None
     pending_age_ms: Seconds | None = Field(alias="pending_age")
     given_up: Count | None
@@ -155,6 +193,7 @@ class Settings(Section):
     end_on_broker: EndOnBroker
     warehouse: Location
     land: Land
+    rocketmq: Rocketmq
     sources: Annotated[tuple[Source, ...], Field(strict=False)]
     lag_window_ms: Seconds = Field(alias="lag_window")
     mask: Mask
@@ -256,6 +295,7 @@ RESOLVERS = "resolvers"
 _SECTIONS: dict[str, type[Section]] = {
     "brokers": Broker,
     "land": Land,
+    "rocketmq": Rocketmq,
     "sources": Source,
     "mask": Mask,
     "alerts": Alerts,

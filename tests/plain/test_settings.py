@@ -104,7 +104,7 @@ spark: {foo: 1, spark.x: [1]}
     torn = conf("land: [\n", "torn.yaml")
     listed = conf("- a\n", "listed.yaml")
     found = faults_of("transaction_check_max=-1", "nothing", "a..b=1", "land.topics=x", files=[wrong, torn, listed])
-    sources = "'half', 'op', 'message', 'max-time', 'end', 'offset', 'ack' or 'store'"
+    sources = "'half', 'op', 'message', 'max-time', 'end', 'offset', 'ack', 'store' or 'rocketmq'"
     assert sorted(found) == sorted(
         [
             f"{wrong}: role: must be 'engine' or 'audit', not 'auditt'",

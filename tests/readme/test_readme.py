@@ -34,8 +34,10 @@ GLOBAL_OPTIONS = {"--conf", "--set", "--warehouse", "--verbose", "-v", "--help"}
 PLACE = {"--queue", "--from-offset"}
 CODE_LITERAL = re.compile(r'"([A-Z]+(?:_[A-Z0-9]+)+)"')
 CODE = re.compile(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)`")
-CITED = re.compile(r"(?:tests|rules|pipeline|sources|answers|txmq_lib|jobs|conf|schemas)/[\w/.]*\w\.(?:py|yaml)")
-CITED_NAMES = re.compile(r"((?:txmq_lib/)?(?:rules|pipeline|sources|tables|views)/\w+\.py)((?:,? `\w+`)+)")
+CITED = re.compile(
+    r"(?:tests|rules|pipeline|sources|answers|remoting|txmq_lib|jobs|conf|schemas)/[\w/.]*\w\.(?:py|yaml)"
+)
+CITED_NAMES = re.compile(r"((?:txmq_lib/)?(?:rules|pipeline|sources|tables|views|remoting)/\w+\.py)((?:,? `\w+`)+)")
 
 
 class Block(NamedTuple):

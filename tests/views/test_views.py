@@ -314,3 +314,33 @@ def test_answers_and_decisions_are_found_by_what_was_said_and_what_was_done(ware
     assert ids("answers", "--reason", "UNREACHABLE") == ["C"]
     assert ids("decisions") == ["B", "A"]
     assert ids("decisions", "--state", "resume") == ["A"]
+
+
+def test_a_request_to_a_broker_is_shown_with_what_became_of_it(warehouse, txmq):
+    request = {"action": "commit", "requested_timestamp": TEN, "requested_for": "settle", "commit_log_offset": 7}
+    uri = warehouse(
+        {
+            "broker_request": [
+                {**request, "transaction_id": "A", "state": "sending", "pass_number": 1},
+                {**request, "transaction_id": "A", "state": "accepted", "code": 0, "pass_number": 1},
+                {**request, "transaction_id": "B", "state": "sending", "pass_number": 1},
+                {**request, "transaction_id": "C", "state": "sending", "pass_number": 2},
+                {**request, "transaction_id": "C", "state": "not_sent", "remark": "down", "pass_number": 2},
+                {**request, "transaction_id": "C", "state": "sending", "pass_number": 3},
+            ],
+        }
+    )
+
+    def shown(*arguments: str) -> list[tuple[str, str, int]]:
+        status, out, _ = txmq("--warehouse", uri, "sent", *arguments, "--format", "json")
+        assert status == 0
+        return sorted((row["transaction_id"], row["state"], row["pass_number"]) for row in objects(out))
+
+    assert shown() == [("A", "accepted", 1), ("B", "sending", 1), ("C", "not_sent", 2), ("C", "sending", 3)]
+    assert shown("--state", "sending") == [("B", "sending", 1), ("C", "sending", 3)]
+    assert shown("--transaction-id", "A") == [("A", "accepted", 1)]
+    status, out, _ = txmq("--warehouse", uri, "trace", "A")
+    assert status == 0
+    assert "request_accepted" in out
+    assert "request_sending" not in out
+    assert "accepted (code 0)" in out

@@ -33,7 +33,7 @@ def run_decision(
     settings = Settings.load(options.conf, options.assignments, options.warehouse)
     with spark_warehouse(wanted.decision, settings) as (warehouse, _):
         plan = planned(warehouse, settings, wanted, now=now)
-    write_rows(format_, PLAN_COLUMNS, [[_shown(row[name]) for name in PLAN_COLUMNS] for row in plan])
+    write_rows(format_, PLAN_COLUMNS, [[shown(row[name]) for name in PLAN_COLUMNS] for row in plan])
     for finding in findings(plan):
         typer.echo(finding, err=True)
     typer.echo(f"{_counted(plan)}; nothing was written: --apply does it", err=True)
@@ -45,7 +45,8 @@ def _counted(plan: Sequence[dict[str, Any]]) -> str:
     return told or "nothing to do"
 
 
-def _shown(value: object) -> object:
+def shown(value: object) -> object:
+    """A value of a plan as it is printed: times in ISO 8601."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return value

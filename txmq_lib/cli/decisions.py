@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import getpass
+import os
 import socket
-from typing import Annotated
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from txmq_lib.cli.clock import Now, moment, wall_clock
-from txmq_lib.cli.formats import DECISIONS_PANEL, TABLE, Brokers, Format, Values
-from txmq_lib.cli.given import given
+from txmq_lib.cli.formats import DECISIONS_PANEL, TABLE, Brokers, Format, OutputFormat, Values
+from txmq_lib.cli.given import Given, given
+from txmq_lib.cli.name_servers import NameServersIfAny as NameServers
+from txmq_lib.cli.name_servers import name_servers
 from txmq_lib.errors import UsageError
 from txmq_lib.names import COMMIT, ROLLBACK
+
+if TYPE_CHECKING:
+    from txmq_lib.pipeline.decisions import Wanted
 
 Apply = Annotated[bool, typer.Option("--apply", help="Do it; without it the plan is shown and nothing is written.")]
 TransactionId = Annotated[str, typer.Argument(metavar="TRANSACTION_ID", help="UNIQ_KEY of the message.")]
@@ -27,6 +34,9 @@ Born = Annotated[
     str | None, typer.Option("--born", metavar="T", help="Born time of the half, where several have the id.")
 ]
 Groups = Annotated[Values, typer.Option("--group", metavar="NAME", help="Given-up ones of this producer group.")]
+ToBroker = Annotated[
+    bool, typer.Option("--to-broker", help="Send it to the broker that decides; with --apply, else the plan is shown.")
+]
 All = Annotated[bool, typer.Option("--all", help="Every given-up one.")]
 
 
@@ -44,6 +54,8 @@ def settle(
     rollback: Rollback = False,
     broker: Brokers = None,
     born: Born = None,
+    to_broker: ToBroker = False,
+    namesrv: NameServers = None,
     apply: Apply = False,
     now: Now = None,
     format_: Format = TABLE,
@@ -63,9 +75,12 @@ def settle(
         born_ms=None if born is None else epoch_ms(moment(born)),
         decision=COMMIT if commit else ROLLBACK,
         reason=reason,
-        decided_by=_who(),
+        decided_by=who(),
     )
-    run_decision(given(ctx), wanted, now=moment(now), wall_clock=wall_clock, apply=apply, format_=format_)
+    options, at = given(ctx), moment(now)
+    run_decision(options, wanted, now=at, wall_clock=wall_clock, apply=apply, format_=format_)
+    if to_broker and apply:
+        send(options, "settle", wanted, namesrv, now=at, apply=apply, format_=format_)
 
 
 def resume(
@@ -75,6 +90,8 @@ def resume(
     every: All = False,
     broker: Brokers = None,
     reason: ReasonIfAny = None,
+    to_broker: ToBroker = False,
+    namesrv: NameServers = None,
     apply: Apply = False,
     now: Now = None,
     format_: Format = TABLE,
@@ -90,10 +107,40 @@ def resume(
         groups=tuple(group or ()),
         brokers=tuple(broker or ()),
         reason=reason,
-        decided_by=_who(),
+        decided_by=who(),
     )
-    run_decision(given(ctx), wanted, now=moment(now), wall_clock=wall_clock, apply=apply, format_=format_)
+    options, at = given(ctx), moment(now)
+    if to_broker:
+        send(options, "resume", wanted, namesrv, now=at, apply=apply, format_=format_)
+    else:
+        run_decision(options, wanted, now=at, wall_clock=wall_clock, apply=apply, format_=format_)
 
 
-def _who() -> str:
+def send(
+    options: Given,
+    requested_for: str,
+    wanted: Wanted,
+    namesrv: list[str] | None,
+    *,
+    now: datetime,
+    apply: bool,
+    format_: OutputFormat,
+) -> None:
+    """Send to brokers what is planned for them, or show it; status 1 where one did not accept."""
+    from txmq_lib.cli.sending import run_sending
+    from txmq_lib.pipeline.to_broker import ToSend
+
+    run_sending(
+        options,
+        ToSend(requested_for, wanted),
+        name_servers=name_servers(namesrv) if namesrv else [],
+        now=now,
+        wall_clock=wall_clock,
+        environ=os.environ,
+        apply=apply,
+        format_=format_,
+    )
+
+
+def who() -> str:
     return f"{getpass.getuser()}@{socket.gethostname()}"

@@ -11,8 +11,10 @@ from typing import Annotated
 import typer
 
 from txmq_lib.cli.clock import Now, moment, wall_clock
-from txmq_lib.cli.formats import PASSES_PANEL, OutputFormat
+from txmq_lib.cli.decisions import Apply, ToBroker, send, who
+from txmq_lib.cli.formats import PASSES_PANEL, Brokers, OutputFormat
 from txmq_lib.cli.given import given
+from txmq_lib.cli.name_servers import NameServers, NameServersIfAny, name_servers
 from txmq_lib.names import ASKED_FOR_GIVEN_UP, COMMIT
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Compute the pass and say what it would do; write nothing.")]
@@ -43,10 +45,13 @@ def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     for command in (init, reconcile, resolve, rollup, audit, run, serve, wakeup, maintain, take_back):
         app.command(command.__name__.replace("_", "-"), rich_help_panel=PASSES_PANEL)(command)
-    land = typer.Typer(help="Land files (.jsonl, .jsonl.gz, .parquet) or a broker's store.", no_args_is_help=True)
+    land = typer.Typer(
+        help="Land files (.jsonl, .jsonl.gz, .parquet), a broker's store, or live brokers.", no_args_is_help=True
+    )
     for kind, what in FILE_KINDS.items():
         land.command(kind, help=f"Land {what}.")(_landing(kind))
     land.command("store")(store)
+    land.command("rocketmq")(rocketmq)
     app.add_typer(land, name="land", rich_help_panel=PASSES_PANEL)
 
 
@@ -66,6 +71,22 @@ def store(ctx: typer.Context, path: Store, broker: Broker, now: Now = None) -> N
     run_job("land store", given(ctx), job)
 
 
+def rocketmq(ctx: typer.Context, namesrv: NameServers, broker: Brokers = None, now: Now = None) -> None:
+    """Land what live brokers have beyond what was landed of them: queues, consumer offsets."""
+    from txmq_lib.cli.passes import run_job
+    from txmq_lib.pipeline.landing import run_land_rocketmq
+
+    job = partial(
+        run_land_rocketmq,
+        name_servers=name_servers(namesrv),
+        brokers=tuple(broker or ()),
+        now=moment(now),
+        wall_clock=wall_clock,
+        environ=os.environ,
+    )
+    run_job("land rocketmq", given(ctx), job)
+
+
 def reconcile(ctx: typer.Context, now: Now = None, dry_run: DryRun = False) -> None:
     """Settle, close, list what is pending, give up and ask: one reconcile pass."""
     from txmq_lib.cli.passes import run_job
@@ -77,10 +98,18 @@ def reconcile(ctx: typer.Context, now: Now = None, dry_run: DryRun = False) -> N
         typer.echo("dry run: nothing was written", err=True)
 
 
-def resolve(ctx: typer.Context, now: Now = None, ask_given_up: AskGivenUp = False) -> None:
+def resolve(
+    ctx: typer.Context,
+    now: Now = None,
+    ask_given_up: AskGivenUp = False,
+    to_broker: ToBroker = False,
+    namesrv: NameServersIfAny = None,
+    apply: Apply = False,
+) -> None:
     """Ask the configured resolvers about open checks; their answers land as ends."""
     from txmq_lib.cli.passes import run_job
     from txmq_lib.cli.show import Shown, show_view
+    from txmq_lib.pipeline.decisions import Wanted
     from txmq_lib.pipeline.resolve import run_resolve
     from txmq_lib.views.catalogue import ANSWERS
     from txmq_lib.views.select import Asked
@@ -90,6 +119,9 @@ def resolve(ctx: typer.Context, now: Now = None, ask_given_up: AskGivenUp = Fals
     shown = (given(ctx), ANSWERS, committed, moment(now), Shown(OutputFormat.table))
     show = partial(show_view, *shown) if ask_given_up else None
     run_job("resolve", given(ctx), job, show=show)
+    if to_broker:
+        wanted = Wanted(decided_by=who())
+        send(given(ctx), "resolve", wanted, namesrv, now=moment(now), apply=apply, format_=OutputFormat.table)
 
 
 def rollup(ctx: typer.Context, now: Now = None) -> None:

@@ -45,13 +45,14 @@ def run_job(label: str, options: Given, job: Job, *, show: Callable[[], None] | 
 
 
 def judge(report: PassReport, thresholds: Thresholds) -> None:
-    """End with status 1 where the pass quarantined more records, or left more checks unanswered, than is allowed."""
+    """End with status 1 where the pass quarantined, left unanswered or could not read more than is allowed."""
     quarantined = sum(count for step, count in report.counts.items() if step.startswith("quarantine"))
     unanswered = report.counts.get("no_answer", 0)
     is_past = False
     for name, count, at_most, words in (
         ("quarantined", quarantined, thresholds.quarantined, "records quarantined"),
         ("unanswered", unanswered, thresholds.unanswered, "checks without an answer"),
+        ("unread", report.counts.get("unread", 0), thresholds.unread, "brokers or queues could not be read"),
     ):
         if at_most is not None and count > at_most:
             typer.echo(f"{count} {words}, thresholds.{name} is {at_most}", err=True)

@@ -26,7 +26,7 @@ def source_findings(sources: Sequence[Source]) -> Iterator[Finding]:
     if not sources:
         yield Finding("sources", OK, "none configured: `txmq run` lands nothing, `txmq land` what it is given")
     for source in sources:
-        for path in source.paths:
+        for path in source.paths or ():
             yield source_finding(source, path)
 
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from txmq_lib.errors import NothingToLandError
+from txmq_lib.errors import NothingToLandError, RemotingError
 from txmq_lib.pipeline import landing, reconcile
 from txmq_lib.pipeline.audit import run_audit
-from txmq_lib.pipeline.landing import run_land_files, run_land_store
+from txmq_lib.pipeline.landing import run_land_files, run_land_rocketmq, run_land_store
+from txmq_lib.pipeline.landing_rocketmq import UNREAD
 from txmq_lib.pipeline.reconcile import run_reconcile
 from txmq_lib.pipeline.resolve import require_secrets, run_resolve
 from txmq_lib.pipeline.rollup import run_rollup
@@ -40,18 +41,26 @@ def run_cycle(
 ) -> PassReport:
     """All passes of the cycle as one report: counts and seconds summed per step; the number is the reconcile pass's.
 
-    A source where there is nothing yet is counted (`sources_empty`) and passed over. Without a resolver none is asked.
+    A source where there is nothing yet is counted (`sources_empty`) and passed over; so are live brokers that cannot be
+    reached (`unread`). Without a resolver none is asked.
     environ  where secrets that the settings name are looked up; SettingsError where one is missing
     """
     works = works_of_cycle(settings, settings.sources, wall_clock=wall_clock, environ=environ)
-    passes = [work.run(warehouse, now) for work in works]
     counts: Counter[str] = Counter()
+    passes: list[PassReport] = []
+    unread: list[str] = []
+    for work in works:
+        try:
+            passes.append(work.run(warehouse, now))
+        except RemotingError as failure:
+            counts[UNREAD] += 1
+            unread.append(f"{work.name}: not read: {failure.message}")
     seconds: defaultdict[str, float] = defaultdict(float)
     for report in passes:
         counts.update(report.counts)
         if report.seconds:
             seconds[report.job] += round(sum(report.seconds.values()), 3)
-    findings = tuple(finding for report in passes for finding in report.findings)
+    findings = (*unread, *[finding for report in passes for finding in report.findings])
     number = next(report.number for report in passes if report.job == reconcile.JOB)
     return PassReport("run", number, dict(counts), dict(seconds), findings)
 
@@ -65,7 +74,7 @@ def works_of_cycle(
 ) -> list[Work]:
     """The passes of a cycle over `sources`, in order. SettingsError where a secret is missing."""
     require_secrets(settings, environ)
-    works = [*_landings(settings, sources, wall_clock)]
+    works = [*_landings(settings, sources, wall_clock, environ)]
     works.append(
         Work("reconcile", reconcile.JOB, lambda at, now: run_reconcile(at, settings, now=now, wall_clock=wall_clock))
     )
@@ -82,9 +91,12 @@ def works_of_cycle(
     return works
 
 
-def works_on_offsets(settings: Settings, *, wall_clock: Callable[[], datetime]) -> list[Work]:
+def works_on_offsets(
+    settings: Settings, *, wall_clock: Callable[[], datetime], environ: Mapping[str, str]
+) -> list[Work]:
     """Landing of the sources of offsets and acknowledgements alone, then the roll-up; none without such sources."""
-    landings = _landings(settings, [source for source in settings.sources if source.kind in OFFSET_KINDS], wall_clock)
+    sources = [source for source in settings.sources if source.kind in OFFSET_KINDS]
+    landings = _landings(settings, sources, wall_clock, environ)
     return [*landings, _rollup(settings, wall_clock)] if landings else []
 
 
@@ -92,14 +104,35 @@ def _rollup(settings: Settings, wall_clock: Callable[[], datetime]) -> Work:
     return Work("rollup", "rollup", lambda at, now: run_rollup(at, settings, now=now, wall_clock=wall_clock))
 
 
-def _landings(settings: Settings, sources: Iterable[Source], wall_clock: Callable[[], datetime]) -> list[Work]:
+def _landings(
+    settings: Settings, sources: Iterable[Source], wall_clock: Callable[[], datetime], environ: Mapping[str, str]
+) -> list[Work]:
     works = []
     for source in sources:
-        if source.kind == "store":
-            works += [_landing_of_store(settings, source, path, wall_clock) for path in source.paths]
+        if source.kind == "rocketmq":
+            works.append(_landing_of_brokers(settings, source, wall_clock, environ))
+        elif source.kind == "store":
+            works += [_landing_of_store(settings, source, path, wall_clock) for path in source.paths or ()]
         else:
             works.append(_landing_of_files(settings, source, wall_clock))
     return works
+
+
+def _landing_of_brokers(
+    settings: Settings, source: Source, wall_clock: Callable[[], datetime], environ: Mapping[str, str]
+) -> Work:
+    def run(warehouse: Warehouse, now: datetime) -> PassReport:
+        return run_land_rocketmq(
+            warehouse,
+            settings,
+            name_servers=source.namesrv or (),
+            brokers=(source.broker,) if source.broker is not None else (),
+            now=now,
+            wall_clock=wall_clock,
+            environ=environ,
+        )
+
+    return Work(f"land rocketmq {' '.join(source.namesrv or ())}", landing.JOB, run)
 
 
 def _landing_of_store(settings: Settings, source: Source, path: str, wall_clock: Callable[[], datetime]) -> Work:
@@ -108,7 +141,7 @@ def _landing_of_store(settings: Settings, source: Source, path: str, wall_clock:
             warehouse,
             settings,
             path=path,
-            broker_name=source.broker,
+            broker_name=source.broker or "",
             now=now,
             wall_clock=wall_clock,
             is_idle_when_landed=True,
@@ -124,8 +157,8 @@ def _landing_of_files(settings: Settings, source: Source, wall_clock: Callable[[
                 warehouse,
                 settings,
                 kind=source.kind,
-                paths=list(source.paths),
-                broker_name=source.broker,
+                paths=list(source.paths or ()),
+                broker_name=source.broker or "",
                 now=now,
                 wall_clock=wall_clock,
                 is_idle_when_landed=True,
@@ -133,4 +166,4 @@ def _landing_of_files(settings: Settings, source: Source, wall_clock: Callable[[
         except NothingToLandError:
             return PassReport(landing.JOB, 0, {"sources_empty": 1}, {})
 
-    return Work(f"land {source.kind} {' '.join(source.paths)}", landing.JOB, run)
+    return Work(f"land {source.kind} {' '.join(source.paths or ())}", landing.JOB, run)

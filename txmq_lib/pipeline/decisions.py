@@ -42,7 +42,7 @@ DECISIONS = "manual_decision"
 SETTLED_BEFORE, RESUMED_BEFORE = "settled_before", "resumed_before"
 LEFT_ALONE = {
     EXPIRED: "older than the reserved time: given up again at once if resumed; settle them instead",
-    BROKERS: "given up by a broker, which alone can resume them",
+    BROKERS: "given up by a broker, which alone can resume them: ask it with --to-broker",
     SETTLED_BEFORE: "settled so before: reconcile applies it",
     RESUMED_BEFORE: "resumed before",
 }
@@ -124,7 +124,7 @@ def findings(plan: Sequence[Planned]) -> Iterator[str]:
     actions = Counter(row["action"] for row in plan)
     yield from (f"{actions[action]} {words}" for action, words in LEFT_ALONE.items() if actions[action])
     if any(row["is_brokers"] for row in _to_do(plan)):
-        yield "its broker decides: the end is recorded, and nothing is sent to the broker"
+        yield "its broker decides: the end is recorded; --to-broker sends it"
 
 
 def _job(decision: str) -> str:
@@ -153,7 +153,7 @@ def _to_do(plan: Sequence[Planned]) -> list[Planned]:
     return [row for row in plan if row["action"] in (*DEFINITE, RESUMABLE)]
 
 
-def _standing(current: Pass, keys: DataFrame) -> DataFrame:
+def standing_now(current: Pass, keys: DataFrame) -> DataFrame:
     """What the transactions `keys` are now, and where they lie."""
     policies = policies_of(current.settings)
     evidence = evidence_of(current, current.cached(keys))
@@ -162,7 +162,7 @@ def _standing(current: Pass, keys: DataFrame) -> DataFrame:
     return standing(verdicts, evidence.halves, evidence.given_up, policies=policies, now=current.now)
 
 
-def _wanted_rows(current: Pass, table: str) -> DataFrame:
+def wanted_rows(current: Pass, table: str) -> DataFrame:
     """Rows of a table of messages that the arguments mean."""
     rows, arguments = current.read(table), current.arguments
     for column, values in (
@@ -188,7 +188,7 @@ def _collected(frame: DataFrame) -> list[Planned]:
 
 def _settle_plan(current: Pass) -> list[Planned]:
     decision, name = current.arguments["decision"], ", ".join(current.arguments["transaction_ids"])
-    found = _collected(_standing(current, transactions_of(_wanted_rows(current, "half_message"))))
+    found = _collected(standing_now(current, transactions_of(wanted_rows(current, "half_message"))))
     if not found:
         raise UsageError(f"no half message of transaction {name} has landed; an end needs its place")
     undecided = [row for row in found if row["verdict"] in UNDECIDED]
@@ -251,16 +251,16 @@ def _ends(current: Pass, rows: Sequence[Planned]) -> DataFrame:
 
 
 def _resume_plan(current: Pass) -> list[Planned]:
-    given_up = transactions_of(_wanted_rows(current, "trans_check_max_time"))
-    standing_now = current.cached(_standing(current, given_up))
-    plan = _collected(with_resume_action(standing_now.where(F.col("verdict") == DISCARDED)))
+    given_up = transactions_of(wanted_rows(current, "trans_check_max_time"))
+    now_standing = current.cached(standing_now(current, given_up))
+    plan = _collected(with_resume_action(now_standing.where(F.col("verdict") == DISCARDED)))
     asked_for = {*current.arguments["transaction_ids"]}
     if not asked_for - {row["transaction_id"] for row in plan}:
         return plan
     # Named, and not given up now: an earlier run of the same command may have resumed it.
     resumed = transactions_of(resumes(current.read(DECISIONS)))
     plan += _collected(
-        join_transaction(standing_now, resumed, "left_semi")
+        join_transaction(now_standing, resumed, "left_semi")
         .where(F.col("verdict") == PENDING)
         .withColumn("action", F.lit(RESUMED_BEFORE))
     )

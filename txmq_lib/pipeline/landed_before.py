@@ -43,7 +43,7 @@ def states(arguments: Mapping[str, Any]) -> dict[str, str]:
         return {_digest([*told, arguments["path"]]): _digest([arguments.get(name) for name in kept])}
     return {
         _digest([*told, file["path"]]): _digest([value for name, value in sorted(file.items()) if name != "path"])
-        for file in arguments["files"]
+        for file in arguments.get("files", ())
     }
 
 

@@ -1,8 +1,9 @@
-"""The land job: files and stores into tables, each record once, bad ones into quarantine."""
+"""The land job: files, stores and live brokers into tables, each record once, bad ones into quarantine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
@@ -11,9 +12,11 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.errors import NothingToLandError
+from txmq_lib.errors import NothingToLandError, RemotingError, UnreachableError
 from txmq_lib.names import ROLE_ENGINE
-from txmq_lib.pipeline import landed_before, landing_events, landing_messages, landing_store
+from txmq_lib.pipeline import landed_before, landing_events, landing_messages, landing_rocketmq, landing_store
+from txmq_lib.pipeline.landing_rocketmq import UNREAD, Reading
+from txmq_lib.pipeline.live_brokers import LiveBroker, access_of, live_brokers
 from txmq_lib.rules.contract import MESSAGE_COLUMNS, message_rows, quick_message_rows
 from txmq_lib.rules.frontier import file_reports
 from txmq_lib.settings import Settings
@@ -24,6 +27,7 @@ from txmq_lib.tables.warehouse import Warehouse
 
 JOB = "land"
 MESSAGE_KINDS = ("half", "op", "message", "max-time")
+BYTES_PER_MESSAGE = 1024  # a guess: nobody knows before they are read
 KINDS = (*MESSAGE_KINDS, "end", "offset", "ack")
 
 
@@ -87,6 +91,74 @@ def _is_among(known: Mapping[str, str], arguments: Mapping[str, Any]) -> bool:
     return all(known.get(place) == state for place, state in landed_before.states(arguments).items())
 
 
+def run_land_rocketmq(
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    name_servers: Sequence[str],
+    brokers: Sequence[str] = (),
+    now: datetime,
+    wall_clock: Callable[[], datetime],
+    environ: Mapping[str, str],
+) -> PassReport:
+    """Land what live brokers, all or those named, have beyond what was landed of them; a pass each, as one report.
+
+    A broker that cannot be read is told and counted (`unread`), and the others are landed.
+    environ  where the keys for ACL are looked up that the settings name
+    Errors   UnreachableError where no name server answers; RemotingError where no broker could be read
+    """
+    warehouse.ensure()
+    access = access_of(settings, environ)
+
+    def known(*wanted: str) -> list[LiveBroker]:
+        return live_brokers(name_servers, access, patterns=settings.land.topics, wanted=wanted)
+
+    readings: list[Reading] = []
+    reports: list[PassReport] = []
+    failures: list[RemotingError] = []
+    for broker in known(*brokers):
+        reading = Reading(broker, access)
+        readings.append(reading)
+        try:
+            reports.append(_land_live(warehouse, settings, reading, known, now=now, wall_clock=wall_clock))
+        except RemotingError as failure:
+            failures.append(failure)
+            reading.tell(f"not read: {failure.message}")
+    if not reports:
+        raise failures[0] if failures else UnreachableError("the name servers know no broker with half messages")
+    counts: Counter[str] = Counter({"brokers": len(reports), UNREAD: len(failures)})
+    seconds: Counter[str] = Counter()
+    for report in reports:
+        counts.update(report.counts)
+        seconds.update(report.seconds)
+    findings = tuple(words for reading in readings for words in reading.findings)
+    return PassReport(JOB, reports[-1].number, dict(counts), dict(seconds), findings)
+
+
+def _land_live(
+    warehouse: Warehouse,
+    settings: Settings,
+    reading: Reading,
+    known: Callable[..., list[LiveBroker]],
+    *,
+    now: datetime,
+    wall_clock: Callable[[], datetime],
+) -> PassReport:
+    def arguments() -> Mapping[str, Any]:
+        try:
+            return landing_rocketmq.plan(warehouse, settings, reading)
+        except UnreachableError:
+            (broker,) = known(reading.broker.name)
+            if broker.address in (None, reading.broker.address):
+                raise
+            before, reading.broker = reading.broker.address, broker
+            told = landing_rocketmq.plan(warehouse, settings, reading)
+            reading.tell(f"its master moved from {before} to {broker.address}")
+            return told
+
+    return _passes(warehouse, settings, arguments, now=now, wall_clock=wall_clock, reading=reading)
+
+
 def _passes(
     warehouse: Warehouse,
     settings: Settings,
@@ -94,12 +166,13 @@ def _passes(
     *,
     now: datetime,
     wall_clock: Callable[[], datetime],
-    is_idle: Callable[[Pass], bool],
+    is_idle: Callable[[Pass], bool] | None = None,
+    reading: Reading | None = None,
 ) -> PassReport:
     return run_passes(
         warehouse,
         JOB,
-        _land,
+        partial(_land, reading=reading),
         now=now,
         settings=settings,
         wall_clock=wall_clock,
@@ -114,11 +187,19 @@ def _input_bytes(current: Pass) -> int:
     told = current.arguments
     if told["kind"] == "store":
         return int(told["to_offset"]) - int(told["from_offset"])
+    if told["kind"] == landing_rocketmq.KIND:
+        return landing_rocketmq.planned_messages(told) * BYTES_PER_MESSAGE
     return sum(int(file["size"]) for file in told["files"])
 
 
-def _land(current: Pass) -> PassReport:
+def _land(current: Pass, *, reading: Reading | None) -> PassReport:
     kind = current.arguments["kind"]
+    if kind == landing_rocketmq.KIND:
+        # What a broker gave to another process it may not give again, and nobody knows how much of it has landed.
+        if reading is None or not current.is_own:
+            return _given_up(current)
+        landing_rocketmq.land(current, reading)
+        return current.commit(note=landed_before.word_of(current))
     if kind == "store":
         if not current.is_own and not landing_store.is_still_there(current):
             return _given_up(current)

@@ -7,10 +7,18 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from txmq_lib.names import HALF_TOPIC, ORIGIN_LANDED
+from txmq_lib.names import (
+    HALF_TOPIC,
+    ORIGIN_LANDED,
+    ROLE_ENGINE,
+    SYS_FLAG_PREPARED,
+    SYS_FLAG_ROLLBACK,
+    SYS_FLAG_TRANSACTION_MASK,
+    TRANSACTION_TOPICS,
+)
 from txmq_lib.pipeline.quarantining import append_quarantine
 from txmq_lib.rules import frontier, prepare
-from txmq_lib.rules.contract import MESSAGE_COLUMNS, stored_properties, topic_fault
+from txmq_lib.rules.contract import MESSAGE_COLUMNS, TOPIC_OF_KIND, stored_properties, topic_fault
 from txmq_lib.rules.duplicates import CONFLICT, DUPLICATE, NEW, judged_by_key
 from txmq_lib.rules.half import content_hash, given_up_messages, half_messages, messages
 from txmq_lib.rules.op import op_faults, op_tokens
@@ -59,6 +67,34 @@ def land(current: Pass, stored: DataFrame, *, kind: str, broker_name: str, takes
     if faults:
         append_quarantine(current, reduce(DataFrame.unionByName, faults), broker_name=broker_name, kind=kind)
     return reduce(DataFrame.unionByName, places)
+
+
+def land_every_kind(current: Pass, stored: DataFrame, *, broker_name: str, source: str) -> DataFrame:
+    """Land rows of all topics (columns of the store reader, detail and source), each as its topic says.
+
+    Returns the rows that lie in a queue, good ones and bad; what is damaged beyond telling goes to quarantine.
+    """
+    is_engine = current.settings.for_broker(broker_name).role == ROLE_ENGINE
+    transaction_type = F.col("sys_flag").bitwiseAND(SYS_FLAG_TRANSACTION_MASK)
+    # A damaged record may have a topic and no flags.
+    never_visible = F.coalesce(transaction_type.isin(SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK), F.lit(False))
+    queued = stored.where(~never_visible)
+    for kind, topic in TOPIC_OF_KIND.items():
+        land(
+            current,
+            queued.where(F.col("topic") == topic),
+            kind=kind,
+            broker_name=broker_name,
+            takes_prepared=is_engine and kind == "half",
+        )
+    visible = queued.where(~F.col("topic").isin(*TRANSACTION_TOPICS))
+    land(current, visible, kind="message", broker_name=broker_name, takes_prepared=False)
+    damage = stored.where("topic is null").select(*FAULT_COLUMNS)
+    append_quarantine(current, damage, broker_name=broker_name, kind=source)
+    with current.timed("count"):
+        # Old clients' prepared and rolled back records enter no queue (R10): nobody can ever see them.
+        current.counts["never_visible"] = stored.where(never_visible).count()
+    return queued
 
 
 def move_frontier(current: Pass, reports: DataFrame) -> None:

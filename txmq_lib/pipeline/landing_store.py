@@ -13,20 +13,8 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from txmq_lib.errors import InputError
-from txmq_lib.names import (
-    DIVERTING_TOPICS,
-    HALF_TOPIC,
-    MAX_TIME_TOPIC,
-    OP_TOPIC,
-    PROPERTY_REAL_TOPIC,
-    ROLE_ENGINE,
-    SYS_FLAG_PREPARED,
-    SYS_FLAG_ROLLBACK,
-    SYS_FLAG_TRANSACTION_MASK,
-    TRANSACTION_TOPICS,
-)
+from txmq_lib.names import DIVERTING_TOPICS, HALF_TOPIC, PROPERTY_REAL_TOPIC, TRANSACTION_TOPICS
 from txmq_lib.pipeline import landing_broker_offsets, landing_messages
-from txmq_lib.pipeline.quarantining import append_quarantine
 from txmq_lib.rules import frontier
 from txmq_lib.rules.moments import EPOCH, LATEST_MS
 from txmq_lib.settings import Settings
@@ -38,7 +26,6 @@ from txmq_lib.tables.local_frame import local_frame
 from txmq_lib.tables.passes import Pass
 from txmq_lib.tables.warehouse import Warehouse
 
-KINDS = {"half": HALF_TOPIC, "op": OP_TOPIC, "max-time": MAX_TIME_TOPIC}
 EVERY_TOPIC = ("*",)
 ALWAYS_TAKEN = (*TRANSACTION_TOPICS, *DIVERTING_TOPICS)
 
@@ -95,26 +82,7 @@ def land(current: Pass) -> None:
     arguments = current.arguments
     broker_name = arguments["broker_name"]
     stored = current.cached(_stored(current))
-    is_engine = current.settings.for_broker(broker_name).role == ROLE_ENGINE
-    transaction_type = F.col("sys_flag").bitwiseAND(SYS_FLAG_TRANSACTION_MASK)
-    # A damaged record may have a topic and no flags.
-    never_visible = F.coalesce(transaction_type.isin(SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK), F.lit(False))
-    queued = stored.where(~never_visible)
-    for kind, topic in KINDS.items():
-        landing_messages.land(
-            current,
-            queued.where(F.col("topic") == topic),
-            kind=kind,
-            broker_name=broker_name,
-            takes_prepared=is_engine and kind == "half",
-        )
-    visible = queued.where(~F.col("topic").isin(*TRANSACTION_TOPICS))
-    landing_messages.land(current, visible, kind="message", broker_name=broker_name, takes_prepared=False)
-    damage = stored.where("topic is null").select("reason", "detail", "raw", "source")
-    append_quarantine(current, damage, broker_name=broker_name, kind="store")
-    with current.timed("count"):
-        # Old clients' prepared and rolled back records enter no queue (R10): nobody can ever see them.
-        current.counts["never_visible"] = stored.where(never_visible).count()
+    queued = landing_messages.land_every_kind(current, stored, broker_name=broker_name, source="store")
     offset_table = read_consumer_offset_file(arguments["path"])
     if offset_table is not None:
         landing_broker_offsets.land(current, [offset_table], broker_name=broker_name)

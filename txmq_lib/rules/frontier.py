@@ -8,6 +8,8 @@ from pyspark.sql import functions as F
 QUEUE = ("broker_name", "topic", "queue_id")
 # Rows about no single queue: a whole commit log, or all queues of a topic.
 WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID = "*", -1
+# All queues of a live broker, which shows no commit log: the store time up to which all of them were read.
+ALL_QUEUES_TOPIC = "**"
 
 
 def reached(rows: DataFrame) -> DataFrame:

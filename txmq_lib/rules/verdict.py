@@ -22,7 +22,7 @@ from txmq_lib.names import (
     TRANSACTION_KEY,
 )
 from txmq_lib.rules.figures import FIGURES
-from txmq_lib.rules.frontier import WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID
+from txmq_lib.rules.frontier import ALL_QUEUES_TOPIC, WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 
@@ -90,7 +90,8 @@ def _is_expired(policies: Policies) -> Column:
 
 def _brokers(frontier: DataFrame) -> DataFrame:
     """Per broker: how far anything of it has been read, how far its whole log, and whether a source knows its end."""
-    is_whole = F.col("is_end_known") & (F.col("queue_id") == WHOLE_QUEUE_ID) & (F.col("topic") == WHOLE_LOG_TOPIC)
+    is_all = (F.col("queue_id") == WHOLE_QUEUE_ID) & F.col("topic").isin(WHOLE_LOG_TOPIC, ALL_QUEUES_TOPIC)
+    is_whole = F.col("is_end_known") & is_all
     return frontier.groupBy("broker_name").agg(
         F.max("highest_store_timestamp").alias("_frontier_timestamp"),
         F.max(F.when(is_whole, F.col("highest_store_timestamp"))).alias("_whole_timestamp"),

@@ -38,7 +38,7 @@ def services(
 
     Sources of offsets and acknowledgements have a thread of their own, and are no part of the cycle then.
     """
-    on_offsets = works_on_offsets(settings, wall_clock=wall_clock)
+    on_offsets = works_on_offsets(settings, wall_clock=wall_clock, environ=environ)
     of_cycle = [source for source in settings.sources if source.kind not in OFFSET_KINDS]
     works = works_of_cycle(settings, of_cycle, wall_clock=wall_clock, environ=environ)
     locks: defaultdict[str, Lock] = defaultdict(Lock)

@@ -14,18 +14,15 @@ from typing import Final, NamedTuple
 
 from txmq_lib import names
 from txmq_lib.errors import InputError
+from txmq_lib.fastjson import parsed
 
 OFFSET_FILE: Final = "config/consumerOffset.json"
 BACKUP_SUFFIX: Final = ".bak"
 
-# Outside of strings a number before a colon can only be a key; strings are matched first and so stay as they are.
-# Whatever is looked at is taken, so that no damage makes the search go over the same bytes again.
-_STRING_OR_NUMBER: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?|(-?[0-9]++)(\s*+:)?', re.DOTALL)
 _QUEUE_ID: Final = re.compile(r"[0-9]{1,10}")
 _HALF_A_PAIR: Final = re.compile("[\ud800-\udfff]")  # JSON can name it, no table can hold it
 _LARGEST_OFFSET: Final = 2**63 - 1
 _LARGEST_QUEUE_ID: Final = 2**31 - 1
-_LONGEST_NUMBER: Final = 20  # a sign and 19 digits; Python raises where a number has thousands
 
 
 class OffsetEntry(NamedTuple):
@@ -103,9 +100,8 @@ def parse_consumer_offsets(data: bytes) -> ConsumerOffsets:
             key given twice the last counts, as for the broker that reads it.
     """
     try:
-        text = data.decode("utf-8")
-        document = json.loads(_STRING_OR_NUMBER.sub(_quote_bare_key, text), parse_int=_number)
-    except (ValueError, RecursionError):
+        document = parsed(data)
+    except ValueError:
         document = None
     table = document.get("offsetTable", {}) if isinstance(document, dict) else None
     if not isinstance(table, dict):
@@ -123,14 +119,6 @@ def parse_consumer_offsets(data: bytes) -> ConsumerOffsets:
             else:
                 bad.append(_bad(entry, key, {queue: offset}))
     return ConsumerOffsets(tuple(entries), tuple(bad))
-
-
-def _quote_bare_key(found: re.Match[str]) -> str:
-    return found[0] if found[2] is None else f'"{found[1]}"{found[2]}'
-
-
-def _number(digits: str) -> int | str:
-    return int(digits) if len(digits) <= _LONGEST_NUMBER else digits
 
 
 def _entry(key: str, queue: str, offset: object) -> OffsetEntry | str:

@@ -23,6 +23,13 @@ ENDS_RELATION = """(
         FROM judged AS j WHERE NOT j.is_held AND j.broker_name = h.broker_name AND j.origin = h.origin
             AND j.landed_pass = h.landed_pass AND j.landing_order = h.landing_order))"""
 
+# A request is recorded before it goes out; once its outcome is known that row says it all.
+SENT_RELATION = f"""(
+    SELECT * FROM base AS b WHERE state <> '{names.REQUEST_SENDING}' OR NOT EXISTS (
+        FROM told AS t WHERE t.state <> '{names.REQUEST_SENDING}' AND t.broker_name = b.broker_name
+            AND t.transaction_id = b.transaction_id AND t.action = b.action
+            AND t.commit_log_offset = b.commit_log_offset AND t.pass_number = b.pass_number))"""
+
 BROKER = {"broker": ("broker_name",)}
 TRANSACTION = {
     **BROKER,
@@ -251,6 +258,43 @@ DECISIONS = View(
     filters={**TRANSACTION, "state": ("action",)},
     states=(names.COMMIT, names.ROLLBACK, names.ACTION_RESUME),
 )
+SENT = View(
+    command="sent",
+    doc="Requests sent to live brokers, the newest first, and what they answered; sending: it may have arrived.",
+    table="broker_request",
+    narrow=(
+        "transaction_id",
+        "action",
+        "state",
+        "code",
+        "remark",
+        "requested_timestamp",
+        "requested_for",
+        "requested_by",
+        "producer_group",
+        "real_topic",
+        "broker_name",
+    ),
+    order=("requested_timestamp desc",),
+    time="requested_timestamp",
+    keys="transaction_id",
+    filters={**TRANSACTION, "state": ("state",)},
+    states=(
+        names.REQUEST_SENDING,
+        names.REQUEST_ACCEPTED,
+        names.REQUEST_REFUSED,
+        names.REQUEST_UNANSWERED,
+        names.REQUEST_NOT_SENT,
+    ),
+    relation=SENT_RELATION,
+    needs=("broker_name", "transaction_id", "action", "commit_log_offset", "pass_number", "state"),
+    joined={
+        "told": Part(
+            "broker_request",
+            ("broker_name", "transaction_id", "action", "commit_log_offset", "pass_number", "state"),
+        )
+    },
+)
 VERDICTS = View(
     command="verdicts",
     doc="The verdict of every transaction, the newest first.",
@@ -309,4 +353,6 @@ QUARANTINE = View(
     filters={**BROKER, "reason": ("reason",)},
 )
 
-VIEWS = (PENDING, CHECKS, ANSWERS, GIVEN_UP, DECISIONS, MESSAGES, ENDS, OFFSETS, VERDICTS, PASSES, LANDED, QUARANTINE)
+VIEWS = (
+    PENDING, CHECKS, ANSWERS, GIVEN_UP, DECISIONS, SENT, MESSAGES, ENDS, OFFSETS, VERDICTS, PASSES, LANDED, QUARANTINE,
+)  # fmt: skip

@@ -62,6 +62,14 @@ def decision_event(row: Row) -> Event:
     return Event(row["decided_timestamp"], "resumed" if is_resumed else "settled", "manual_decision", text, row)
 
 
+def request_event(row: Row) -> Event:
+    """A request to a live broker, or what became of it."""
+    told = row["state"] + (f" (code {row['code']})" if row["code"] is not None else "")
+    words = f", {row['remark']}" if row["remark"] else ""
+    text = f"{row['action']} to {row['address'] or 'no known address'} by {row['requested_by']}: {told}{words}"
+    return Event(row["requested_timestamp"], f"request_{row['state']}", "broker_request", text, row)
+
+
 def outcome_event(row: Row) -> Event:
     """A judged END_TRANSACTION."""
     text = f"{_end_words(row, row['decision'])}: {row['outcome']}"

@@ -44,6 +44,9 @@ COLUMNS = {
     "manual_decision": _keyed(
         "action reason decided_by decided_timestamp former_verdict is_planned_for_broker commit_log_offset"
     ),
+    "broker_request": _keyed(
+        "action state code remark requested_for requested_by requested_timestamp address commit_log_offset pass_number"
+    ),
     "pending_half": _keyed("half_offsets broker_check_times check_times last_check_timestamp next_check_timestamp"),
     "verdict": _keyed(
         "real_topic verdict visible_count op_count half_count given_up_count contradicting_count check_times "
@@ -67,6 +70,7 @@ ORDER_AT_ONE_TIME = (
     "check_request",
     "check_answer",
     "manual_decision",
+    "broker_request",
     "end_transaction",
     "end_outcome",
     "message",
@@ -100,9 +104,10 @@ def traces(
         table: reader.rows(Scan(table, COLUMNS[table], (by_id,)))
         for table in (
             *("half_message", "message", "trans_check_max_time", "check_request", "check_answer"),
-            *("manual_decision", "pending_half", "verdict"),
+            *("manual_decision", "broker_request", "pending_half", "verdict"),
         )
     }
+    found["broker_request"] = _last_told(found["broker_request"])
     halves = found["half_message"]
     owners = {(row["broker_name"], row["queue_id"], row["queue_offset"]): _key(row) for row in halves}
     told = {each: defaultdict[Key | None, list[Event]](list) for each in transaction_ids}
@@ -121,6 +126,16 @@ def _stories(events: dict[Key | None, list[Event]]) -> list[Story]:
     if None in events and len(events) == 2:
         events[next(key for key in events if key is not None)] += events.pop(None)
     return [_story(key, events[key]) for key in sorted(events, key=_oldest_first)]
+
+
+def _last_told(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Requests to brokers, without the rows from before they went out where their outcome is known."""
+
+    def place(row: Row) -> Key:
+        return (*_key(row), row["action"], row["commit_log_offset"], row["pass_number"])
+
+    ended = {place(row) for row in requests if row["state"] != names.REQUEST_SENDING}
+    return [row for row in requests if row["state"] != names.REQUEST_SENDING or place(row) not in ended]
 
 
 def _key(row: Row) -> Key:
@@ -157,6 +172,7 @@ def _own_events(found: dict[str, list[dict[str, Any]]]) -> list[tuple[Key | None
         "check_request": story.check_event,
         "check_answer": story.answer_event,
         "manual_decision": story.decision_event,
+        "broker_request": story.request_event,
         "pending_half": story.pending_event,
         "verdict": story.verdict_event,
     }

@@ -1,0 +1,170 @@
+"""`land rocketmq` against a capture served as a live broker: whole, bounded, interrupted, refused, moved, cut short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import truth
+from house import BROKER, NOW, House, wall_clock
+from live_capture import LiveCapture, live_capture
+from remoting_server import answer
+from resolving import Killed
+from test_audit_of_captures import expected, judged
+
+from txmq_lib.errors import UnreachableError
+from txmq_lib.names import HALF_TOPIC, OP_TOPIC
+from txmq_lib.pipeline.cycle import run_cycle
+from txmq_lib.pipeline.landing import run_land_rocketmq
+from txmq_lib.tables.passes import PassReport
+
+CAPTURE = "restart"
+QUICK = ("role=audit", "rocketmq.timeout=1s")
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[LiveCapture]:
+    with live_capture(CAPTURE, tmp_path, BROKER) as capture:
+        yield capture
+
+
+def land(house: House, served: LiveCapture) -> PassReport:
+    return run_land_rocketmq(
+        house.warehouse, house.settings, name_servers=[served.address], now=NOW, wall_clock=wall_clock, environ={}
+    )
+
+
+def test_a_live_broker_lands_as_its_store_tells_and_once_only(open_house, served):
+    house = open_house(*QUICK)
+    first = land(house, served)
+    house.audit()
+    assert {key: one for key, one in judged(house).items() if one[0] != "DIVERTED"} == expected(CAPTURE)
+    for table, name in (("half_message", "half"), ("trans_check_max_time", "max_time")):
+        places = {(row["queue_offset"], row["commit_log_offset"], row["offset_msg_id"]) for row in house.rows(table)}
+        told = truth.rows(CAPTURE, name)
+        assert places == {(row["queueOffset"], row["commitLogOffset"], row["offsetMsgId"]) for row in told}, table
+    assert (first.counts["brokers"], first.counts["unread"], first.counts["behind"]) == (1, 0, 0)
+    before = house.versions()
+    again = land(house, served)
+    assert house.versions() == before
+    assert not {"half", "op", "message", "frontier"} & set(again.counts)
+    frontier = {(row["topic"], row["queue_id"]): row for row in house.rows("landing_frontier")}
+    halves = truth.rows(CAPTURE, "half")
+    assert frontier[HALF_TOPIC, 0]["next_offset"] == len(halves)
+    last = max(halves, key=lambda row: row["queueOffset"])
+    assert frontier[HALF_TOPIC, 0]["source_identity"] == (
+        f"{last['queueOffset']}:{last['commitLogOffset']}:{last['storeTimestamp']}"
+    )
+    assert frontier["**", -1]["is_end_known"]
+    offsets = {
+        (row["topic"], row["consumer_group"]): row["next_offset"] for row in house.rows("consumer_offset_commit")
+    }
+    assert offsets[HALF_TOPIC, "CID_RMQ_SYS_TRANS"] > 0
+    assert any("transactionTimeOut is 2s" in words for words in first.findings)
+
+
+@pytest.mark.long
+def test_a_run_is_bounded_and_the_next_goes_on_until_all_has_landed(open_house, served):
+    house = open_house(*QUICK, "rocketmq.messages_per_run=70")
+    halves, behind = [], []
+    while not behind or behind[-1]:
+        behind.append(land(house, served).counts["behind"])
+        halves.append(len(house.rows("half_message")))
+    # 75 messages lie in the other queues: halves wait for all that was decided about them.
+    assert halves == [0, 65, 133]
+    assert behind == [138, 68, 0]
+    house.audit()
+    assert {key: one for key, one in judged(house).items() if one[0] != "DIVERTED"} == expected(CAPTURE)
+
+
+def test_without_its_ops_no_half_lands_and_the_fault_is_counted(open_house, served):
+    house = open_house(*QUICK)
+    served.interrupt = lambda request: (
+        answer(request, 16, remark="no permission")
+        if request["code"] == 11 and request["extFields"]["topic"] == OP_TOPIC
+        else None
+    )
+    refused = land(house, served)
+    assert refused.counts["unread"] == 1
+    assert not {"half", "op"} & set(refused.counts)
+    assert refused.counts["message"] > 0
+    assert any(f"{OP_TOPIC} queue 0" in words and "no permission" in words for words in refused.findings)
+    assert not house.rows("quarantine")
+    served.interrupt = lambda request: None
+    land(house, served)
+    house.audit()
+    assert {key: one for key, one in judged(house).items() if one[0] != "DIVERTED"} == expected(CAPTURE)
+
+
+@pytest.mark.long
+def test_a_broker_that_goes_away_while_it_is_read_loses_nothing(open_house, served):
+    house, pulls = open_house(*QUICK), []
+
+    def hang_up(request):
+        if request["code"] == 11:
+            pulls.append(request)
+            if len(pulls) > 3:
+                return []  # never an answer
+        return None
+
+    served.interrupt = hang_up
+    broken = land(house, served)
+    assert broken.counts["unread"] > 0
+    served.interrupt = lambda request: None
+    mended = land(house, served)
+    assert mended.counts["unread"] == 0
+    house.audit()
+    assert {key: one for key, one in judged(house).items() if one[0] != "DIVERTED"} == expected(CAPTURE)
+
+
+@pytest.mark.long
+def test_a_broker_that_is_down_is_an_error_and_one_that_moved_is_found(open_house, served):
+    house = open_house(*QUICK)
+    served.server.close()
+    with pytest.raises(UnreachableError, match=served.server.address):
+        land(house, served)
+    moved = []
+
+    def once(request):
+        if not moved and request["code"] == 30:
+            moved.append(request)
+            served.restart()
+            return []
+        return None
+
+    served.restart()
+    served.interrupt = once
+    report = land(house, served)
+    assert any("its master moved from" in words and served.server.address in words for words in report.findings)
+    assert len(house.rows("half_message")) == len(truth.rows(CAPTURE, "half"))
+
+
+@pytest.mark.long
+def test_a_cycle_goes_on_without_brokers_that_cannot_be_reached(open_house, served):
+    served.close()
+    source = f'sources=[{{kind: rocketmq, namesrv: ["{served.address}"]}}]'
+    house = open_house(*QUICK, source)
+    report = run_cycle(house.warehouse, house.settings, now=NOW, wall_clock=wall_clock, environ={})
+    assert report.counts["unread"] == 1
+    assert report.findings[0].startswith(f"source {served.address}: not read: no name server answers")
+
+
+@pytest.mark.long
+def test_a_landing_killed_between_its_writes_is_read_again_from_where_the_tables_end(open_house, served):
+    house = open_house(*QUICK)
+
+    def kill(table, step):
+        if step == "message":
+            raise Killed
+
+    house.warehouse.on_write = kill
+    with pytest.raises(Killed):
+        land(house, served)
+    house.warehouse.on_write = lambda table, step: None
+    land(house, served)
+    house.audit()
+    assert {key: one for key, one in judged(house).items() if one[0] != "DIVERTED"} == expected(CAPTURE)
+    states = {row["state"] for row in house.rows("pass") if row["job"] == "land"}
+    assert states == {"started", "abandoned", "committed"}
+    assert not house.rows("quarantine")

@@ -1,0 +1,254 @@
+"""Telling a live broker what was decided: once, recorded before and after, and not believed before it has landed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from house import BROKER, NOW, House, wall_clock
+from record_encoder import encode_record
+from remoting_server import FakeBroker, RemotingServer, answer
+from resolving import Killed
+
+from txmq_lib.errors import UnreachableError
+from txmq_lib.pipeline.decisions import Wanted, decide
+from txmq_lib.pipeline.landing import run_land_rocketmq
+from txmq_lib.pipeline.to_broker import ToSend, requests_planned, run_to_broker
+
+HALF, OP, GIVEN_UP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
+BORN_MS = int(NOW.timestamp() * 1000) - 60_000
+
+
+class Deciding:
+    """A broker with halves T0, T1, ... that commits, rolls back and resumes as one does, and its name server."""
+
+    def __init__(self, halves: int) -> None:
+        self.broker = FakeBroker({(HALF, 0): [], (OP, 0): [], (GIVEN_UP, 0): [], ("TopicA", 0): []})
+        self.broker.before = self._take
+        self.interrupt = lambda request: None
+        self.physical = 0
+        for number in range(halves):
+            self.append(HALF, number)
+        self.server = RemotingServer(self.broker)
+        self.names = RemotingServer(self._route)
+
+    def append(self, topic: str, number: int, **fields) -> int:
+        """Store a message of transaction T<number> under a topic; its physical offset."""
+        queue = self.broker.queues[topic, 0]
+        properties = {
+            "UNIQ_KEY": f"T{number}",
+            "PGROUP": "GID_A",
+            "REAL_TOPIC": "TopicA",
+            "REAL_QID": "0",
+            "TRAN_MSG": "true",
+        }
+        told = "".join(f"{name}\x01{value}\x02" for name, value in properties.items()).encode()
+        given = {"properties": told, "born_ms": BORN_MS + number, "store_ms": BORN_MS + 1000 + self.physical, **fields}
+        queue.append(encode_record(self.physical, topic=topic.encode(), queue_offset=len(queue), **given))
+        self.physical += 1000
+        return self.physical - 1000
+
+    def sent(self) -> list[tuple[int, str]]:
+        """Code and transaction or message id of every request that decides."""
+        return [
+            (request["code"], request["extFields"].get("transactionId") or request["extFields"]["msgId"])
+            for request in self.server.requests
+            if request["code"] in (37, 323)
+        ]
+
+    def _take(self, request):
+        interrupted = self.interrupt(request)
+        if interrupted is not None:
+            return interrupted
+        fields = request["extFields"]
+        if request["code"] == 37:
+            number = int(fields["transactionId"][1:])
+            if fields["producerGroup"] != "GID_A":
+                return answer(request, 1, remark="The producer group wrong")
+            if fields["commitOrRollback"] == "8":
+                prepared = int(fields["commitLogOffset"])
+                record = self.append("TopicA", number, sys_flag=8)
+                assert record >= prepared
+                self.broker.queues["TopicA", 0][-1] = with_prepared_offset(
+                    self.broker.queues["TopicA", 0][-1], prepared
+                )
+            self.append(OP, number, body=f"{fields['tranStateTableOffset']},".encode(), properties=b"TAGS\x01d\x02")
+            return answer(request)
+        if request["code"] == 323:
+            self.append(HALF, 0)
+            return answer(request)
+        return answer(request, body=b"{}") if request["code"] in (26, 43) else None
+
+    def _route(self, request):
+        topics = {topic for topic, _ in self.broker.queues}
+        if request["code"] == 206:
+            return answer(request, body=json.dumps({"topicList": sorted(topics)}).encode())
+        document = {
+            "queueDatas": [{"brokerName": BROKER, "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}],
+            "brokerDatas": [{"brokerName": BROKER, "cluster": "c", "brokerAddrs": {"0": self.server.address}}],
+        }
+        return answer(request, body=json.dumps(document).encode())
+
+    def close(self) -> None:
+        self.server.close()
+        self.names.close()
+
+
+def with_prepared_offset(record: bytes, offset: int) -> bytes:
+    """The record with preparedTransactionOffset (semantics 6.2: the field before the body's length, hosts of IPv4)."""
+    at = 4 + 4 + 4 + 4 + 4 + 8 + 8 + 4 + 8 + 8 + 8 + 8 + 4
+    return record[:at] + offset.to_bytes(8, "big") + record[at + 8 :]
+
+
+@pytest.fixture
+def deciding() -> Iterator[Deciding]:
+    broker = Deciding(halves=3)
+    yield broker
+    broker.close()
+
+
+def land(house: House, broker: Deciding):
+    return run_land_rocketmq(
+        house.warehouse, house.settings, name_servers=[broker.names.address], now=NOW, wall_clock=wall_clock, environ={}
+    )
+
+
+def settle(house: House, number: int, decision: str) -> Wanted:
+    wanted = Wanted(transaction_ids=(f"T{number}",), decision=decision, reason="ticket 1", decided_by="me@here")
+    decide(house.warehouse, house.settings, wanted, now=NOW, wall_clock=wall_clock)
+    return wanted
+
+
+def send(house: House, broker: Deciding, wanted: Wanted, requested_for: str = "settle", minutes: int = 0):
+    return run_to_broker(
+        house.warehouse, house.settings, ToSend(requested_for, wanted), name_servers=[broker.names.address],
+        now=NOW + timedelta(minutes=minutes), wall_clock=wall_clock, environ={},
+    )  # fmt: skip
+
+
+def verdicts(house: House) -> dict[str, str]:
+    house.audit()
+    return {row["transaction_id"]: row["verdict"] for row in house.rows("verdict")}
+
+
+def states(house: House) -> list[tuple[str, str, str, int | None]]:
+    rows = sorted(house.rows("broker_request"), key=lambda row: (row["pass_number"], row["state"] != "sending"))
+    return [(row["transaction_id"], row["action"], row["state"], row["code"]) for row in rows]
+
+
+def test_what_was_settled_is_sent_once_and_counts_only_when_it_has_landed(open_house, deciding):
+    house = open_house("role=audit", "rocketmq.timeout=1s")
+    land(house, deciding)
+    commit, rollback = settle(house, 0, "commit"), settle(house, 1, "rollback")
+    (planned,) = requests_planned(house.warehouse, house.settings, ToSend("settle", commit), now=NOW)
+    assert (planned["transaction_id"], planned["action"], planned["former_verdict"]) == ("T0", "commit", "PENDING")
+    assert deciding.sent() == []
+    report = send(house, deciding, commit)
+    assert (report.counts["accepted"], deciding.sent()) == (1, [(37, "T0")])
+    assert "accepted is not visible yet" in report.findings[-1]
+    # What was sent is not sent again, though nothing says yet that it was decided.
+    assert send(house, deciding, commit).counts == {"idle": 1}
+    send(house, deciding, rollback)
+    land(house, deciding)
+    assert verdicts(house) == {"T0": "COMMITTED", "T1": "ROLLED_BACK", "T2": "PENDING"}
+    assert deciding.sent() == [(37, "T0"), (37, "T1")]
+    assert states(house) == [
+        ("T0", "commit", "sending", None), ("T0", "commit", "accepted", 0),
+        ("T1", "rollback", "sending", None), ("T1", "rollback", "accepted", 0),
+    ]  # fmt: skip
+    (row,) = [
+        row for row in house.rows("broker_request") if row["transaction_id"] == "T0" and row["state"] == "accepted"
+    ]
+    assert (row["requested_by"], row["reason"], row["address"]) == ("me@here", "ticket 1", deciding.server.address)
+
+
+@pytest.mark.long
+def test_what_a_broker_decided_meanwhile_is_not_sent(open_house, deciding):
+    house = open_house("role=audit", "rocketmq.timeout=1s")
+    land(house, deciding)
+    wanted = settle(house, 0, "commit")
+    deciding.append(OP, 0, body=b"0,", properties=b"TAGS\x01d\x02")
+    land(house, deciding)
+    assert send(house, deciding, wanted).counts == {"idle": 1}
+    assert deciding.sent() == []
+
+
+@pytest.mark.long
+def test_a_refusal_is_recorded_with_its_words_and_not_repeated(open_house, deciding):
+    house = open_house("role=audit", "rocketmq.timeout=1s")
+    land(house, deciding)
+    wanted = settle(house, 0, "commit")
+    deciding.interrupt = lambda request: (
+        answer(request, 1, remark="Find prepared transaction message failed") if request["code"] == 37 else None
+    )
+    report = send(house, deciding, wanted)
+    assert report.counts["refused"] == 1
+    assert report.findings == (f"commit of T0 on {BROKER}: refused (code 1): Find prepared transaction message failed",)
+    assert states(house)[-1] == ("T0", "commit", "refused", 1)
+    assert send(house, deciding, wanted).counts == {"idle": 1}
+    assert verdicts(house)["T0"] == "PENDING"
+
+
+@pytest.mark.long
+def test_no_answer_may_mean_that_it_arrived_and_no_connection_means_that_it_did_not(open_house, deciding):
+    house = open_house("role=audit", "rocketmq.timeout=1s")
+    land(house, deciding)
+    first, second = settle(house, 0, "commit"), settle(house, 1, "commit")
+    deciding.interrupt = lambda request: [] if request["code"] == 37 else None
+    assert send(house, deciding, first).counts["unanswered"] == 1
+    assert send(house, deciding, first).counts == {"idle": 1}
+    deciding.server.close()
+    assert send(house, deciding, second).counts["not_sent"] == 1
+    deciding.server = RemotingServer(deciding.broker)
+    deciding.interrupt = lambda request: None
+    assert send(house, deciding, second).counts["accepted"] == 1
+    assert [state for _, _, state, _ in states(house)] == [
+        "sending", "unanswered", "sending", "not_sent", "sending", "accepted",
+    ]  # fmt: skip
+    deciding.names.close()
+    with pytest.raises(UnreachableError, match="no name server answers"):
+        send(house, deciding, settle(house, 2, "commit"))
+
+
+@pytest.mark.long
+def test_a_process_killed_while_it_sends_never_makes_the_next_one_send_again(open_house, deciding):
+    house = open_house("role=audit", "rocketmq.timeout=1s")
+    land(house, deciding)
+    wanted = settle(house, 0, "commit")
+
+    def kill(table, step):
+        if step.startswith("outcome"):
+            raise Killed
+
+    def kill_before(request):
+        if request["code"] == 37:
+            house.warehouse.on_write = kill
+        return None
+
+    deciding.interrupt = kill_before
+    with pytest.raises(Killed):
+        send(house, deciding, wanted)
+    house.warehouse.on_write = lambda table, step: None
+    assert send(house, deciding, wanted, minutes=1).counts == {"idle": 1}
+    assert deciding.sent() == [(37, "T0")]
+    land(house, deciding)
+    assert verdicts(house)["T0"] == "COMMITTED"
+
+
+@pytest.mark.long
+def test_what_a_broker_gave_up_is_resumed_by_asking_it(open_house, deciding):
+    house = open_house("role=audit", "rocketmq.timeout=1s")
+    deciding.append(GIVEN_UP, 0)
+    land(house, deciding)
+    assert verdicts(house)["T0"] == "DISCARDED"
+    wanted = Wanted(groups=("GID_A",), reason="database was down", decided_by="me@here")
+    report = send(house, deciding, wanted, "resume")
+    # Its offset id: 127.0.0.1, port 10911, physical offset 3000 (semantics 6.5).
+    assert deciding.sent() == [(323, "7F00000100002A9F0000000000000BB8")]
+    assert report.counts["accepted"] == 1
+    assert verdicts(house)["T0"] == "DISCARDED"
+    assert send(house, deciding, wanted, "resume").counts == {"idle": 1}
+    land(house, deciding)
+    assert verdicts(house)["T0"] == "PENDING"

@@ -1,0 +1,245 @@
+"""Which live brokers and queues are read, and up to where: the order of the questions, the bound, what has changed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from record_encoder import STORE_MS, encode_record
+from remoting_server import FakeBroker, RemotingServer, answer
+
+from txmq_lib.errors import RefusedError, SettingsError, UsageError
+from txmq_lib.pipeline.broker_settings import settings_findings
+from txmq_lib.pipeline.live_brokers import access_of, is_wanted, live_brokers
+from txmq_lib.pipeline.live_ranges import KnownQueue, plan_queues
+from txmq_lib.remoting.broker import Queue
+from txmq_lib.remoting.connection import Access, Connection
+from txmq_lib.settings import Settings
+
+HALF, OP, GIVEN_UP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
+ACCESS = Access(timeout=2)
+
+
+def stored(count: int, *, store_ms: int = STORE_MS) -> list[bytes]:
+    return [encode_record(1000 * offset, queue_offset=offset, store_ms=store_ms) for offset in range(count)]
+
+
+def planned(fake: FakeBroker, known: dict | None = None, *, most: int = 10**6):
+    queues = [Queue(*queue) for queue in fake.queues]
+    with RemotingServer(fake) as server, Connection(server.address, ACCESS) as peer:
+        plans, refusals = plan_queues(peer, "TXMQ_READER", queues, known or {}, most=most)
+    return {plan.queue: plan for plan in plans}, refusals, server.requests
+
+
+def spans(plans) -> dict[str, tuple[int, int]]:
+    return {queue.topic: (plan.start, plan.stop) for queue, plan in plans.items()}
+
+
+def test_halves_are_cut_first_then_ops_then_given_up_then_real_topics():
+    fake = FakeBroker({("TopicA", 0): [], (GIVEN_UP, 0): [], (OP, 0): [], ("TopicB", 3): [], (HALF, 0): []})
+    asked = []
+
+    def busy_broker(request):
+        # The broker goes on while it is asked: each half that is there when HALF is cut was decided before OP is.
+        if request["code"] == 30:
+            asked.append(request["extFields"]["topic"])
+            for records in fake.queues.values():
+                records.append(b"")
+
+    fake.before = busy_broker
+    plans, _, _ = planned(fake)
+    assert [topic for topic in asked if topic in (HALF, OP, GIVEN_UP)] == [HALF, OP, GIVEN_UP]
+    assert asked[:3] == [HALF, OP, GIVEN_UP]
+    assert sorted(asked[3:]) == ["TopicA", "TopicB"]
+    ends = {queue.topic: plan.stop for queue, plan in plans.items()}
+    assert ends[HALF] < ends[OP] < ends[GIVEN_UP] < min(ends["TopicA"], ends["TopicB"])
+
+
+def test_reading_goes_on_where_the_last_live_record_was_or_where_the_tables_end():
+    fake = FakeBroker({("TopicA", 0): stored(50), ("TopicB", 0): stored(50), ("TopicC", 0): stored(50)})
+    known = {Queue("TopicA", 0): KnownQueue(20, 0, (19, 19_000, STORE_MS)), Queue("TopicB", 0): KnownQueue(30, 0, None)}
+    plans, _, _ = planned(fake, known)
+    assert spans(plans) == {"TopicA": (20, 50), "TopicB": (30, 50), "TopicC": (0, 50)}
+    assert {plan.change for plan in plans.values()} == {None}
+
+
+def test_messages_deleted_before_anybody_read_them_are_counted():
+    fake = FakeBroker({("TopicA", 0): stored(50), ("TopicB", 0): stored(50)})
+    fake.lowest = {("TopicA", 0): 30, ("TopicB", 0): 8}
+    plans, _, _ = planned(fake, {Queue("TopicA", 0): KnownQueue(20, 0, (19, 19_000, STORE_MS))})
+    assert spans(plans) == {"TopicA": (30, 50), "TopicB": (8, 50)}
+    assert {queue.topic: plan.lost for queue, plan in plans.items()} == {"TopicA": 10, "TopicB": 8}
+
+
+def test_a_queue_that_shrank_or_holds_other_records_is_read_from_its_start():
+    fake = FakeBroker(
+        {("TopicA", 0): stored(10), ("TopicB", 0): stored(50, store_ms=STORE_MS + 1), ("C", 0): stored(5)}
+    )
+    known = {
+        Queue("TopicA", 0): KnownQueue(20, 0, (19, 19_000, STORE_MS)),
+        Queue("TopicB", 0): KnownQueue(20, 0, (19, 19_000, STORE_MS)),
+        Queue("C", 0): KnownQueue(6, 0, None),
+    }
+    plans, _, _ = planned(fake, known)
+    assert spans(plans) == {"TopicA": (0, 10), "TopicB": (0, 50), "C": (0, 5)}
+    assert {queue.topic: plan.change for queue, plan in plans.items()} == {
+        "TopicA": "shrank", "TopicB": "rebuilt", "C": "shrank",
+    }  # fmt: skip
+
+
+def test_a_queue_that_may_not_be_looked_into_does_not_hold_up_the_others():
+    fake = FakeBroker({("TopicA", 0): stored(50), ("TopicB", 0): stored(50)})
+    fake.before = lambda request: (
+        answer(request, 16, remark="denied")
+        if request["code"] == 11 and request["extFields"]["topic"] == "TopicB"
+        else None
+    )
+    known = {Queue(topic, 0): KnownQueue(20, 0, (19, 19_000, STORE_MS)) for topic in ("TopicA", "TopicB")}
+    plans, _, _ = planned(fake, known)
+    assert spans(plans) == {"TopicA": (20, 50), "TopicB": (20, 50)}
+
+
+def test_a_queue_where_nothing_is_new_is_not_looked_into():
+    fake = FakeBroker({("TopicA", 0): stored(20)})
+    plans, _, requests = planned(fake, {Queue("TopicA", 0): KnownQueue(20, 0, (19, 19_000, STORE_MS))})
+    assert spans(plans) == {"TopicA": (20, 20)}
+    assert [request["code"] for request in requests] == [30, 31]
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"),
+    [
+        (1000, {HALF: 40, OP: 10, "TopicA": 100, "TopicB": 30}),
+        (150, {HALF: 10, OP: 10, "TopicA": 100, "TopicB": 30}),
+        (60, {HALF: 0, OP: 10, "TopicA": 25, "TopicB": 25}),
+        (3, {HALF: 0, OP: 1, "TopicA": 1, "TopicB": 1}),
+    ],
+)
+def test_a_run_is_bounded_and_halves_come_last(most, expected):
+    sizes = {HALF: 40, OP: 10, "TopicA": 100, "TopicB": 30}
+    plans, _, _ = planned(FakeBroker({(topic, 0): stored(size) for topic, size in sizes.items()}), most=most)
+    assert {topic: stop - start for topic, (start, stop) in spans(plans).items()} == expected
+    assert [queue.topic for queue, plan in plans.items() if plan.is_whole] == [
+        topic for topic in plans_order(plans) if expected[topic] == sizes[topic]
+    ]
+
+
+def plans_order(plans) -> list[str]:
+    return [queue.topic for queue in plans]
+
+
+def test_a_queue_that_refuses_is_told_and_the_others_are_planned():
+    fake = FakeBroker({("TopicA", 0): stored(5), ("TopicB", 0): stored(5)})
+    fake.before = lambda request: (
+        answer(request, 16, remark="denied") if request["extFields"].get("topic") == "TopicB" else None
+    )
+    plans, (refusal,), _ = planned(fake)
+    assert spans(plans) == {"TopicA": (0, 5)}
+    assert isinstance(refusal, RefusedError)
+    assert "TopicB queue 0: code 16, denied" in str(refusal)
+
+
+# --- brokers
+
+
+def name_server(routes: dict[str, dict[str, int]], masters: dict[str, str]):
+    """Answers of a name server: topic -> broker -> readable queues; broker -> address of its master."""
+
+    def reply(request):
+        if request["code"] == 206:
+            return answer(request, body=json.dumps({"topicList": [*routes]}).encode())
+        queues = routes[request["extFields"]["topic"]]
+        document = {
+            "queueDatas": [
+                {"brokerName": b, "readQueueNums": n, "writeQueueNums": n, "perm": 6 if n else 2}
+                for b, n in queues.items()
+            ],
+            "brokerDatas": [
+                {"brokerName": b, "cluster": "c", "brokerAddrs": {"0": masters[b]} if b in masters else {"1": "x:1"}}
+                for b in queues
+            ],
+        }
+        return answer(request, body=json.dumps(document).encode())
+
+    return reply
+
+
+ROUTES = {
+    HALF: {"a": 1, "b": 1}, OP: {"a": 1, "b": 1}, "TopicA": {"a": 2}, "TopicB": {"a": 1, "b": 0, "plain": 4},
+    "rmq_sys_SYNC_BROKER_MEMBER_a": {"a": 0}, "TBW102": {"a": 8}, "%RETRY%CG": {"b": 1},
+}  # fmt: skip
+
+
+def test_brokers_with_half_messages_are_found_with_their_wanted_queues():
+    with RemotingServer(name_server(ROUTES, {"a": "h:1"})) as server:
+        a, b = live_brokers([server.address], ACCESS, patterns=["*"])
+        (only_b,) = live_brokers([server.address], ACCESS, patterns=["TopicA"], wanted=["b"])
+        with pytest.raises(UsageError, match="know no broker x; they know a, b, plain"):
+            live_brokers([server.address], ACCESS, patterns=["*"], wanted=["x"])
+    assert (a.name, a.address, a.unreadable) == ("a", "h:1", ())
+    assert sorted(a.queues) == [(HALF, 0), (OP, 0), ("TopicA", 0), ("TopicA", 1), ("TopicB", 0)]
+    assert (b.name, b.address, b.unreadable) == ("b", None, ("TopicB",))
+    assert sorted(b.queues) == [("%RETRY%CG", 0), (HALF, 0), (OP, 0)]
+    assert sorted(only_b.queues) == [(HALF, 0), (OP, 0)]
+
+
+def test_the_topics_of_transactions_are_always_wanted_and_those_of_the_system_never():
+    for topic in (HALF, OP, GIVEN_UP, "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"):
+        assert is_wanted(topic, ["Nothing"])
+    for topic in ("TBW102", "RMQ_SYS_TRACE_TOPIC", "rmq_sys_REVIVE_LOG_c", "SELF_TEST_TOPIC"):
+        assert not is_wanted(topic, ["*"])
+    assert is_wanted("TopicA", ["Topic?"])
+    assert not is_wanted("Other", ["Topic?"])
+
+
+def test_keys_come_from_the_environment_and_both_are_missed_at_once():
+    settings = Settings.load(
+        assignments=["rocketmq.access_key_env=AK", "rocketmq.secret_key_env=SK", "rocketmq.timeout=1s"]
+    )
+    assert access_of(settings, {"AK": "a", "SK": "s"}).credentials.secret_key == "s"
+    with pytest.raises(SettingsError) as told:
+        access_of(settings, {})
+    assert [fault.split(":")[0] for fault in told.value.faults] == [
+        "rocketmq.access_key_env",
+        "rocketmq.secret_key_env",
+    ]
+    assert access_of(Settings.load(), {}) == Access(3.0)
+    with pytest.raises(SettingsError, match="both of access_key_env and secret_key_env"):
+        access_of(Settings.load(assignments=["rocketmq.access_key_env=AK"]), {"AK": "a"})
+    with pytest.raises(SettingsError, match="the broker's own check cursors"):
+        Settings.load(assignments=["rocketmq.consumer_group=CID_RMQ_SYS_TRANS"])
+
+
+# --- settings of a broker
+
+CONFIG = {
+    "transactionTimeOut": "6000", "transactionCheckInterval": "60000", "transactionCheckMax": "15",
+    "fileReservedTime": "72", "flushDiskType": "SYNC_FLUSH", "transRocksDBEnable": "false",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        ({}, None),
+        ({"transactionTimeOut": "2000"}, "transactionTimeOut is 2s, and transaction_timeout here is 6s"),
+        ({"transactionCheckInterval": "30000"}, "transactionCheckInterval is 30s, and transaction_check_interval here is 1m"),
+        ({"transactionCheckMax": "3"}, "transactionCheckMax is 3, and transaction_check_max here is 15"),
+        ({"fileReservedTime": "48"}, "fileReservedTime is 48h, and file_reserved_time here is 72h"),
+        ({"flushDiskType": "ASYNC_FLUSH"}, "flushDiskType is ASYNC_FLUSH: a crash loses"),
+        ({"transRocksDBEnable": "true"}, "transRocksDBEnable is true"),
+        ({"transactionTimeOut": "soon", "fileReservedTime": "9" * 400}, None),
+    ],
+)  # fmt: skip
+def test_what_differs_in_the_settings_of_a_broker_is_told(config, found):
+    settings = Settings.load(assignments=["role=audit"])
+    told = list(settings_findings({**CONFIG, **config}, settings.for_broker("a")))
+    assert len(told) == (found is not None)
+    assert all(words.startswith(found) for words in told)
+    assert list(settings_findings({}, settings.for_broker("a"))) == []
+
+
+def test_a_live_broker_in_the_engine_role_is_told():
+    assert list(settings_findings(CONFIG, Settings.load().for_broker("a"))) == [
+        "its role here is engine, and a live broker decides by itself: give it role: audit"
+    ]

@@ -1,0 +1,30 @@
+"""Addresses of name servers as options give them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from txmq_lib.addresses import host_and_port
+from txmq_lib.errors import UsageError
+
+NameServers = Annotated[list[str], typer.Option("--namesrv", metavar="HOST:PORT", help="Name server; may be repeated.")]
+NameServersIfAny = Annotated[
+    list[str] | None,
+    typer.Option("--namesrv", metavar="HOST:PORT", help="Name server, for --to-broker; else those of the sources."),
+]
+
+
+def name_servers(given: Sequence[str]) -> list[str]:
+    """One address per option, or several with `;` between as RocketMQ writes them; UsageError where one is none."""
+    addresses = [address.strip() for text in given for address in text.split(";") if address.strip()]
+    for address in addresses:
+        try:
+            host_and_port(address)
+        except ValueError as fault:
+            raise UsageError(f"--namesrv {fault}") from None
+    if not addresses:
+        raise UsageError("--namesrv must be host:port")
+    return addresses

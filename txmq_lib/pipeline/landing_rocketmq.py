@@ -1,0 +1,312 @@
+"""Landing of a live broker: its queues from where the tables end, and its consumer offsets."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from txmq_lib.errors import RemotingError, UnreachableError
+from txmq_lib.names import HALF_TOPIC, OP_TOPIC, PROPERTY_REAL_TOPIC, TRANSACTION_TOPICS
+from txmq_lib.pipeline import landing_broker_offsets, landing_messages
+from txmq_lib.pipeline.broker_settings import settings_findings
+from txmq_lib.pipeline.live_brokers import LiveBroker, is_wanted
+from txmq_lib.pipeline.live_ranges import REBUILT, SHRANK, KnownQueue, QueuePlan, plan_queues
+from txmq_lib.remoting.broker import Queue, all_consumer_offsets, broker_config
+from txmq_lib.remoting.connection import Access, Connection
+from txmq_lib.rules import frontier
+from txmq_lib.rules.moments import epoch_ms
+from txmq_lib.settings import Settings
+from txmq_lib.sources.consumer_offset_file import ConsumerOffsetFile, parse_consumer_offsets
+from txmq_lib.sources.rocketmq import RANGE_UNREAD, SOURCE_NAME, Rocketmq
+from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.tables.passes import Pass
+from txmq_lib.tables.warehouse import Warehouse
+
+KIND = "rocketmq"
+EVERY_TOPIC = ("*",)
+UNREAD = "unread"
+MOST_NAMED = 5
+
+
+@dataclass
+class Reading:
+    """What one process learns of one broker beside the rows: sentences for people, and counts of what went wrong."""
+
+    broker: LiveBroker
+    access: Access
+    findings: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def tell(self, words: str) -> None:
+        """Note a sentence about this broker."""
+        self.findings.append(f"broker {self.broker.name}: {words}")
+
+    def tell_each(self, of: str, each: Sequence[str]) -> None:
+        """Note what happened to several, the first of them by name."""
+        if each:
+            more = f" and {len(each) - MOST_NAMED} more" if len(each) > MOST_NAMED else ""
+            self.tell(f"{of}: {'; '.join(each[:MOST_NAMED])}{more}")
+
+
+def plan(warehouse: Warehouse, settings: Settings, reading: Reading) -> dict[str, Any]:
+    """What a pass over the broker is to read: ranges of offsets fixed now. UnreachableError where it is down."""
+    broker = reading.broker
+    reading.findings.clear()
+    reading.counts.clear()
+    if broker.address is None:
+        raise UnreachableError(f"broker {broker.name} has no master now: the name servers know of none")
+    known = _known_queues(warehouse, broker.name)
+    ours = settings.rocketmq
+    with Connection(broker.address, reading.access) as connection:
+        plans, refusals = plan_queues(connection, ours.consumer_group, broker.queues, known, most=ours.messages_per_run)
+        _tell_settings(reading, connection, settings)
+    reading.counts[UNREAD] += len(refusals) + len(broker.unreadable)
+    reading.tell_each(
+        "could not be read",
+        [*(refusal.message for refusal in refusals), *(f"{t} is not readable" for t in broker.unreadable)],
+    )
+    if not _has(plans, OP_TOPIC):  # or every half would look undecided
+        plans = [each for each in plans if each.queue.topic != HALF_TOPIC]
+    _tell_plans(reading, plans)
+    return {
+        "kind": KIND,
+        "broker_name": broker.name,
+        "address": broker.address,
+        # What stands still needs no row: a broker may have thousands of queues.
+        "queues": [
+            [*each.queue, each.low, each.start, each.stop, each.lost]
+            for each in plans
+            if each.stop > each.start or (each.high and each.low != _lowest(known.get(each.queue)))
+        ],
+        "are_all_whole": not refusals and not broker.unreadable and all(each.is_whole for each in plans),
+        "whole_topics": _whole_topics(plans, settings.land.topics),
+        "topics": list(settings.land.topics),
+    }
+
+
+def planned_messages(arguments: Mapping[str, Any]) -> int:
+    """How many messages a plan is to read."""
+    return sum(stop - start for _, _, _, start, stop, _ in arguments["queues"])
+
+
+def land(current: Pass, reading: Reading) -> None:
+    """Land what the plan names. What cannot be read after all is told and left for the next landing."""
+    _land_offsets(current, reading)
+    if current.arguments["queues"]:
+        _land_queues(current, reading)
+    current.counts.update(reading.counts)
+
+
+def _land_queues(current: Pass, reading: Reading) -> None:
+    with current.timed("read"):
+        # Read once, here and now: asked again a broker may have less, and the frontier would move past what is missing.
+        stored = _stored(current).localCheckpoint(eager=True)
+        unread = stored.where(F.col("reason") == RANGE_UNREAD).select("topic", "queue_id", "raw_text").collect()
+    lost_queues = _unread_queues(reading, unread)
+    rows = _readable(stored.drop("raw_text"), lost_queues)
+    broker_name = current.arguments["broker_name"]
+    queued = landing_messages.land_every_kind(current, rows, broker_name=broker_name, source=KIND)
+    reports = _reports(current, queued.where("reason is null"), lost_queues)
+    landing_messages.move_frontier(current, reports)
+
+
+def _known_queues(warehouse: Warehouse, broker_name: str) -> dict[Queue, KnownQueue]:
+    rows = warehouse.read("landing_frontier").where(
+        (F.col("broker_name") == broker_name) & (F.col("queue_id") != frontier.WHOLE_QUEUE_ID)
+    )
+    return {Queue(row["topic"], row["queue_id"]): _known_queue(row) for row in rows.collect()}
+
+
+def _known_queue(row: Row) -> KnownQueue:
+    told = row["source_identity"]
+    identity = tuple(int(part) for part in told.split(":")) if told else None
+    return KnownQueue(row["next_offset"], row["lowest_kept_offset"], identity)  # type: ignore[arg-type]
+
+
+def _lowest(known: KnownQueue | None) -> int | None:
+    return known.lowest_kept_offset if known is not None else None
+
+
+def _has(plans: Sequence[QueuePlan], topic: str) -> bool:
+    return any(each.queue.topic == topic for each in plans)
+
+
+def _whole_topics(plans: Sequence[QueuePlan], patterns: Sequence[str]) -> list[str]:
+    """Real topics read to the end of every queue, where not all topics are wanted."""
+    if tuple(patterns) == EVERY_TOPIC:
+        return []
+    cut = {each.queue.topic for each in plans if not each.is_whole}
+    return sorted({each.queue.topic for each in plans} - cut - set(TRANSACTION_TOPICS))
+
+
+def _tell_settings(reading: Reading, connection: Connection, settings: Settings) -> None:
+    try:
+        config = broker_config(connection)
+    except UnreachableError:
+        raise
+    except RemotingError as failure:
+        reading.tell(f"its settings could not be read: {failure.message}")
+        return
+    for words in settings_findings(config, settings.for_broker(reading.broker.name)):
+        reading.tell(words)
+
+
+def _tell_plans(reading: Reading, plans: Sequence[QueuePlan]) -> None:
+    behind = sum(each.high - each.stop for each in plans)
+    lost = [each for each in plans if each.lost]
+    for change in (SHRANK, REBUILT):
+        changed = [_name(each.queue) for each in plans if each.change == change]
+        reading.counts[f"queues_{change}"] += len(changed)
+        reading.tell_each(f"{change} since it was read, and is read again from its start", changed)
+    reading.counts["lost_messages"] += sum(each.lost for each in lost)
+    reading.tell_each(
+        "deleted by retention before they were read", [f"{each.lost} messages of {_name(each.queue)}" for each in lost]
+    )
+    reading.counts["behind"] += behind
+    if behind:
+        reading.tell(f"{behind} messages are left for the next run (rocketmq.messages_per_run)")
+
+
+def _name(queue: Queue) -> str:
+    return f"{queue.topic} queue {queue.queue_id}"
+
+
+def _stored(current: Pass) -> DataFrame:
+    arguments, ours = current.arguments, current.settings.rocketmq
+    spark = current.warehouse.spark
+    spark.dataSource.register(Rocketmq)
+    options: dict[str, Any] = {
+        "address": arguments["address"],
+        "ranges": json.dumps(
+            [[topic, queue_id, start, stop] for topic, queue_id, _, start, stop, _ in arguments["queues"]]
+        ),
+        "group": ours.consumer_group,
+        "timeout": ours.timeout_ms / 1000,
+        "tls": ours.tls,
+        "checks_host_name": ours.checks_host_name,
+        "access_key_env": ours.access_key_env,
+        "secret_key_env": ours.secret_key_env,
+        "ca_file": ours.ca_file,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    rows = spark.read.format(SOURCE_NAME).options(**given).load()
+    is_placed = F.col("position") >= 0
+    return rows.withColumns(
+        {
+            "raw_text": F.when(F.col("reason") == RANGE_UNREAD, F.col("raw").cast("string")),
+            "detail": F.when(
+                F.col("reason").isNotNull() & is_placed, F.concat(F.lit("at physical offset "), F.col("position"))
+            ),
+            "raw": F.base64("raw"),
+            "source": F.concat_ws(
+                ":", F.lit(f"{KIND}:{arguments['address']}"), F.when(is_placed, F.col("position").cast("string"))
+            ),
+        }
+    )
+
+
+def _unread_queues(reading: Reading, unread: Sequence[Row]) -> set[Queue]:
+    why = {Queue(row["topic"], row["queue_id"]): row["raw_text"] for row in unread}
+    reading.counts[UNREAD] += len(why)
+    reading.tell_each("could not be read", [f"{_name(queue)}: {words}" for queue, words in why.items()])
+    return set(why)
+
+
+def _readable(stored: DataFrame, lost_queues: set[Queue]) -> DataFrame:
+    """The rows that may land: no half where its op may be among what could not be read."""
+    rows = stored.where(~F.col("reason").eqNullSafe(RANGE_UNREAD))
+    if any(queue.topic == OP_TOPIC for queue in lost_queues):
+        return rows.where(~F.col("topic").eqNullSafe(HALF_TOPIC))
+    return rows
+
+
+def _land_offsets(current: Pass, reading: Reading) -> None:
+    address = current.arguments["address"]
+    try:
+        with Connection(address, reading.access) as connection:
+            body = all_consumer_offsets(connection)
+    except RemotingError as failure:
+        reading.counts[UNREAD] += 1
+        reading.tell(f"its consumer offsets could not be read: {failure.message}")
+        return
+    table = ConsumerOffsetFile(parse_consumer_offsets(body), f"{KIND}:{address}", epoch_ms(current.now))
+    landing_broker_offsets.land(current, [table], broker_name=current.arguments["broker_name"])
+
+
+def _reports(current: Pass, rows: DataFrame, lost_queues: set[Queue]) -> DataFrame:
+    """Frontier reports: per queue that was read, and for all queues together where all were read to their ends."""
+    arguments, spark = current.arguments, current.warehouse.spark
+    broker_name = arguments["broker_name"]
+    is_half_held = any(queue.topic == OP_TOPIC for queue in lost_queues)
+    read = [
+        (broker_name, topic, queue_id, stop, low, lost > 0)
+        for topic, queue_id, low, _, stop, lost in arguments["queues"]
+        if Queue(topic, queue_id) not in lost_queues and not (is_half_held and topic == HALF_TOPIC)
+    ]
+    queues = local_frame(
+        spark,
+        read,
+        "broker_name string, topic string, queue_id int, next_offset bigint, lowest_kept_offset bigint,"
+        " has_lost boolean",
+    )
+    store_ms = F.unix_millis("store_timestamp")
+    facts = rows.groupBy("topic", "queue_id").agg(
+        F.max("store_timestamp").alias("highest_store_timestamp"),
+        F.min_by("store_timestamp", "queue_offset").alias("first_timestamp"),
+        F.max_by(F.concat_ws(":", "queue_offset", "commit_log_offset", store_ms), "queue_offset").alias("identity"),
+    )
+    reports = queues.join(facts, on=["topic", "queue_id"], how="left").select(
+        *frontier.QUEUE,
+        "next_offset",
+        "highest_store_timestamp",
+        "lowest_kept_offset",
+        F.when(F.col("has_lost"), F.coalesce("first_timestamp", F.lit(current.now))).alias("lost_before_timestamp"),
+        F.lit(True).alias("is_end_known"),
+        F.col("identity").alias("source_identity"),
+    )
+    # Every op that has landed speaks of messages before it, so this is how far the real topics were read.
+    landed = current.read("landing_frontier").where(F.col("broker_name") == broker_name)
+    moments = rows.select("topic", "store_timestamp").unionByName(
+        landed.select("topic", F.col("highest_store_timestamp").alias("store_timestamp"))
+    )
+    with current.timed("read_to"):
+        read_to = moments.where(F.col("topic").isin(*TRANSACTION_TOPICS)).agg(F.max(store_ms)).collect()[0][0]
+    if read_to is None:
+        return reports
+    whole = [
+        (broker_name, topic, frontier.WHOLE_QUEUE_ID, 0, read_to)
+        for topic in _read_to_the_end(arguments, rows, lost_queues)
+    ]
+    ends = local_frame(
+        spark, whole, "broker_name string, topic string, queue_id int, next_offset bigint, read_to bigint"
+    )
+    return reports.unionByName(
+        ends.select(
+            *frontier.QUEUE,
+            "next_offset",
+            F.timestamp_millis("read_to").alias("highest_store_timestamp"),
+            F.lit(None).cast("bigint").alias("lowest_kept_offset"),
+            F.lit(None).cast("timestamp").alias("lost_before_timestamp"),
+            F.lit(True).alias("is_end_known"),
+            F.lit(None).cast("string").alias("source_identity"),
+        )
+    )
+
+
+def _read_to_the_end(arguments: Mapping[str, Any], rows: DataFrame, lost_queues: set[Queue]) -> list[str]:
+    if tuple(arguments["topics"]) == EVERY_TOPIC:
+        return [frontier.ALL_QUEUES_TOPIC] if arguments["are_all_whole"] and not lost_queues else []
+    real = rows.where(F.col("topic") == HALF_TOPIC).select(F.col("properties")[PROPERTY_REAL_TOPIC].alias("topic"))
+    named = {row["topic"] for row in real.where("topic is not null").distinct().collect()}  # many halves, one topic
+    has_queue = {topic for topic, *_ in arguments["queues"]}
+    # A topic without a queue is read whole: nobody ever wrote to it.
+    queueless = (
+        {t for t in named - has_queue if is_wanted(t, arguments["topics"])} if arguments["are_all_whole"] else set()
+    )
+    return sorted(({*arguments["whole_topics"]} - {queue.topic for queue in lost_queues}) | queueless)

@@ -1,0 +1,95 @@
+"""Which live brokers there are, which of their queues are wanted, and how each is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from txmq_lib.errors import SettingsError, UsageError
+from txmq_lib.names import DIVERTING_TOPICS, HALF_TOPIC, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS, TRANSACTION_TOPICS
+from txmq_lib.remoting.broker import Queue
+from txmq_lib.remoting.connection import Access, Tls
+from txmq_lib.remoting.name_server import name_server, routes, topics
+from txmq_lib.remoting.signature import Credentials
+from txmq_lib.settings import Settings
+
+ALWAYS_TAKEN = (*TRANSACTION_TOPICS, *DIVERTING_TOPICS)
+
+
+@dataclass(frozen=True)
+class LiveBroker:
+    """A broker as the name servers know it: its master's address (None: it has none now) and its wanted queues.
+
+    unreadable  wanted topics that may not be read on it
+    """
+
+    name: str
+    address: str | None
+    queues: tuple[Queue, ...]
+    unreadable: tuple[str, ...]
+
+
+@dataclass
+class _Found:
+    address: str | None = None
+    queues: list[Queue] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+
+
+def access_of(settings: Settings, environ: Mapping[str, str]) -> Access:
+    """How the settings say that brokers are reached; SettingsError where a key for ACL is not named or not there."""
+    ours = settings.rocketmq
+    if (ours.access_key_env is None) != (ours.secret_key_env is None):
+        raise SettingsError(["rocketmq: needs both of access_key_env and secret_key_env, or neither"])
+    named = {"access_key_env": ours.access_key_env, "secret_key_env": ours.secret_key_env}
+    wanted = {key: variable for key, variable in named.items() if variable is not None}
+    if missing := [
+        f"rocketmq.{key}: the environment variable {variable} is not set"
+        for key, variable in wanted.items()
+        if not environ.get(variable)
+    ]:
+        raise SettingsError(missing)
+    keys = [environ[variable] for variable in wanted.values()]
+    return Access(
+        timeout=ours.timeout_ms / 1000,
+        credentials=Credentials(*keys) if keys else None,
+        tls=Tls(ours.ca_file, ours.checks_host_name) if ours.tls else None,
+    )
+
+
+def is_wanted(topic: str, patterns: Sequence[str]) -> bool:
+    """Whether a topic is landed: those of transactions always, RocketMQ's own never, real ones as land.topics says."""
+    if topic in ALWAYS_TAKEN:
+        return True
+    is_system = topic in SYSTEM_TOPICS or topic.lower().startswith(SYSTEM_TOPIC_PREFIX)
+    return not is_system and any(fnmatchcase(topic, pattern) for pattern in patterns)
+
+
+def live_brokers(
+    name_servers: Sequence[str], access: Access, *, patterns: Sequence[str], wanted: Sequence[str] = ()
+) -> list[LiveBroker]:
+    """Every broker that has half messages, or those named in `wanted`, by name.
+
+    Errors  UnreachableError where no name server answers; UsageError where a wanted broker is not known
+    """
+    found: dict[str, _Found] = {}
+    with name_server(name_servers, access) as connection:
+        chosen = [topic for topic in topics(connection) if is_wanted(topic, patterns)]
+        for topic, route in routes(connection, sorted({HALF_TOPIC, *chosen})):
+            if route is None:
+                continue
+            for broker_name, count in route.read_queues.items():
+                broker = found.setdefault(broker_name, _Found())
+                broker.address = broker.address or route.master(broker_name)
+                broker.queues += [Queue(topic, queue_id) for queue_id in range(count)]
+                broker.unreadable += [] if count else [topic]
+    if unknown := sorted(set(wanted) - set(found)):
+        raise UsageError(
+            f"the name servers know no broker {', '.join(unknown)}; they know {', '.join(sorted(found)) or 'none'}"
+        )
+    serving = {name: broker for name, broker in found.items() if any(q.topic == HALF_TOPIC for q in broker.queues)}
+    return [
+        LiveBroker(name, broker.address, tuple(broker.queues), tuple(broker.unreadable))
+        for name, broker in sorted((serving if not wanted else {name: found[name] for name in wanted}).items())
+    ]

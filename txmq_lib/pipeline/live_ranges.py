@@ -1,0 +1,155 @@
+"""Which offsets of a live broker's queues a pass reads: cut so that what lands is not torn. Asks, and writes nothing.
+
+Semantics 3.1: a half's copies, its op, its visible and its given-up message lie in queues of their own, and all grow
+while one asks. So the ends are asked for in the order in which they must not miss each other: halves first, then ops,
+given-up messages, real topics last. What was decided about a half that lands has landed with it; a message that an op
+speaks of has, too, because a broker writes it first (R23).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from txmq_lib.errors import RefusedError
+from txmq_lib.names import HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC
+from txmq_lib.remoting.broker import Queue, max_offsets, min_offsets, pull_request, pulled
+from txmq_lib.remoting.connection import Connection
+from txmq_lib.sources.message_format import HEADER_FIELDS, read_frame, read_header
+from txmq_lib.sources.queue_reader import QueueRange
+
+SHRANK, REBUILT = "shrank", "rebuilt"
+_TIERS = ((HALF_TOPIC,), (OP_TOPIC,), (MAX_TIME_TOPIC,))
+_IDENTITY = tuple(map(HEADER_FIELDS.index, ("queue_offset", "commit_log_offset", "store_timestamp")))
+
+
+@dataclass(frozen=True)
+class KnownQueue:
+    """What the tables know of a queue; `identity` is that of the last record read live, null where none was."""
+
+    next_offset: int
+    lowest_kept_offset: int | None
+    identity: tuple[int, int, int] | None
+
+
+@dataclass(frozen=True)
+class QueuePlan:
+    """What is read of a queue: [start, stop) of what it keeps, which is [low, high).
+
+    lost    messages that retention deleted before anybody read them
+    change  SHRANK or REBUILT where its content is not what was read before; it is then read from its lowest offset
+    """
+
+    queue: Queue
+    low: int
+    high: int
+    start: int
+    stop: int
+    lost: int
+    change: str | None
+
+    @property
+    def range(self) -> QueueRange:
+        """The offsets to read."""
+        return QueueRange(*self.queue, self.start, self.stop)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is read to its end."""
+        return self.stop == self.high
+
+
+def plan_queues(
+    connection: Connection, group: str, queues: Sequence[Queue], known: Mapping[Queue, KnownQueue], *, most: int
+) -> tuple[list[QueuePlan], list[RefusedError]]:
+    """A plan per queue, and why others cannot be read; `most` messages are read in all, halves last.
+
+    Errors  RemotingError where the broker cannot be asked
+    """
+    highs, refusals = _highs(connection, queues)
+    lows = {
+        queue: low
+        for queue, low in zip(highs, min_offsets(connection, list(highs)), strict=True)
+        if not isinstance(low, RefusedError)
+    }
+    changed = _changed(connection, group, highs, lows, known)
+    plans = [
+        _queue_plan(queue, min(low, highs[queue]), highs[queue], known.get(queue), changed.get(queue))
+        for queue, low in lows.items()
+    ]
+    return list(_bounded(plans, most)), refusals
+
+
+def _highs(connection: Connection, queues: Sequence[Queue]) -> tuple[dict[Queue, int], list[RefusedError]]:
+    highs: dict[Queue, int] = {}
+    refusals: list[RefusedError] = []
+    tiered = {topic for tier in _TIERS for topic in tier}
+    others = tuple({queue.topic for queue in queues} - tiered)
+    for tier in (*_TIERS, others):
+        # Each tier is answered before the next is asked: several threads of a broker take what is under way at once.
+        asked = [queue for queue in queues if queue.topic in tier]
+        for queue, high in zip(asked, max_offsets(connection, asked), strict=True):
+            if isinstance(high, RefusedError):
+                refusals.append(high)
+            else:
+                highs[queue] = high
+    return highs, refusals
+
+
+def _changed(
+    connection: Connection,
+    group: str,
+    highs: Mapping[Queue, int],
+    lows: Mapping[Queue, int],
+    known: Mapping[Queue, KnownQueue],
+) -> dict[Queue, str]:
+    """Queues whose content is not what was read before: too short, or another record where the last one was."""
+    changed = {queue: SHRANK for queue in lows if queue in known and highs[queue] < _next(known[queue])}
+    to_look_at = [
+        (queue, identity)
+        for queue in lows
+        if queue not in changed
+        and queue in known
+        and (identity := known[queue].identity) is not None
+        and highs[queue] > identity[0] + 1
+        and lows[queue] <= identity[0]
+    ]
+    requests = (pull_request(group, queue, identity[0], 1) for queue, identity in to_look_at)
+    for (queue, identity), answer in zip(to_look_at, connection.ask_all(requests), strict=True):
+        try:
+            found = pulled(connection, answer)
+        except RefusedError:
+            continue  # reading it will be refused too, and told then
+        frame = read_frame(found.body, 0, len(found.body)) if found.is_found else None
+        if frame is not None:
+            header = read_header(found.body, frame)
+            if tuple(header[place] for place in _IDENTITY) != identity:
+                changed[queue] = REBUILT
+    return changed
+
+
+def _next(known: KnownQueue) -> int:
+    return known.identity[0] + 1 if known.identity is not None else known.next_offset
+
+
+def _queue_plan(queue: Queue, low: int, high: int, known: KnownQueue | None, change: str | None) -> QueuePlan:
+    wanted = 0 if known is None or change is not None else _next(known)
+    start = max(wanted, low)
+    return QueuePlan(queue, low, high, start, high, start - wanted, change)
+
+
+def _bounded(plans: Sequence[QueuePlan], most: int) -> Iterator[QueuePlan]:
+    """The plans cut to `most` messages: shares are equal, what a small queue leaves goes to the larger ones.
+
+    Halves get what the others leave, or a half would land whose op has not, and be asked about.
+    """
+    is_half = [plan.queue.topic == HALF_TOPIC for plan in plans]
+    others = [plan for plan, half in zip(plans, is_half, strict=True) if not half]
+    halves = [plan for plan, half in zip(plans, is_half, strict=True) if half]
+    for group in (others, halves):
+        waiting = sorted(group, key=lambda plan: plan.high - plan.start)
+        while waiting:
+            plan = waiting.pop(0)
+            taken = min(plan.high - plan.start, most // (len(waiting) + 1))
+            most -= taken
+            yield QueuePlan(plan.queue, plan.low, plan.high, plan.start, plan.start + taken, plan.lost, plan.change)

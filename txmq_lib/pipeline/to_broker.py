@@ -1,0 +1,320 @@
+"""The to_broker job: sends what was decided to the brokers that decide, and records what they answer.
+
+Sending is no function of the plan, and a broker takes each commit for a new message (R18). So each request is recorded
+before it goes out, and what was recorded is never sent again unless it is known not to have left. A plan met
+unfinished is closed, not carried on: a request without an outcome may have arrived. Accepted is not visible yet: the
+verdict changes when the message has landed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.errors import RemotingError
+from txmq_lib.names import (
+    ACTION_RESUME,
+    COMMIT,
+    DISCARDED,
+    END_COMMIT,
+    END_ROLLBACK,
+    HALF_TOPIC,
+    MAX_TIME_TOPIC,
+    REQUEST_ACCEPTED,
+    REQUEST_NOT_SENT,
+    REQUEST_REFUSED,
+    REQUEST_SENDING,
+    REQUEST_UNANSWERED,
+    ROLLBACK,
+    TRANSACTION_KEY,
+)
+from txmq_lib.pipeline.decisions import DECISIONS, RESUME, SETTLE, Wanted, standing_now, wanted_rows
+from txmq_lib.pipeline.live_brokers import access_of
+from txmq_lib.remoting.broker import End, end_transaction, resume_check
+from txmq_lib.remoting.connection import SUCCESS, Access, Connection
+from txmq_lib.remoting.frame import Command
+from txmq_lib.remoting.name_server import name_server, routes
+from txmq_lib.rules.answers import DEFINITE
+from txmq_lib.rules.decisions import UNDECIDED
+from txmq_lib.rules.transaction import join_transaction, transactions_of
+from txmq_lib.schemas import table_spec
+from txmq_lib.settings import Settings
+from txmq_lib.tables.conform import struct_type
+from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.tables.passes import Pass, PassReport
+from txmq_lib.tables.running import preview, run_passes
+from txmq_lib.tables.warehouse import Warehouse
+
+JOB = "to_broker"
+REQUESTS = "broker_request"
+RESOLVE = "resolve"
+REQUESTS_PER_WRITE = 50
+END_CODE = {COMMIT: END_COMMIT, ROLLBACK: END_ROLLBACK}
+PLAN_COLUMNS = (
+    *TRANSACTION_KEY,
+    "former_verdict",
+    "action",
+    "real_topic",
+    "tran_state_table_offset",
+    "commit_log_offset",
+)
+
+Request = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ToSend:
+    """What is to be sent: answers that `resolve` planned, or what `settle` or `resume` mean by `wanted`."""
+
+    requested_for: str
+    wanted: Wanted
+
+    def to_arguments(self) -> dict[str, Any]:
+        """As the plan of a pass records it."""
+        return {"requested_for": self.requested_for, **self.wanted.to_arguments()}
+
+
+@dataclass
+class _Brokers:
+    """Connections to masters, made when first needed; by broker name a Connection, or why there is none."""
+
+    addresses: Mapping[str, str]
+    access: Access
+    stack: ExitStack
+    found: dict[str, Connection | str] = field(default_factory=dict)
+
+    def connection(self, broker_name: str) -> Connection | str:
+        """The connection to a broker's master, or why there is none."""
+        if broker_name not in self.found:
+            address = self.addresses.get(broker_name)
+            if address is None:
+                self.found[broker_name] = "the name servers know of no master of it"
+            else:
+                try:
+                    self.found[broker_name] = self.stack.enter_context(Connection(address, self.access))
+                except RemotingError as failure:
+                    self.found[broker_name] = failure.message
+        return self.found[broker_name]
+
+    def drop(self, broker_name: str) -> None:
+        """Connect anew next time: nobody knows what a broken connection would answer."""
+        self.found.pop(broker_name, None)
+
+
+def requests_planned(warehouse: Warehouse, settings: Settings, to_send: ToSend, *, now: datetime) -> list[Request]:
+    """What would be sent now, one row (PLAN_COLUMNS) per transaction; nothing is sent or written."""
+    warehouse.ensure()
+    current = preview(
+        warehouse, JOB, now=now, arguments=to_send.to_arguments(), settings=settings, wall_clock=lambda: now
+    )
+    try:
+        return _planned(current)
+    finally:
+        current.release()
+
+
+def run_to_broker(
+    warehouse: Warehouse,
+    settings: Settings,
+    to_send: ToSend,
+    *,
+    name_servers: Sequence[str],
+    now: datetime,
+    wall_clock: Callable[[], datetime],
+    environ: Mapping[str, str],
+) -> PassReport:
+    """Send what was decided for brokers in the audit role and is undecided still, each once.
+
+    Counts: accepted, refused, unanswered, not_sent.
+
+    Errors  UnreachableError where no name server answers; SettingsError where a key for ACL is missing
+    """
+    access = access_of(settings, environ)
+    outcomes: list[Request] = []
+
+    def work(current: Pass) -> PassReport:
+        if not current.is_own:
+            return _closed(current)
+        outcomes[:] = _sent(current, name_servers, access)
+        return current.commit(Counter(row["state"] for row in outcomes))
+
+    report = run_passes(
+        warehouse,
+        JOB,
+        work,
+        now=now,
+        settings=settings,
+        wall_clock=wall_clock,
+        arguments=to_send.to_arguments,
+        is_idle=lambda current: not _planned(current),
+    )
+    counts = {name: count for name, count in report.counts.items() if not name.startswith((REQUEST_SENDING, "outcome"))}
+    return replace(report, counts=counts, findings=tuple(_findings(outcomes)))
+
+
+def _findings(outcomes: Sequence[Request]) -> Iterator[str]:
+    for row in outcomes:
+        if row["state"] != REQUEST_ACCEPTED:
+            code = "" if row["code"] is None else f" (code {row['code']})"
+            what = f"{row['action']} of {row['transaction_id']} on {row['broker_name']}"
+            yield f"{what}: {row['state']}{code}: {row['remark']}"
+    if any(row["state"] == REQUEST_ACCEPTED for row in outcomes):
+        yield "accepted is not visible yet: the verdict changes when what the broker writes has landed"
+
+
+# --- what is to be sent
+
+
+def _planned(current: Pass) -> list[Request]:
+    """What was decided for brokers, is undecided by what has landed, and was not sent before."""
+    requested_for = current.arguments["requested_for"]
+    found = {RESOLVE: _answered, SETTLE: _settled, RESUME: _resumable}[requested_for](current)
+    rows = found.orderBy("born_timestamp", *TRANSACTION_KEY).toArrow().to_pylist()
+    if not rows:
+        return []
+    sent = _sent_before(current)
+    common = {
+        "code": None,
+        "remark": None,
+        "address": None,
+        "requested_for": requested_for,
+        "requested_by": current.arguments["decided_by"],
+        "requested_timestamp": current.now,
+        "pass_number": current.number,
+    }
+    return [{**common, **row} for row in rows if _place(row) not in sent]
+
+
+def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return (*(row[name] for name in TRANSACTION_KEY), row["action"], row["commit_log_offset"])
+
+
+def _sent_before(current: Pass) -> set[tuple[Any, ...]]:
+    """Places of requests that may have left; of those, what is known not to have is no part."""
+    rows = current.read(REQUESTS).select(*TRANSACTION_KEY, "action", "commit_log_offset", "state", "pass_number")
+    found = rows.toArrow().to_pylist()
+    kept_back = {(_place(row), row["pass_number"]) for row in found if row["state"] == REQUEST_NOT_SENT}
+    return {_place(row) for row in found if (_place(row), row["pass_number"]) not in kept_back}
+
+
+def _undecided(current: Pass, decided: DataFrame) -> DataFrame:
+    """Ends for `decided` (the key, action and reason), where a broker decides and nothing that landed says it has."""
+    standing = standing_now(current, transactions_of(decided)).where(F.col("verdict").isin(*UNDECIDED))
+    return join_transaction(standing.where("is_brokers"), decided, "inner").select(
+        *TRANSACTION_KEY,
+        *("action", "reason", "real_topic", "queue_id", "tran_state_table_offset", "commit_log_offset"),
+        F.col("verdict").alias("former_verdict"),
+        F.lit(None).cast("string").alias("offset_msg_id"),
+    )
+
+
+def _answered(current: Pass) -> DataFrame:
+    answers = current.read("check_answer").where(F.col("is_planned_for_broker") & F.col("answer").isin(*DEFINITE))
+    last = answers.groupBy(*TRANSACTION_KEY).agg(
+        F.max_by(F.struct("answer", "resolver"), F.struct("answered_timestamp", "pass_number")).alias("_last")
+    )
+    return _undecided(
+        current,
+        last.select(*TRANSACTION_KEY, F.col("_last.answer").alias("action"), F.col("_last.resolver").alias("reason")),
+    )
+
+
+def _settled(current: Pass) -> DataFrame:
+    decisions = wanted_rows(current, DECISIONS).where(F.col("action").isin(*DEFINITE))
+    last = decisions.groupBy(*TRANSACTION_KEY).agg(F.max_by(F.struct("action", "reason"), "pass_number").alias("_last"))
+    return _undecided(current, last.select(*TRANSACTION_KEY, "_last.action", "_last.reason"))
+
+
+def _resumable(current: Pass) -> DataFrame:
+    """Resumes for what brokers gave up; an expired one would be given up again at once (R45, R73)."""
+    given_up = wanted_rows(current, "trans_check_max_time")
+    standing = standing_now(current, transactions_of(given_up)).where(F.col("verdict") == DISCARDED)
+    newest = given_up.groupBy(*TRANSACTION_KEY).agg(
+        F.max_by(F.struct("queue_offset", "commit_log_offset", "offset_msg_id"), "queue_offset").alias("_row")
+    )
+    chosen = standing.where("is_brokers and not is_expired").select(*TRANSACTION_KEY, "verdict", "real_topic")
+    return join_transaction(chosen, newest, "inner").select(
+        *TRANSACTION_KEY,
+        F.lit(ACTION_RESUME).alias("action"),
+        F.lit(current.arguments["reason"]).cast("string").alias("reason"),
+        "real_topic",
+        F.lit(0).alias("queue_id"),
+        F.col("_row.queue_offset").alias("tran_state_table_offset"),
+        "_row.commit_log_offset",
+        F.col("verdict").alias("former_verdict"),
+        "_row.offset_msg_id",
+    )
+
+
+# --- sending
+
+
+def _sent(current: Pass, name_servers: Sequence[str], access: Access) -> list[Request]:
+    """The outcome of every request of the plan, each recorded before and after it is sent."""
+    requests = _planned(current)
+    outcomes: list[Request] = []
+    with ExitStack() as stack:
+        brokers = _Brokers(_masters(name_servers, access), access, stack)
+        for number, start in enumerate(range(0, len(requests), REQUESTS_PER_WRITE), start=1):
+            part = [
+                {**row, "address": brokers.addresses.get(row["broker_name"])}
+                for row in requests[start : start + REQUESTS_PER_WRITE]
+            ]
+            _record(current, [{**row, "state": REQUEST_SENDING} for row in part], f"{REQUEST_SENDING}_{number:06}")
+            with current.timed("send"):
+                told = [_outcome(brokers, row) for row in part]
+            _record(current, told, f"outcome_{number:06}")
+            outcomes += told
+    return outcomes
+
+
+def _masters(name_servers: Sequence[str], access: Access) -> dict[str, str]:
+    with name_server(name_servers, access) as connection:
+        ((_, route),) = routes(connection, [HALF_TOPIC])
+    masters = {name: route.master(name) for name in route.addresses} if route is not None else {}
+    return {name: address for name, address in masters.items() if address is not None}
+
+
+def _outcome(brokers: _Brokers, row: Request) -> Request:
+    connection = brokers.connection(row["broker_name"])
+    if isinstance(connection, str):
+        return {**row, "state": REQUEST_NOT_SENT, "remark": connection}
+    try:
+        answer = _ask(connection, row)
+    except RemotingError as failure:
+        brokers.drop(row["broker_name"])
+        return {**row, "state": REQUEST_UNANSWERED, "remark": failure.message}
+    state = REQUEST_ACCEPTED if answer.code == SUCCESS else REQUEST_REFUSED
+    return {**row, "state": state, "code": answer.code, "remark": answer.remark}
+
+
+def _ask(connection: Connection, row: Request) -> Command:
+    if row["action"] == ACTION_RESUME:
+        return resume_check(connection, offset_msg_id=row["offset_msg_id"], topic=MAX_TIME_TOPIC)
+    end = End(
+        producer_group=row["producer_group"] or "",
+        tran_state_table_offset=row["tran_state_table_offset"],
+        commit_log_offset=row["commit_log_offset"],
+        commit_or_rollback=END_CODE[row["action"]],
+        transaction_id=row["transaction_id"],
+        topic=row["real_topic"] or "",
+    )
+    return end_transaction(connection, end)
+
+
+def _record(current: Pass, rows: Sequence[Request], step: str) -> None:
+    frame = local_frame(current.warehouse.spark, rows, struct_type(table_spec(REQUESTS)))
+    current.append(REQUESTS, frame, step=step, has_rows=bool(rows))
+
+
+def _closed(current: Pass) -> PassReport:
+    """End a plan that another process left, or is at work on: it sends nothing more. What it recorded stands."""
+    current.abandon()
+    return PassReport(current.job, current.number, {}, {})
