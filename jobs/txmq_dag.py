@@ -1,6 +1,6 @@
 """A DAG for Airflow 3: land, reconcile, resolve, rollup, audit and maintain, each a spark-submit of its job file.
 
-Settings by Airflow variables, read when a run begins: see README, Airflow. A run submitted twice is safe: its passes are
+Settings are Airflow variables, read when a run begins (README, Airflow). A run submitted twice is safe: its passes are
 carried on or found idle, never done twice.
 """
 
