@@ -14,21 +14,31 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import DAG, Variable, task
 
 JOBS = "{{ var.value.get('txmq_jobs', '" + str(Path(__file__).parent) + "') }}"
-CONNECTION = "{{ var.value.get('txmq_spark_connection', 'spark_default') }}"
+CONNECTION = "spark_default"
 
 
-@task(multiple_outputs=True)
-def arguments(dag_run: Any = None) -> dict[str, list[Any]]:  # noqa: ANN401 - Airflow hands it in
-    """What each job is given. The clock is the run's: kept over retries, the same when the run is submitted again."""
-    now = (dag_run.logical_date or dag_run.start_date).isoformat()
+def _settings() -> list[str]:
     conf = Variable.get("txmq_conf", default=None)
-    settings = ["--conf", conf] if conf else []
-    landings = Variable.get("txmq_land", default=[], deserialize_json=True)
-    return {
-        "land": [[*landing, *settings, "--now", now] for landing in landings],
-        "pass": [*settings, "--now", now],
-        "maintain": settings,
-    }
+    return ["--conf", conf] if conf else []
+
+
+@task
+def pass_arguments(dag_run: Any = None) -> list[str]:  # noqa: ANN401 - Airflow hands it in
+    """The clock is the run's: kept over retries, the same when the run is submitted again."""
+    return [*_settings(), "--now", (dag_run.logical_date or dag_run.start_date).isoformat()]
+
+
+@task
+def landings(arguments: list[str]) -> list[list[str]]:
+    """The arguments of each landing."""
+    told = Variable.get("txmq_land", default=[], deserialize_json=True)
+    return [[*landing, *arguments] for landing in told]
+
+
+@task
+def upkeep_arguments() -> list[str]:
+    """Upkeep has no clock of the run's: it looks after files."""
+    return _settings()
 
 
 with DAG(
@@ -42,22 +52,21 @@ with DAG(
     tags=["txmq"],
     doc_md=__doc__,
 ) as dag:
-    given = arguments()
-    land = SparkSubmitOperator.partial(
+    of_pass: Any = pass_arguments()
+    last: Any = SparkSubmitOperator.partial(
         task_id="land", application=f"{JOBS}/land.py", conn_id=CONNECTION, name="txmq land"
-    ).expand(application_args=given["land"])
-    last: Any = land
-    for job, file, key in (
-        ("reconcile", "reconcile.py", "pass"),
-        ("resolve", "resolve.py", "pass"),
-        ("rollup", "rollup_offsets.py", "pass"),
-        ("audit", "audit.py", "pass"),
-        ("maintain", "maintain.py", "maintain"),
+    ).expand(application_args=landings(of_pass))
+    for job, file, told in (
+        ("reconcile", "reconcile.py", of_pass),
+        ("resolve", "resolve.py", of_pass),
+        ("rollup", "rollup_offsets.py", of_pass),
+        ("audit", "audit.py", of_pass),
+        ("maintain", "maintain.py", upkeep_arguments()),
     ):
         step = SparkSubmitOperator(
             task_id=job,
             application=f"{JOBS}/{file}",
-            application_args=given[key],
+            application_args=told,
             conn_id=CONNECTION,
             name=f"txmq {job}",
             # Nothing to land is no reason to skip the rest.

@@ -14,8 +14,15 @@ from txmq_lib.pipeline.take_back import TABLES, run_take_back
 from txmq_lib.schemas import table_specs
 from txmq_lib.tables.passes import PassReport
 
+pytestmark = pytest.mark.long
+
 SETTINGS = ("transaction_timeout=2", "transaction_check_interval=3", "transaction_check_max=1")
-HALVES, ENDS = rows("restart", "half"), rows("restart", "ends")
+HALVES = rows("restart", "half")
+# Without the broker they were sent to: under another's name they would be refused.
+ENDS = [
+    {**row, "header": {name: value for name, value in row["header"].items() if name != "bname"}}
+    for row in rows("restart", "ends")
+]
 LATER = NOW + timedelta(minutes=5)
 WRONG = "oralce-a"
 # Numbers of passes and names of files tell how a row came, not what it says.
@@ -89,7 +96,7 @@ def test_after_passes_over_it_every_table_is_as_if_it_had_never_landed(right, co
     run_all(house, LATER)
     run_all(twin, LATER)
     wrong = {table: len(lines) for table, lines in contents(house, broker=WRONG).items()}
-    assert min(wrong[table] for table in TABLES) > 0, wrong
+    assert {table for table in TABLES if not wrong[table]} <= {"broker_request", "check_answer", "manual_decision"}
     before = house.versions()
     report, told = take_back(house, apply=False)
     assert (report.number, told, house.versions()) == (0, wrong, before)

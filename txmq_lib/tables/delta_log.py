@@ -159,6 +159,8 @@ class DeltaLogView:
     def _snapshot(self) -> Any:  # noqa: ANN401 - py4j has no types
         # The Delta classes have no Python face for what is asked of it here, hence the JVM door.
         jvm = cast("Any", self._spark._jvm)
+        # A thread of a pool has none of its own, and Delta asks for it.
+        getattr(jvm, "org.apache.spark.sql.classic.SparkSession").setActiveSession(self._spark._jsparkSession)
         none = getattr(jvm, "scala.Option").empty()
         log = getattr(jvm, "org.apache.spark.sql.delta.DeltaLog").forTable(self._spark._jsparkSession, self._path)
         return log.update(False, none, none)
