@@ -77,8 +77,7 @@ class LogEntries:
     """The log of one table, as files. What was read of it is kept: an entry never changes."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        self._jvm = cast("Any", spark._jvm)
-        self._session: Any = spark._jsparkSession
+        self._spark = spark  # asked for logs that are not on this machine only
         self._path = path
         local = path.removeprefix("file:") if ":" not in path.removeprefix("file:") else None
         # Through the JVM each file costs milliseconds.
@@ -159,11 +158,11 @@ class LogEntries:
 
     def _folder(self) -> tuple[Any, Any]:
         folder = self._class("org.apache.hadoop.fs.Path")(f"{self._path}/_delta_log")
-        return folder.getFileSystem(self._session.sessionState().newHadoopConf()), folder
+        return folder.getFileSystem(self._spark._jsparkSession.sessionState().newHadoopConf()), folder
 
     def _class(self, name: str) -> Any:  # noqa: ANN401 - py4j has no types
         # By its whole name at once: step by step py4j asks for a class at each dot.
-        return getattr(self._jvm, name)
+        return getattr(cast("Any", self._spark._jvm), name)
 
 
 def _commit_of(text: str) -> Commit:

@@ -1,0 +1,106 @@
+"""The entries of a Delta log, held against what deltalake says of the same table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from pyspark.sql import SparkSession
+
+from txmq_lib.tables.log_entries import FEW_FILES, LogEntries, real_path
+
+NO_SESSION = cast("SparkSession", None)  # a log on this machine needs none
+
+
+def numbers(*values: int) -> pa.Table:
+    return pa.table(
+        {"n": pa.array(values, pa.int64()), "part": pa.array([str(value % 2) for value in values], pa.string())}
+    )
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    path = str(tmp_path / "a table")
+    write_deltalake(path, numbers(), partition_by=["part"])
+    return path
+
+
+def append(path: str, *values: int, app_id: str = "a", number: int = 1) -> None:
+    told = CommitProperties(app_transactions=[Transaction(app_id, number)])
+    write_deltalake(path, numbers(*values), mode="append", commit_properties=told)
+
+
+def known_files(entries: LogEntries, version: int) -> set[str] | None:
+    files = entries.few_files(version, entries.newest())
+    return None if files is None else {real_path(file) for file in files}
+
+
+def test_there_is_no_version_where_there_is_no_table(tmp_path):
+    assert LogEntries(NO_SESSION, str(tmp_path / "none")).newest() == -1
+
+
+def test_versions_files_and_transaction_numbers_are_those_that_deltalake_knows(place):
+    entries = LogEntries(NO_SESSION, place)
+    append(place, 1, 2, number=1)
+    assert known_files(entries, 1) == real_files(place)
+    append(place, 3, app_id="b", number=7)
+    append(place, 4, number=2)
+    assert entries.newest() == DeltaTable(place).version() == 3
+    assert entries.txns(3) == {"a": 2, "b": 7}
+    assert known_files(entries, 3) == real_files(place)
+    # What an older version had is still told.
+    assert known_files(entries, 1) == real_files(place, 1)
+    assert {file.partition["part"] for file in entries.few_files(3, 3)} == {"0", "1"}
+
+
+def real_files(path: str, version: int | None = None) -> set[str]:
+    table = DeltaTable(path, version=version)
+    return {unquote(uri).removeprefix(f"{path}/") for uri in table.file_uris()}
+
+
+def test_only_commits_that_do_nothing_but_insert_tell_what_they_inserted(place):
+    entries = LogEntries(NO_SESSION, place)
+    append(place, 1, 2)
+    append(place, 3)
+    DeltaTable(place).optimize.compact()
+    DeltaTable(place).delete("n = 3")
+    write_deltalake(place, numbers(9), mode="overwrite")
+    assert len(entries.commit(1).inserted) == 2
+    assert len(entries.commit(2).inserted) == 1
+    # Compacted files hold no new rows; a delete and an overwrite are more than inserts.
+    assert entries.commit(3).inserted == ()
+    assert entries.commit(4).inserted is None
+    assert entries.commit(5).inserted is None
+    assert known_files(entries, 5) == real_files(place)
+
+
+def test_many_files_are_left_to_delta(place):
+    for value in range(FEW_FILES + 1):
+        append(place, 2 * value)
+    entries = LogEntries(NO_SESSION, place)
+    assert known_files(entries, FEW_FILES) == real_files(place, FEW_FILES)
+    assert known_files(entries, FEW_FILES + 1) is None
+
+
+def test_a_log_that_lost_entries_tells_nothing_by_itself(place):
+    append(place, 1)
+    append(place, 2)
+    Path(place, "_delta_log", f"{0:020d}.json").unlink()
+    entries = LogEntries(NO_SESSION, place)
+    assert entries.newest() == 2
+    assert (entries.txns(2), entries.few_files(2, 2), entries.commit(0)) == (None, None, None)
+    assert entries.commit(2) is not None
+
+
+def test_a_table_made_anew_in_its_place_is_read_anew(place, tmp_path):
+    entries = LogEntries(NO_SESSION, place)
+    append(place, 1)
+    append(place, 2)
+    assert entries.txns(entries.newest()) == {"a": 1}
+    Path(place).rename(tmp_path / "away")
+    write_deltalake(place, numbers(), partition_by=["part"])
+    assert entries.txns(entries.newest()) == {}
