@@ -1,0 +1,82 @@
+"""The DAG in a real Airflow 3, in an environment of its own: a run, and the same run once more, which changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from txmq_lib.schemas import table_specs
+
+pytestmark = pytest.mark.real
+
+ROOT = Path(__file__).parents[2]
+CAPTURE = ROOT / "tests" / "captures" / "basic"
+AIRFLOW = ROOT / "build" / "airflow"
+PACKAGES = ("apache-airflow==3.1.8", "apache-airflow-providers-apache-spark==6.3.4")
+DATE = "2026-11-21T12:00:00+00:00"
+
+
+@pytest.fixture(scope="module")
+def airflow() -> Path:
+    """Airflow's command, installed once."""
+    command = AIRFLOW / "bin" / "airflow"
+    if not command.exists():
+        subprocess.run([sys.executable, "-m", "venv", AIRFLOW], check=True)
+        subprocess.run([AIRFLOW / "bin" / "pip", "install", "--quiet", *PACKAGES], check=True)
+    return command
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """Where Airflow keeps its things, and what the DAG is told by variables and the connection."""
+    settings = tmp_path / "txmq.yaml"
+    settings.write_text(
+        f"warehouse: {tmp_path / 'warehouse'}\nrole: engine\nspark: {{spark.sql.shuffle.partitions: 1}}\n",
+        encoding="utf-8",
+    )
+    landings = [[kind, str(CAPTURE / name), "--broker", "oracle-a"]
+                for kind, name in (("half", "half.jsonl.gz"), ("end", "ends.jsonl.gz"))]  # fmt: skip
+    connection = {"conn_type": "spark", "host": "local[2]", "extra": {"spark-binary": "spark-submit"}}
+    return {
+        **{name: value for name, value in os.environ.items() if name != "SPARK_HOME"},
+        "AIRFLOW_HOME": str(tmp_path / "airflow"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "jobs"),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection),
+        "AIRFLOW_VAR_TXMQ_CONF": str(settings),
+        "AIRFLOW_VAR_TXMQ_LAND": json.dumps(landings),
+        # spark-submit, and the Python of its jobs, are those of this environment.
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+
+
+def versions(warehouse: Path) -> dict[str, int]:
+    return {name: DeltaTable(str(warehouse / name)).version() for name in table_specs() if name != "pass"}
+
+
+def test_a_run_of_the_dag_reconciles_and_the_same_run_again_changes_nothing(airflow, environ, tmp_path):
+    def call(*arguments: str) -> str:
+        done = subprocess.run([airflow, *arguments], env=environ, capture_output=True, text=True, timeout=900)
+        assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
+        return done.stdout + done.stderr
+
+    call("db", "migrate")
+    assert "No data found" in call("dags", "list-import-errors")
+    warehouse = tmp_path / "warehouse"
+    call("dags", "test", "txmq", DATE)
+    outcomes = DeltaTable(str(warehouse / "end_outcome")).to_pyarrow_table().to_pylist()
+    assert sum(row["is_effective"] for row in outcomes) > 300
+    clocks = {row["now"].isoformat() for row in DeltaTable(str(warehouse / "pass")).to_pyarrow_table().to_pylist()
+              if row["job"] != "maintain"}  # fmt: skip
+    assert clocks == {DATE}
+    before = versions(warehouse)
+    call("dags", "test", "txmq", DATE)
+    assert versions(warehouse) == before
