@@ -45,7 +45,7 @@ test-fast: setup ## Tests without Spark, then those of the rules: under two minu
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(FAST)
 
 test-rest: setup
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --durations=12 -m "not real and not long" $(PASSES)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=12 -m "not real and not long" $(PASSES)
 
 test-long: setup ## The whole passes that take minutes each: all captures, every instant, as time goes by
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m long $(PASSES)
