@@ -13,7 +13,7 @@ from txmq_lib.schemas import table_spec
 from txmq_lib.tables import small_writes
 from txmq_lib.tables.conform import struct_type
 from txmq_lib.tables.local_frame import arrow_rows
-from txmq_lib.tables.small_writes import SmallWrite, create_table, settled
+from txmq_lib.tables.small_writes import SmallWrite, create_table, with_own_arrays
 
 SPEC = table_spec("landing_frontier")
 STEP = SmallWrite("txmq/land/landing_frontier/frontier", 1, "txmq land pass 1 frontier")
@@ -94,9 +94,9 @@ def test_nested_arrays_without_offsets_as_spark_sends_them_can_be_written(tmp_pa
     # An empty array of texts may have no offsets at all: Arrow allows it, and Spark does it.
     texts = pa.Array.from_buffers(pa.string(), 0, [None, pa.py_buffer(b""), pa.py_buffer(b"")])
     rows = pa.table({"n": [1, 2], "texts": pa.ListArray.from_arrays(pa.array([0, 0, 0], pa.int32()), texts)})
-    found = settled(rows)
+    found = with_own_arrays(rows)
     assert found.equals(pa.table({"n": [1, 2], "texts": pa.array([[], []], pa.list_(pa.string()))}))
     inner = found.column("texts").chunk(0).values.buffers()[1]
     assert inner is not None
     assert inner.size >= 4
-    assert settled(rows.slice(0, 0)).num_rows == 0
+    assert with_own_arrays(rows.slice(0, 0)).num_rows == 0

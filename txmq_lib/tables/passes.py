@@ -28,7 +28,7 @@ from txmq_lib.tables.conform import conform, struct_type
 from txmq_lib.tables.delta_log import TaggedCommit
 from txmq_lib.tables.local_frame import arrow_rows, at_hand, local_frame
 from txmq_lib.tables.pass_log import ABANDONED, COMMITTED, app_id, pass_tag, taken_back
-from txmq_lib.tables.small_writes import SmallWrite, settled
+from txmq_lib.tables.small_writes import SmallWrite, with_own_arrays
 from txmq_lib.tables.warehouse import Warehouse
 
 TXN_CONF = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
@@ -398,7 +398,7 @@ class _Small(NamedTuple):
 
 def _collected(frame: DataFrame, table: str) -> Callable[[], pa.Table]:
     """The rows of `frame` as the table has them, computed when first asked for."""
-    return cache(lambda: settled(conform(frame, table_spec(table)).toArrow()))
+    return cache(lambda: with_own_arrays(conform(frame, table_spec(table)).toArrow()))
 
 
 def _emptiness(frame: DataFrame | Callable[[], pa.Table], has_rows: bool | None) -> Callable[[], bool]:

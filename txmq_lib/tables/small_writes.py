@@ -34,7 +34,7 @@ def create_table(path: str, spec: TableSpec, properties: Mapping[str, str]) -> N
             raise
 
 
-def settled(rows: pa.Table) -> pa.Table:
+def with_own_arrays(rows: pa.Table) -> pa.Table:
     """The same rows in arrays of their own: Spark leaves out the offsets of nested arrays that are empty, and deltalake
     reads them all the same."""
     return rows.take(pa.array(range(rows.num_rows), pa.int64())) if rows.num_rows else rows.schema.empty_table()
