@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 NUMBERS = {"landed_pass", "pass_number"}
 OF_THE_PROCESS = {"wall_timestamp", "seconds", "plan_id", "started_by", "input_versions", "since_versions", "counts"}
 END_SOURCE = re.compile(r"^(end_transaction:\w+):\d+:")
+LANDED_PASS = re.compile(r'"landed_pass":\d+,')
 
 
 def contents(warehouse: Path) -> dict[str, Counter[str]]:
@@ -41,4 +42,7 @@ def _form(row: dict[str, Any], left_out: set[str]) -> str:
     kept = {name: value for name, value in row.items() if name not in left_out}
     if kept.get("source"):
         kept["source"] = END_SOURCE.sub(r"\1:", kept["source"])
+    if LANDED_PASS.search(kept.get("raw") or ""):
+        # A refused end is kept as its row was, and its fingerprint is that of this text.
+        kept |= {"raw": LANDED_PASS.sub("", kept["raw"]), "fingerprint": None}
     return str(sorted(kept.items()))
