@@ -151,3 +151,11 @@ class EnvironmentFault(TxmqError):
     """The machine lacks something txmq needs (Java, a jar, a permission)."""
 
     code = "ENVIRONMENT"
+
+
+def code_and_words(error: Exception) -> tuple[str, str]:
+    """What people are told of an error: its code, and one line (all of it where txmq raised it on purpose)."""
+    if isinstance(error, TxmqError):
+        return error.code, error.message
+    first_line = (str(error).strip().splitlines() or [""])[0]
+    return "UNEXPECTED", f"{type(error).__name__}: {first_line}"

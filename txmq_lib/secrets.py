@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 # What Spark itself hides (spark.redaction.regex), and the names that its connectors to object stores have.
 _SECRET = re.compile(
@@ -21,3 +22,12 @@ def is_secret(key: str, value: object = None) -> bool:
 def has_password(text: str) -> bool:
     """True for a text with a URI of the form scheme://user:password@place: locations are recorded and shown."""
     return _WITH_PASSWORD.search(text) is not None
+
+
+def missing_variables(named: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:
+    """One fault per setting (key: the environment variable it names) whose variable is not set."""
+    return [
+        f"{key}: the environment variable {variable} is not set"
+        for key, variable in named.items()
+        if not environ.get(variable)
+    ]

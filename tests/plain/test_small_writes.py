@@ -86,7 +86,7 @@ def test_steps_of_others_do_not_stand_in_the_way(path, monkeypatch):
 def test_an_upsert_inserts_what_is_new_and_updates_what_may_be_updated(path):
     STEP.append(path, ends(A=3, B=9))
     merge = SmallWrite(STEP.app_id, 2, "merge")
-    merge.upsert(path, ends(A=7, B=1, C=2), SPEC.key, only_if="s.next_offset >= t.next_offset")
+    merge.upsert(path, ends(A=7, B=1, C=2), key=SPEC.key, only_if="s.next_offset >= t.next_offset")
     assert offsets(path) == {"A": 7, "B": 9, "C": 2}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from txmq_lib.alerts.changes import Alert
 from txmq_lib.errors import InputError
+from txmq_lib.whole_file import write_whole
 
 
 class AlertState:
@@ -42,6 +42,4 @@ class AlertState:
 
     def keep(self, told: Mapping[str, Alert]) -> None:
         """Put `told` in the place of what the file says."""
-        half_way = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        half_way.write_text(json.dumps([asdict(alert) for alert in told.values()], indent=1), encoding="utf-8")
-        half_way.replace(self._path)
+        write_whole(self._path, json.dumps([asdict(alert) for alert in told.values()], indent=1))

@@ -15,6 +15,7 @@ from txmq_lib.alerts.webhook import Webhook
 from txmq_lib.cli.given import Given, location
 from txmq_lib.cli.status import limits
 from txmq_lib.errors import AlertUnsentError, SettingsError, TxmqError
+from txmq_lib.secrets import missing_variables
 from txmq_lib.settings import Alerts, Settings
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.status import problems, read_status
@@ -66,7 +67,7 @@ def send_alerts_after_pass(options: Given, now: datetime, environ: Mapping[str, 
 def _found(settings: Settings, uri: str, now: datetime) -> dict[str, Alert]:
     status = read_status(WarehouseReader(uri), now, lag_window_ms=settings.lag_window_ms)
     past = [each for each in problems(status, limits(settings.thresholds)) if each.limit is not None]
-    since = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    since = _told_time(now)
     return {
         each.condition: Alert(each.condition, each.text, each.limit or "", f"txmq {each.command}", since)
         for each in past
@@ -74,7 +75,6 @@ def _found(settings: Settings, uri: str, now: datetime) -> dict[str, Alert]:
 
 
 def _payload(status: str, alert: Alert, uri: str, now: datetime) -> dict[str, Any]:
-    at = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     words = f"{alert.finding} ({alert.limit})" if status == "firing" else f"cleared: {alert.limit}, since {alert.since}"
     return {
         "text": f"txmq {status}: {words}. More: {alert.command}",
@@ -84,9 +84,13 @@ def _payload(status: str, alert: Alert, uri: str, now: datetime) -> dict[str, An
         "limit": alert.limit,
         "command": alert.command,
         "since": alert.since,
-        "at": at,
+        "at": _told_time(now),
         "warehouse": uri,
     }
+
+
+def _told_time(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _state_file(alerts: Alerts, uri: str) -> Path:
@@ -100,10 +104,8 @@ def _state_file(alerts: Alerts, uri: str) -> Path:
 def _webhook(alerts: Alerts, environ: Mapping[str, str]) -> Webhook:
     if alerts.url_env is None:
         raise SettingsError(["alerts.url_env: is needed: the environment variable that holds the webhook's address"])
-    wanted = {"url_env": alerts.url_env, **{f"headers_env.{name}": of for name, of in alerts.headers_env.items()}}
-    missing = [f"alerts.{key}: the environment variable {name} is not set" for key, name in wanted.items()
-               if not environ.get(name)]  # fmt: skip
-    if missing:
+    headers_env = {f"alerts.headers_env.{name}": of for name, of in alerts.headers_env.items()}
+    if missing := missing_variables({"alerts.url_env": alerts.url_env, **headers_env}, environ):
         raise SettingsError(missing)
     headers = {name: environ[of] for name, of in alerts.headers_env.items()}
     return Webhook(environ[alerts.url_env], headers, timeout_ms=alerts.timeout_ms, tries=alerts.tries)

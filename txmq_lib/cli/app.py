@@ -10,7 +10,7 @@ import typer
 
 from txmq_lib.cli import decisions, health, jobs, more, views
 from txmq_lib.cli.given import Given
-from txmq_lib.errors import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, TxmqError
+from txmq_lib.errors import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, TxmqError, code_and_words
 
 GLOBAL_OPTIONS = ("--conf", "--set", "--warehouse")
 GLOBAL_FLAGS = ("--verbose", "-v")
@@ -67,9 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _tell(error.code, error.message, is_verbose)
         return error.exit_status
     except Exception as error:
-        first_line = (str(error).strip().splitlines() or [""])[0]
-        hint = "" if is_verbose else " (--verbose shows where)"
-        _tell("UNEXPECTED", f"{type(error).__name__}: {first_line}{hint}", is_verbose)
+        code, words = code_and_words(error)
+        _tell(code, words if is_verbose else f"{words} (--verbose shows where)", is_verbose)
         return EXIT_FAILED
     return EXIT_DONE
 

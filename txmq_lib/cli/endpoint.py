@@ -12,11 +12,11 @@ from threading import Lock, Thread
 
 from txmq_lib.cli.clock import wall_clock
 from txmq_lib.cli.metrics import told_before
-from txmq_lib.cli.whole_file import write_whole
 from txmq_lib.errors import UsageError
 from txmq_lib.service.health import RUNNING, Health
 from txmq_lib.views.metrics import metrics_text
 from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.whole_file import write_whole
 
 TEXT, JSON = "text/plain; version=0.0.4; charset=utf-8", "application/json"
 
@@ -47,7 +47,7 @@ class Counted:
                 lag_window_ms=self._lag_window_ms,
                 before=told_before(self._kept),
             )
-            write_whole(str(self._kept), told)
+            write_whole(self._kept, told)
             return told
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import typer
 
 from txmq_lib.cli.given import Given, location
+from txmq_lib.cli.out_file import write_out
 from txmq_lib.cli.pipe import while_read
-from txmq_lib.cli.whole_file import write_whole
 from txmq_lib.errors import InputError
 from txmq_lib.settings import Settings
 from txmq_lib.views.metrics import metrics_text
@@ -29,7 +29,7 @@ def write_metrics(options: Given, out: str, now: datetime) -> None:
         return
     path = Path(out)
     text = metrics_text(reader, now, lag_window_ms=settings.lag_window_ms, before=told_before(path))
-    write_whole(out, text)
+    write_out(out, text)
     typer.echo(f"{sum(not line.startswith('#') for line in text.splitlines())} series in {out}", err=True)
 
 

@@ -7,8 +7,8 @@ from datetime import datetime
 import typer
 
 from txmq_lib.cli.given import Given, location
+from txmq_lib.cli.out_file import write_out
 from txmq_lib.cli.status import limits
-from txmq_lib.cli.whole_file import write_whole
 from txmq_lib.report.build import built_report
 from txmq_lib.report.page import html
 from txmq_lib.settings import Settings
@@ -23,5 +23,5 @@ def write_report(options: Given, out: str, now: datetime, since: datetime | None
         reader, now, since=since, limits=limits(settings.thresholds), lag_window_ms=settings.lag_window_ms
     )
     text = html(report)
-    write_whole(out, text)
+    write_out(out, text)
     typer.echo(f"{len(text.encode()) / 1024:,.0f} KiB in {out}", err=True)

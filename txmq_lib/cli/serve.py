@@ -18,7 +18,7 @@ from txmq_lib.cli.given import Given, location
 from txmq_lib.cli.passes import spark_warehouse
 from txmq_lib.errors import EXIT_FAILED
 from txmq_lib.service.health import Health
-from txmq_lib.service.rounds import Told
+from txmq_lib.service.rounds import Step, Told
 from txmq_lib.service.service import is_session_alive, services
 from txmq_lib.settings import Settings
 from txmq_lib.tables.passes import PassReport
@@ -37,9 +37,9 @@ def run_serve(options: Given, *, is_first_at_once: bool, health_path: Path, list
             warehouse.ensure()
             spark = warehouse.spark
 
-            def failure(step: str, error: str, pause_s: float) -> None:
-                health.failure(step, error, pause_s)
-                _say(f"{step} failed: {error}; tried again in {pause_s:.0f} s")
+            def failure(step: Step, error: str, pause_s: float) -> None:
+                health.failure(step.name, error, failures=step.failures, pause_s=pause_s)
+                _say(f"{step.name} failed: {error}; tried again in {pause_s:.0f} s")
                 if not is_session_alive(spark):
                     inbox.put(LOST)
 
@@ -73,7 +73,7 @@ def run_serve(options: Given, *, is_first_at_once: bool, health_path: Path, list
                         service.stop(interrupt=True)
                     has_ended = all([service.shutdown() for service in running])
         if told == LOST:
-            health.failure("serve", "Spark is gone", 0)
+            health.failure("serve", "Spark is gone", failures=1, pause_s=0)
             _say("Spark is gone: its JVM ended or does not answer")
         else:
             health.stopped()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from txmq_lib.errors import NothingToLandError, RemotingError
-from txmq_lib.pipeline import landing, reconcile
+from txmq_lib.pipeline import audit, landing, reconcile, resolve, rollup
 from txmq_lib.pipeline.audit import run_audit
 from txmq_lib.pipeline.landing import run_land_files, run_land_rocketmq, run_land_store
 from txmq_lib.pipeline.landing_rocketmq import UNREAD
@@ -82,12 +82,12 @@ def works_of_cycle(
         works.append(
             Work(
                 "resolve",
-                "resolve",
+                resolve.JOB,
                 lambda at, now: run_resolve(at, settings, now=now, wall_clock=wall_clock, environ=environ),
             )
         )
     works.append(_rollup(settings, wall_clock))
-    works.append(Work("audit", "audit", lambda at, now: run_audit(at, settings, now=now, wall_clock=wall_clock)))
+    works.append(Work("audit", audit.JOB, lambda at, now: run_audit(at, settings, now=now, wall_clock=wall_clock)))
     return works
 
 
@@ -101,7 +101,7 @@ def works_on_offsets(
 
 
 def _rollup(settings: Settings, wall_clock: Callable[[], datetime]) -> Work:
-    return Work("rollup", "rollup", lambda at, now: run_rollup(at, settings, now=now, wall_clock=wall_clock))
+    return Work("rollup", rollup.JOB, lambda at, now: run_rollup(at, settings, now=now, wall_clock=wall_clock))
 
 
 def _landings(

@@ -21,8 +21,9 @@ from txmq_lib.rules.contract import MESSAGE_COLUMNS, message_rows, quick_message
 from txmq_lib.rules.frontier import file_reports
 from txmq_lib.settings import Settings
 from txmq_lib.sources.landing_files import LandingFile, json_lines, list_files
+from txmq_lib.tables.pass_log import last_note
 from txmq_lib.tables.passes import Pass, PassReport
-from txmq_lib.tables.running import last_note, run_passes
+from txmq_lib.tables.running import run_passes
 from txmq_lib.tables.warehouse import Warehouse
 
 JOB = "land"

@@ -12,11 +12,12 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from txmq_lib.errors import RemotingError, UnreachableError
-from txmq_lib.names import HALF_TOPIC, OP_TOPIC, PROPERTY_REAL_TOPIC, TRANSACTION_TOPICS
+from txmq_lib.names import HALF_TOPIC, OP_TOPIC, TRANSACTION_TOPICS
 from txmq_lib.pipeline import landing_broker_offsets, landing_messages
 from txmq_lib.pipeline.broker_settings import settings_findings
 from txmq_lib.pipeline.live_brokers import LiveBroker, is_wanted
 from txmq_lib.pipeline.live_ranges import REBUILT, SHRANK, KnownQueue, QueuePlan, plan_queues
+from txmq_lib.pipeline.topics import is_every_topic, real_topics
 from txmq_lib.remoting.broker import Queue, all_consumer_offsets, broker_config
 from txmq_lib.remoting.connection import Access, Connection
 from txmq_lib.rules import frontier
@@ -29,7 +30,6 @@ from txmq_lib.tables.passes import Pass
 from txmq_lib.tables.warehouse import Warehouse
 
 KIND = "rocketmq"
-EVERY_TOPIC = ("*",)
 UNREAD = "unread"
 MOST_NAMED = 5
 
@@ -139,7 +139,7 @@ def _has(plans: Sequence[QueuePlan], topic: str) -> bool:
 
 def _whole_topics(plans: Sequence[QueuePlan], patterns: Sequence[str]) -> list[str]:
     """Real topics read to the end of every queue, where not all topics are wanted."""
-    if tuple(patterns) == EVERY_TOPIC:
+    if is_every_topic(patterns):
         return []
     cut = {each.queue.topic for each in plans if not each.is_whole}
     return sorted({each.queue.topic for each in plans} - cut - set(TRANSACTION_TOPICS))
@@ -300,13 +300,10 @@ def _reports(current: Pass, rows: DataFrame, lost_queues: set[Queue]) -> DataFra
 
 
 def _read_to_the_end(arguments: Mapping[str, Any], rows: DataFrame, lost_queues: set[Queue]) -> list[str]:
-    if tuple(arguments["topics"]) == EVERY_TOPIC:
+    if is_every_topic(arguments["topics"]):
         return [frontier.ALL_QUEUES_TOPIC] if arguments["are_all_whole"] and not lost_queues else []
-    real = rows.where(F.col("topic") == HALF_TOPIC).select(F.col("properties")[PROPERTY_REAL_TOPIC].alias("topic"))
-    named = {row["topic"] for row in real.where("topic is not null").distinct().collect()}  # many halves, one topic
     has_queue = {topic for topic, *_ in arguments["queues"]}
     # A topic without a queue is read whole: nobody ever wrote to it.
-    queueless = (
-        {t for t in named - has_queue if is_wanted(t, arguments["topics"])} if arguments["are_all_whole"] else set()
-    )
-    return sorted(({*arguments["whole_topics"]} - {queue.topic for queue in lost_queues}) | queueless)
+    queueless = real_topics(rows) - has_queue if arguments["are_all_whole"] else set()
+    unwritten = {topic for topic in queueless if is_wanted(topic, arguments["topics"])}
+    return sorted(({*arguments["whole_topics"]} - {queue.topic for queue in lost_queues}) | unwritten)

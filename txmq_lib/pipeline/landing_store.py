@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from txmq_lib.errors import InputError
-from txmq_lib.names import DIVERTING_TOPICS, HALF_TOPIC, PROPERTY_REAL_TOPIC, TRANSACTION_TOPICS
 from txmq_lib.pipeline import landing_broker_offsets, landing_messages
+from txmq_lib.pipeline.topics import ALWAYS_TAKEN, is_every_topic, is_taken, real_topics
 from txmq_lib.rules import frontier
 from txmq_lib.rules.moments import EPOCH, LATEST_MS
 from txmq_lib.settings import Settings
@@ -25,9 +24,6 @@ from txmq_lib.sources.store import SOURCE_NAME, RocketmqStore
 from txmq_lib.tables.local_frame import local_frame
 from txmq_lib.tables.passes import Pass
 from txmq_lib.tables.warehouse import Warehouse
-
-EVERY_TOPIC = ("*",)
-ALWAYS_TAKEN = (*TRANSACTION_TOPICS, *DIVERTING_TOPICS)
 
 
 def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: str) -> dict[str, Any]:
@@ -101,7 +97,7 @@ def _stored(current: Pass) -> DataFrame:
         .option("from_offset", arguments["from_offset"])
         .option("to_offset", arguments["to_offset"])
     )
-    if tuple(arguments["topics"]) != EVERY_TOPIC:
+    if not is_every_topic(arguments["topics"]):
         reader = reader.option("topics", json.dumps([*ALWAYS_TAKEN, *arguments["topics"]]))
     rows = reader.load(arguments["path"])
     return rows.withColumns(
@@ -127,7 +123,7 @@ def _reports(current: Pass, rows: DataFrame) -> DataFrame:
         [
             (broker_name, topic, queue_id, bound.next_offset, bound.lowest_offset)
             for (topic, queue_id), bound in bounds.items()
-            if _is_wanted(topic, arguments["topics"])
+            if is_taken(topic, arguments["topics"])
         ],
         "broker_name string, topic string, queue_id int, _end bigint, lowest_kept_offset bigint",
     )
@@ -172,20 +168,15 @@ def _time_ms(stated_ms: int) -> int | None:
 
 def _whole_log_topic(topics: Sequence[str]) -> str:
     """The frontier's name for a log of which these topics are read."""
-    return frontier.WHOLE_LOG_TOPIC if tuple(topics) == EVERY_TOPIC else f"[{', '.join(sorted(topics))}]"
-
-
-def _is_wanted(topic: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(topic, pattern) for pattern in (*ALWAYS_TAKEN, *patterns))
+    return frontier.WHOLE_LOG_TOPIC if is_every_topic(topics) else f"[{', '.join(sorted(topics))}]"
 
 
 def _wanted_topics(
     rows: DataFrame, bounds: Mapping[tuple[str, int], QueueBounds], arguments: dict[str, Any]
 ) -> set[str]:
     """Real topics read to the end of the log: those with a queue, and those that halves name and nobody wrote to."""
-    real = rows.where(F.col("topic") == HALF_TOPIC).select(F.col("properties")[PROPERTY_REAL_TOPIC].alias("topic"))
-    named = {row["topic"] for row in real.where("topic is not null").distinct().collect()}  # many halves, one topic
-    return {topic for topic in named | {topic for topic, _ in bounds} if _is_wanted(topic, arguments["topics"])}
+    known = real_topics(rows) | {topic for topic, _ in bounds}
+    return {topic for topic in known if is_taken(topic, arguments["topics"])}
 
 
 def _known(warehouse: Warehouse, broker_name: str, whole_log: str) -> Row | None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 
 from txmq_lib.errors import SettingsError, UsageError
-from txmq_lib.names import DIVERTING_TOPICS, HALF_TOPIC, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS, TRANSACTION_TOPICS
+from txmq_lib.names import HALF_TOPIC, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
+from txmq_lib.pipeline.topics import ALWAYS_TAKEN, is_taken
 from txmq_lib.remoting.broker import Queue
 from txmq_lib.remoting.connection import Access, Tls
 from txmq_lib.remoting.name_server import name_server, routes, topics
 from txmq_lib.remoting.signature import Credentials
+from txmq_lib.secrets import missing_variables
 from txmq_lib.settings import Settings
-
-ALWAYS_TAKEN = (*TRANSACTION_TOPICS, *DIVERTING_TOPICS)
 
 
 @dataclass(frozen=True)
@@ -42,13 +41,9 @@ def access_of(settings: Settings, environ: Mapping[str, str]) -> Access:
     ours = settings.rocketmq
     if (ours.access_key_env is None) != (ours.secret_key_env is None):
         raise SettingsError(["rocketmq: needs both of access_key_env and secret_key_env, or neither"])
-    named = {"access_key_env": ours.access_key_env, "secret_key_env": ours.secret_key_env}
+    named = {"rocketmq.access_key_env": ours.access_key_env, "rocketmq.secret_key_env": ours.secret_key_env}
     wanted = {key: variable for key, variable in named.items() if variable is not None}
-    if missing := [
-        f"rocketmq.{key}: the environment variable {variable} is not set"
-        for key, variable in wanted.items()
-        if not environ.get(variable)
-    ]:
+    if missing := missing_variables(wanted, environ):
         raise SettingsError(missing)
     keys = [environ[variable] for variable in wanted.values()]
     return Access(
@@ -63,7 +58,7 @@ def is_wanted(topic: str, patterns: Sequence[str]) -> bool:
     if topic in ALWAYS_TAKEN:
         return True
     is_system = topic in SYSTEM_TOPICS or topic.lower().startswith(SYSTEM_TOPIC_PREFIX)
-    return not is_system and any(fnmatchcase(topic, pattern) for pattern in patterns)
+    return not is_system and is_taken(topic, patterns)
 
 
 def live_brokers(

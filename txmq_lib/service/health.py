@@ -13,6 +13,7 @@ from typing import Any
 
 from txmq_lib.errors import UsageError
 from txmq_lib.tables.passes import PassReport
+from txmq_lib.whole_file import write_whole
 
 STARTING, RUNNING, FAILING, STOPPED = "starting", "running", "failing", "stopped"
 
@@ -51,9 +52,8 @@ class Health:
             told["pass_number"] = report.number
         self._tell(step, told)
 
-    def failure(self, step: str, error: str, pause_s: float) -> None:
-        """A step has failed and is tried again after `pause_s` seconds."""
-        failures = self._steps.get(step, {}).get("failures", 0) + 1
+    def failure(self, step: str, error: str, *, failures: int, pause_s: float) -> None:
+        """A step has failed, so often in a row, and is tried again after `pause_s` seconds."""
         self._tell(
             step,
             {
@@ -89,9 +89,7 @@ class Health:
             self._write()
 
     def _write(self) -> None:
-        half_way = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        half_way.write_text(json.dumps(self.content, indent=1) + "\n", encoding="utf-8")
-        half_way.replace(self._path)
+        write_whole(self._path, json.dumps(self.content, indent=1) + "\n")
 
 
 def serving_pid(path: Path) -> int:

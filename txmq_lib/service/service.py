@@ -12,6 +12,7 @@ from threading import Lock, Thread
 from pyspark.sql import SparkSession
 
 from txmq_lib.errors import LeftOff
+from txmq_lib.jvm import set_active
 from txmq_lib.pipeline.cycle import OFFSET_KINDS, Work, works_of_cycle, works_on_offsets
 from txmq_lib.service.rounds import Step, Told, run_round
 from txmq_lib.service.thread import PeriodicService
@@ -117,9 +118,7 @@ def _alone(lock: Lock, work: Work, warehouse: Warehouse, wall_clock: Callable[[]
 def _enter(spark: SparkSession, tag: str) -> None:
     """This thread's jobs carry its tag, and what asks for the active session gets its own."""
     spark.sparkContext.addJobTag(tag)
-    jvm = spark.sparkContext._jvm
-    if jvm is not None:
-        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+    set_active(spark)
 
 
 def _cancel_while_alive(spark: SparkSession, service: PeriodicService) -> None:

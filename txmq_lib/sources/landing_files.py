@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txmq_lib.errors import NothingToLandError, UsageError
+from txmq_lib.jvm import jvm_class
 from txmq_lib.secrets import has_password
 
 TEXT_ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
@@ -87,9 +88,8 @@ def _placed(frame: DataFrame, files: list[tuple[int, LandingFile]], value: Colum
 
 
 def _files_under(spark: SparkSession, path: str) -> list[LandingFile]:
-    jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
-    root = jvm.org.apache.hadoop.fs.Path(path)
+    root = jvm_class(spark, "org.apache.hadoop.fs.Path")(path)
     filesystem = root.getFileSystem(session.sessionState().newHadoopConf())
     matches = [filesystem.getFileStatus(root)] if filesystem.exists(root) else filesystem.globStatus(root) or []
     files: list[LandingFile] = []

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from txmq_lib.jvm import jvm_class, set_active
 from txmq_lib.tables.log_entries import DataFile, LogEntries
 
 COMMITS_LOOKED_BACK = 50  # where nothing tells from when on to look
@@ -59,7 +60,7 @@ class DeltaLogView:
         told = self._entries.txns(self.version)
         if told is not None:
             return told
-        convert = getattr(cast("Any", self._spark._jvm), "scala.jdk.javaapi.CollectionConverters")
+        convert = jvm_class(self._spark, "scala.jdk.javaapi.CollectionConverters")
         return dict(convert.asJava(self._snapshot.transactions()))
 
     def few_files(self, version: int) -> tuple[DataFile, ...] | None:
@@ -158,9 +159,8 @@ class DeltaLogView:
     @cached_property
     def _snapshot(self) -> Any:  # noqa: ANN401 - py4j has no types
         # The Delta classes have no Python face for what is asked of it here, hence the JVM door.
-        jvm = cast("Any", self._spark._jvm)
-        # A thread of a pool has none of its own, and Delta asks for it.
-        getattr(jvm, "org.apache.spark.sql.classic.SparkSession").setActiveSession(self._spark._jsparkSession)
-        none = getattr(jvm, "scala.Option").empty()
-        log = getattr(jvm, "org.apache.spark.sql.delta.DeltaLog").forTable(self._spark._jsparkSession, self._path)
+        set_active(self._spark)
+        none = jvm_class(self._spark, "scala.Option").empty()
+        delta_log = jvm_class(self._spark, "org.apache.spark.sql.delta.DeltaLog")
+        log = delta_log.forTable(self._spark._jsparkSession, self._path)
         return log.update(False, none, none)

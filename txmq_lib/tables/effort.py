@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
+from txmq_lib.tables.session_conf import session_conf
+
 # One partition, nothing to adapt, interpreted rather than compiled, as conf/few-rows.yaml says for a whole session.
 _LITTLE = {
     "spark.sql.shuffle.partitions": "1",
@@ -20,12 +22,6 @@ _LITTLE = {
 def little_effort(spark: SparkSession, *, when: bool) -> Iterator[None]:
     """Within it, and only `when`, Spark plans for a few thousand rows; a key that somebody set stays as it is."""
     given = spark.sparkContext.getConf()
-    before = {key: spark.conf.get(key) for key in _LITTLE if when and not given.contains(key)}
-    try:
-        for key in before:
-            spark.conf.set(key, _LITTLE[key])
+    values = {key: value for key, value in _LITTLE.items() if when and not given.contains(key)}
+    with session_conf(spark, values):
         yield
-    finally:
-        for key, value in before.items():
-            if value is not None:
-                spark.conf.set(key, value)

@@ -9,10 +9,12 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
+
+from txmq_lib.jvm import jvm_class
 
 COMMIT_FILE = re.compile(r"(\d{20})\.json")
 CHECKPOINT_FILE = re.compile(r"(\d{20})\.checkpoint\..*parquet")
@@ -79,7 +81,7 @@ class LogEntries:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark  # asked for logs that are not on this machine only
         self._path = path
-        local = path.removeprefix("file:") if ":" not in path.removeprefix("file:") else None
+        local = on_disk(path)
         # Through the JVM each file costs milliseconds.
         self._local = Path(local, "_delta_log") if local is not None else None
         self._commits: OrderedDict[int, Commit] = OrderedDict()
@@ -147,22 +149,18 @@ class LogEntries:
             except FileNotFoundError:
                 return None
         filesystem, folder = self._folder()
-        path = self._class("org.apache.hadoop.fs.Path")(folder, name)
+        path = jvm_class(self._spark, "org.apache.hadoop.fs.Path")(folder, name)
         if not filesystem.exists(path):
             return None
         stream = filesystem.open(path)
         try:
-            return str(self._class("org.apache.commons.io.IOUtils").toString(stream, "UTF-8"))
+            return str(jvm_class(self._spark, "org.apache.commons.io.IOUtils").toString(stream, "UTF-8"))
         finally:
             stream.close()
 
     def _folder(self) -> tuple[Any, Any]:
-        folder = self._class("org.apache.hadoop.fs.Path")(f"{self._path}/_delta_log")
+        folder = jvm_class(self._spark, "org.apache.hadoop.fs.Path")(f"{self._path}/_delta_log")
         return folder.getFileSystem(self._spark._jsparkSession.sessionState().newHadoopConf()), folder
-
-    def _class(self, name: str) -> Any:  # noqa: ANN401 - py4j has no types
-        # By its whole name at once: step by step py4j asks for a class at each dot.
-        return getattr(cast("Any", self._spark._jvm), name)
 
 
 def _commit_of(text: str) -> Commit:
@@ -201,6 +199,12 @@ def _file_of(action: Mapping[str, Any]) -> DataFile:
         partition=dict(action.get("partitionValues") or {}),
         is_plain=is_below and not action.get("deletionVector"),
     )
+
+
+def on_disk(path: str) -> str | None:
+    """A path on this machine's disk without its scheme; None for any other place."""
+    bare = path.removeprefix("file:")
+    return bare if ":" not in bare else None
 
 
 def real_path(file: DataFile) -> str:

@@ -20,25 +20,34 @@ PLANNED = re.compile(rf"txmq/([^/]+)/pass/{STARTED}")
 
 
 def app_id(job: str, table: str, step: str) -> str:
+    """The transaction name under which a step of a job writes a table, pass after pass."""
     return f"txmq/{job}/{table}/{step}"
 
 
 def pass_tag(job: str, number: int, step: str) -> str:
+    """What the userMetadata of a commit of a pass begins with."""
     return f"txmq {job} pass {number} {step}"
 
 
 def last_ended(log: DeltaLogView, job: str) -> int:
+    """The newest pass of a job that was committed or abandoned; 0 where there is none."""
     return max(log.txn_version(app_id(job, "pass", state)) for state in (COMMITTED, ABANDONED))
 
 
 def plan_row(warehouse: Warehouse, job: str, number: int) -> Row:
+    """The started row of a pass, with its clock in microseconds as `now_us`."""
     rows = warehouse.read("pass").where(f"job = '{job}' and pass_number = {number} and state = '{STARTED}'")
     # Spark hands times over in the local zone, where an hour may come twice.
     return rows.withColumn("now_us", F.unix_micros("now")).collect()[0]
 
 
-def note_of(warehouse: Warehouse, log: DeltaLogView, job: str, number: int) -> dict[str, Any]:
-    """What a committed pass left for the next: the note of its commit while the log holds it, else from its row."""
+def last_note(warehouse: Warehouse, job: str) -> dict[str, Any]:
+    """What the last committed pass of a job left for the next; empty where there is none.
+
+    The note of its commit while the log holds that, else what its row tells.
+    """
+    log = warehouse.log("pass")
+    number = log.txn_version(app_id(job, "pass", COMMITTED))
     if number == 0:
         return {}
     commit = log.tagged_commit(pass_tag(job, number, COMMITTED))
@@ -47,17 +56,16 @@ def note_of(warehouse: Warehouse, log: DeltaLogView, job: str, number: int) -> d
     return dict(json.loads(commit.note))
 
 
-def known_since(logs: Mapping[str, DeltaLogView], note: Mapping[str, Any]) -> dict[str, int]:
+def known_since(warehouse: Warehouse, note: Mapping[str, Any], upto: Mapping[str, int]) -> dict[str, int]:
     """The versions up to which the pass that left `note` knew all: its inputs, what it wrote on top, and upkeep.
 
-    A table is left out where its log no longer tells what came next: it is read whole then.
+    A table is left out where its log no longer tells what came next, up to its version in `upto`: it is read whole.
     """
     own = note.get("own_versions", {})
-    inputs = note.get("input_versions", {})
     known = {
-        name: log.all_known_to(int(inputs[name]), log.version, own.get(name, ()))
-        for name, log in logs.items()
-        if name in inputs
+        name: warehouse.log(name).all_known_to(int(version), upto[name], own.get(name, ()))
+        for name, version in note.get("input_versions", {}).items()
+        if name in upto
     }
     return {name: version for name, version in known.items() if version is not None}
 
@@ -72,7 +80,8 @@ def lost_feeds(warehouse: Warehouse, row: Row) -> frozenset[str]:
 
 
 def unfinished(log: DeltaLogView) -> dict[str, int]:
-    planned = {PLANNED.fullmatch(app_id): number for app_id, number in log.txn_versions().items()}
+    """The unfinished pass of each job that has one."""
+    planned = {PLANNED.fullmatch(writer): number for writer, number in log.txn_versions().items()}
     return {found[1]: number for found, number in planned.items() if found and number > last_ended(log, found[1])}
 
 
@@ -109,6 +118,6 @@ def _standing(warehouse: Warehouse, log: DeltaLogView, job: str) -> Standing:
     if planned > last_ended(log, job):
         row = plan_row(warehouse, job, planned)
         return Standing(job, planned, dict(row["input_versions"]), dict(row["since_versions"]))
-    note = note_of(warehouse, log, job, log.txn_version(app_id(job, "pass", COMMITTED)))
-    logs = {name: warehouse.log(name) for name in note.get("input_versions", {})}
-    return Standing(job, None, {}, known_since(logs, note))
+    note = last_note(warehouse, job)
+    newest = {name: warehouse.log(name).version for name in note.get("input_versions", {})}
+    return Standing(job, None, {}, known_since(warehouse, note, newest))

@@ -15,8 +15,6 @@ from functools import cache, cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-from delta.tables import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -29,10 +27,8 @@ from txmq_lib.tables.delta_log import TaggedCommit
 from txmq_lib.tables.local_frame import arrow_rows, at_hand, local_frame
 from txmq_lib.tables.pass_log import ABANDONED, COMMITTED, app_id, pass_tag, taken_back
 from txmq_lib.tables.small_writes import SmallWrite, with_own_arrays
+from txmq_lib.tables.spark_writes import SparkWrite
 from txmq_lib.tables.warehouse import Warehouse
-
-TXN_CONF = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
-TAG_CONF = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 @dataclass(frozen=True)
@@ -122,30 +118,15 @@ class Pass:
 
     def append(self, table: str, frame: DataFrame, *, step: str, has_rows: bool | None = None) -> int:
         """Append `frame` once; the rows written. An empty frame makes no commit; `has_rows` spares looking."""
-        if (small := self._small(table, step)) is not None:
-            path, rows = small.path, _collected(frame, table)
-            is_empty = _emptiness(rows, has_rows)
-            return self._write_once(table, step, lambda: small.write.append(path, rows()), is_empty=is_empty)
-
-        def write() -> None:
-            writer = conform(frame, table_spec(table)).write.format("delta").mode("append")
-            writer.options(**self._txn_options(table, step)).save(self.warehouse.path(table))
-
-        return self._write_once(table, step, write, is_empty=_emptiness(frame, has_rows))
+        write = self._write_of(table, frame, step)
+        return self._write_once(
+            table, step, lambda: write.by.append(write.path, write.rows()), is_empty=write.emptiness(has_rows)
+        )
 
     def overwrite(self, table: str, frame: DataFrame, *, step: str, where: str | None = None) -> int:
         """Replace the table's rows (those that satisfy `where`, a partition condition) by `frame`, once."""
-        if (small := self._small(table, step)) is not None:
-            path, rows = small.path, _collected(frame, table)
-            return self._write_once(table, step, lambda: small.write.overwrite(path, rows(), where=where))
-
-        def write() -> None:
-            writer = conform(frame, table_spec(table)).write.format("delta").mode("overwrite")
-            if where is not None:
-                writer = writer.option("replaceWhere", where)
-            writer.options(**self._txn_options(table, step)).save(self.warehouse.path(table))
-
-        return self._write_once(table, step, write)
+        write = self._write_of(table, frame, step)
+        return self._write_once(table, step, lambda: write.by.overwrite(write.path, write.rows(), where=where))
 
     def upsert(
         self,
@@ -160,38 +141,31 @@ class Pass:
 
         `only_if` (on target t and source s) lets a match be updated.
         """
-        spec = table_spec(table)
-        if (small := self._small(table, step)) is not None and self.warehouse.is_few(table):
-            path, rows = small.path, _collected(frame, table)
-            is_empty = _emptiness(rows, has_rows)
-            merge = partial(small.write.upsert, path, key=spec.key, only_if=only_if)
-            return self._write_once(table, step, lambda: merge(rows=rows()), is_empty=is_empty)
-        on = " and ".join(f"t.{name} <=> s.{name}" for name in spec.key)
-
-        def write() -> None:
-            target = DeltaTable.forPath(self.warehouse.spark, self.warehouse.path(table)).alias("t")
-            merge = target.merge(conform(frame, spec).alias("s"), on)
-            with self._txn_conf(table, step):
-                merge.whenMatchedUpdateAll(only_if).whenNotMatchedInsertAll().execute()
-
-        return self._write_once(table, step, write, is_empty=_emptiness(frame, has_rows))
-
-    def _small(self, table: str, step: str) -> _Small | None:
-        path = self.warehouse.local_path(table) if self.is_small else None
-        if path is None:
-            return None
-        return _Small(path, SmallWrite(app_id(self.job, table, step), self.number, self.tag(step)))
+        write = self._write_of(table, frame, step, merges=True)
+        merge = partial(write.by.upsert, write.path, key=table_spec(table).key, only_if=only_if)
+        return self._write_once(table, step, lambda: merge(rows=write.rows()), is_empty=write.emptiness(has_rows))
 
     def delete(self, table: str, broker_name: str, *, step: str) -> int:
         """Delete all rows of a broker, once; the rows deleted. No rows make no commit."""
         rows = F.col("broker_name") == broker_name
+        # The commit names the broker: a change feed still gives the rows that came before it.
+        tag = self.tag(step) + "\n" + json.dumps({"broker_name": broker_name})
+        by = SparkWrite(app_id(self.job, table, step), self.number, tag)
+        return self._write_once(
+            table,
+            step,
+            lambda: by.delete(self.warehouse.spark, self.warehouse.path(table), rows),
+            is_empty=lambda: self.warehouse.read(table).where(rows).isEmpty(),
+        )
 
-        def write() -> None:
-            # The commit names the broker: a change feed still gives the rows that came before it.
-            with self._txn_conf(table, step, note={"broker_name": broker_name}):
-                DeltaTable.forPath(self.warehouse.spark, self.warehouse.path(table)).delete(rows)
-
-        return self._write_once(table, step, write, is_empty=lambda: self.warehouse.read(table).where(rows).isEmpty())
+    def _write_of(self, table: str, frame: DataFrame, step: str, *, merges: bool = False) -> _Write:
+        stamp = (app_id(self.job, table, step), self.number, self.tag(step))
+        rows = partial(conform, frame, table_spec(table))
+        path = self.warehouse.local_path(table) if self.is_small else None
+        # For a MERGE deltalake reads the whole table.
+        if path is not None and not (merges and not self.warehouse.is_few(table)):
+            return _Write(SmallWrite(*stamp), path, cache(lambda: with_own_arrays(rows().toArrow())))
+        return _Write(SparkWrite(*stamp), self.warehouse.path(table), cache(rows))
 
     def is_settled(self, tables: Iterable[str]) -> bool:
         """True where none of `tables` has moved since the last committed pass of this job, nor a setting."""
@@ -241,9 +215,9 @@ class Pass:
         ours = app_id(self.job, "", "").removesuffix("/")
         written = [self.warehouse.log(name).txn_versions() for name in self.input_versions]
         return not any(
-            app_id.startswith(ours) and version >= self.number
+            writer.startswith(ours) and version >= self.number
             for versions in written
-            for app_id, version in versions.items()
+            for writer, version in versions.items()
         )
 
     def abandon(self) -> None:
@@ -273,18 +247,13 @@ class Pass:
         }
         schema = struct_type(table_spec("pass"))
         tag = pass_tag(self.job, self.number, state) + "\n" + json.dumps(note)
+        stamp = (app_id(self.job, "pass", state), self.number, tag)
         path = warehouse.local_path("pass")
         try:
             if path is not None:
-                SmallWrite(app_id(self.job, "pass", state), self.number, tag).append(path, arrow_rows([row], schema))
+                SmallWrite(*stamp).append(path, arrow_rows([row], schema))
             else:
-                writer = local_frame(warehouse.spark, [row], schema).write.format("delta").mode("append")
-                options: dict[str, Any] = {
-                    "txnAppId": app_id(self.job, "pass", state),
-                    "txnVersion": self.number,
-                    "userMetadata": tag,
-                }
-                writer.options(**options).save(warehouse.path("pass"))
+                SparkWrite(*stamp).append(warehouse.path("pass"), local_frame(warehouse.spark, [row], schema))
         except CONFLICTS:
             # The same row by another process carrying the plan on: theirs stands.
             if warehouse.log("pass").txn_version(app_id(self.job, "pass", state)) < self.number:
@@ -299,13 +268,6 @@ class Pass:
             yield
         finally:
             self.seconds[step] = self.seconds.get(step, 0.0) + time.monotonic() - begun
-
-    def _txn_options(self, table: str, step: str) -> dict[str, Any]:
-        return {
-            "txnAppId": app_id(self.job, table, step),
-            "txnVersion": self.number,
-            "userMetadata": self.tag(step),
-        }
 
     def tag(self, step: str) -> str:
         """What the commit of a step carries: whose it is, and by which plan."""
@@ -322,20 +284,6 @@ class Pass:
             self.plan_id,
         ]
         return hashlib.sha256(json.dumps(plan).encode()).hexdigest()[:16]
-
-    @contextmanager
-    def _txn_conf(self, table: str, step: str, *, note: Mapping[str, Any] | None = None) -> Iterator[None]:
-        # MERGE and DELETE take the two keys from the session only; left behind they would silence other writes.
-        conf = self.warehouse.spark.conf
-        tag = self.tag(step) if note is None else self.tag(step) + "\n" + json.dumps(note)
-        values = (app_id(self.job, table, step), str(self.number), tag)
-        try:
-            for key, value in zip((*TXN_CONF, TAG_CONF), values, strict=True):
-                conf.set(key, value)
-            yield
-        finally:
-            for key in (*TXN_CONF, TAG_CONF):
-                conf.unset(key)
 
     def _write_once(
         self, table: str, step: str, write: Callable[[], None], is_empty: Callable[[], bool] | None = None
@@ -391,20 +339,20 @@ class Pass:
         )
 
 
-class _Small(NamedTuple):
+class _Write(NamedTuple):
+    """One write of a pass: by whom, where, and the rows, an Arrow table or a frame, made when first asked for."""
+
+    by: SmallWrite | SparkWrite
     path: str
-    write: SmallWrite
+    rows: Callable[[], Any]
 
+    def emptiness(self, has_rows: bool | None) -> Callable[[], bool]:
+        """Tells whether there are no rows, without a look where `has_rows` is known."""
+        return self._is_empty if has_rows is None else lambda: not has_rows
 
-def _collected(frame: DataFrame, table: str) -> Callable[[], pa.Table]:
-    """The rows of `frame` as the table has them, computed when first asked for."""
-    return cache(lambda: with_own_arrays(conform(frame, table_spec(table)).toArrow()))
-
-
-def _emptiness(frame: DataFrame | Callable[[], pa.Table], has_rows: bool | None) -> Callable[[], bool]:
-    if has_rows is not None:
-        return lambda: not has_rows
-    return frame.isEmpty if isinstance(frame, DataFrame) else lambda: frame().num_rows == 0
+    def _is_empty(self) -> bool:
+        rows = self.rows()
+        return bool(rows.isEmpty() if isinstance(rows, DataFrame) else rows.num_rows == 0)
 
 
 def _txmq_version() -> str:

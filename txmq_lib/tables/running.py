@@ -19,13 +19,12 @@ from txmq_lib.tables.conflicts import is_cancelled
 from txmq_lib.tables.delta_log import DeltaLogView
 from txmq_lib.tables.effort import little_effort
 from txmq_lib.tables.pass_log import (
-    COMMITTED,
     STARTED,
     app_id,
     known_since,
     last_ended,
+    last_note,
     lost_feeds,
-    note_of,
     pass_tag,
     plan_row,
     unfinished,
@@ -34,7 +33,7 @@ from txmq_lib.tables.passes import Pass, PassReport
 from txmq_lib.tables.warehouse import Warehouse
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-FEW_BYTES = 4 << 20
+SMALL_PASS_BYTES = 4 << 20
 
 
 def next_pass(
@@ -52,16 +51,10 @@ def next_pass(
     planned, ended = log.txn_version(app_id(job, "pass", STARTED)), last_ended(log, job)
     if planned > ended:
         return _recorded_pass(warehouse, job, planned, wall_clock=wall_clock)
-    note = note_of(warehouse, log, job, log.txn_version(app_id(job, "pass", COMMITTED)))
-    logs = _logs(warehouse)
-    mine = _unplanned(warehouse, logs, job, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock)
-    return replace(mine, number=planned + 1, since_versions=known_since(logs, note), last_note=note)
-
-
-def last_note(warehouse: Warehouse, job: str) -> dict[str, Any]:
-    """What the last committed pass of the job left for the next; empty where there is none."""
-    log = warehouse.log("pass")
-    return note_of(warehouse, log, job, log.txn_version(app_id(job, "pass", COMMITTED)))
+    note = last_note(warehouse, job)
+    mine = preview(warehouse, job, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock)
+    since = known_since(warehouse, note, mine.input_versions)
+    return replace(mine, number=planned + 1, since_versions=since, last_note=note)
 
 
 def preview(
@@ -74,30 +67,12 @@ def preview(
     wall_clock: Callable[[], datetime],
 ) -> Pass:
     """A pass over the tables as they are, without a number or a past: to be computed and looked at, never written."""
-    logs = _logs(warehouse)
-    return _unplanned(warehouse, logs, job, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock)
-
-
-def _logs(warehouse: Warehouse) -> dict[str, DeltaLogView]:
-    return {name: warehouse.existing_log(name) for name in table_specs() if name != "pass"}
-
-
-def _unplanned(
-    warehouse: Warehouse,
-    logs: Mapping[str, DeltaLogView],
-    job: str,
-    *,
-    now: datetime,
-    arguments: Mapping[str, Any],
-    settings: Settings,
-    wall_clock: Callable[[], datetime],
-) -> Pass:
     return Pass(
         warehouse=warehouse,
         job=job,
         number=0,
         now=now,
-        input_versions={name: log.version for name, log in logs.items()},
+        input_versions={name: warehouse.version(name) for name in table_specs() if name != "pass"},
         since_versions={},
         arguments=dict(arguments),
         settings=settings,
@@ -141,7 +116,7 @@ def run_passes(
             current.abandon()
             continue
         size = input_bytes(current) if input_bytes is not None else None
-        current.is_small = size is not None and size <= FEW_BYTES
+        current.is_small = size is not None and size <= SMALL_PASS_BYTES
         try:
             with little_effort(warehouse.spark, when=current.is_small):
                 report = work(current)

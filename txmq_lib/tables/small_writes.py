@@ -60,7 +60,7 @@ class SmallWrite:
         if not self._has_landed(table):
             write_deltalake(table, rows, mode="overwrite", predicate=where, commit_properties=self._properties())
 
-    def upsert(self, path: str, rows: pa.Table, key: Sequence[str], *, only_if: str | None) -> None:
+    def upsert(self, path: str, rows: pa.Table, *, key: Sequence[str], only_if: str | None) -> None:
         """MERGE rows (s) into the table (t) on its key, once; `only_if` lets a match be updated."""
         table = DeltaTable(path)
         if self._has_landed(table):

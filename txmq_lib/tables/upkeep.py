@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
@@ -16,7 +14,8 @@ from pyspark.sql import functions as F
 
 from txmq_lib.tables.conflicts import CONFLICTS, WRITE_ATTEMPTS
 from txmq_lib.tables.pass_log import COMMITTED
-from txmq_lib.tables.passes import TAG_CONF
+from txmq_lib.tables.session_conf import session_conf
+from txmq_lib.tables.spark_writes import TAG_CONF
 from txmq_lib.tables.warehouse import Warehouse
 
 COMMITTED_PASS = re.compile(rf"txmq/([^/]+)/pass/{COMMITTED}")
@@ -88,7 +87,7 @@ def compact(warehouse: Warehouse, table: str, *, below_bytes: int, file_bytes: i
     for _ in range(WRITE_ATTEMPTS):
         conf = {SMALL_CONF: str(below_bytes), LARGE_CONF: str(file_bytes), TAG_CONF: tag}
         try:
-            with _conf(warehouse, conf):
+            with session_conf(warehouse.spark, conf):
                 done = DeltaTable.forPath(warehouse.spark, warehouse.path(table)).optimize().executeCompaction()
             return int(done.collect()[0]["metrics"]["numFilesRemoved"])
         except CONFLICTS:
@@ -119,7 +118,7 @@ def remove_passes(warehouse: Warehouse, which: Column, *, tag: str) -> bool:
     """Delete rows of `pass`; False after conflicts."""
     for _ in range(WRITE_ATTEMPTS):
         try:
-            with _conf(warehouse, {TAG_CONF: tag}):
+            with session_conf(warehouse.spark, {TAG_CONF: tag}):
                 DeltaTable.forPath(warehouse.spark, warehouse.path("pass")).delete(which)
             return True
         except CONFLICTS:
@@ -133,19 +132,3 @@ def _interval(span_ms: int) -> str:
 
 def _quoted(path: str) -> str:
     return "delta.`" + path.replace("`", "``") + "`"
-
-
-@contextmanager
-def _conf(warehouse: Warehouse, values: dict[str, str]) -> Iterator[None]:
-    conf = warehouse.spark.conf
-    before: dict[str, str | None] = {key: conf.get(key, None) for key in values}
-    try:
-        for key, value in values.items():
-            conf.set(key, value)
-        yield
-    finally:
-        for key, former in before.items():
-            if former is None:
-                conf.unset(key)
-            else:
-                conf.set(key, former)

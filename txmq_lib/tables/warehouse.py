@@ -14,12 +14,12 @@ from txmq_lib.schemas import TableSpec, table_spec, table_specs
 from txmq_lib.tables.conform import struct_type
 from txmq_lib.tables.delta_log import DeltaLogView
 from txmq_lib.tables.local_frame import local_frame
-from txmq_lib.tables.log_entries import DataFile, LogEntries
+from txmq_lib.tables.log_entries import DataFile, LogEntries, on_disk
 from txmq_lib.tables.plain_files import frame_of_files
 from txmq_lib.tables.small_writes import create_table
 
 CHANGE_FEED_MERGES = ("append", "insert_missing")
-FEW_BYTES = 64 << 20  # beyond, leaving files out by their statistics pays
+READ_WHOLE_BYTES = 64 << 20  # beyond, leaving files out by their statistics pays
 CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 
 
@@ -45,14 +45,11 @@ class Warehouse:
 
     def local_path(self, table: str) -> str | None:
         """Where a table lies on this machine's disk; None where it does not, or Spark's executors are elsewhere."""
-        path = self.path(table).removeprefix("file:")
-        return path if self.is_on_one_machine and ":" not in path else None
+        return on_disk(self.path(table)) if self.is_on_one_machine else None
 
     def is_few(self, table: str, version: int | None = None) -> bool:
         """Whether a version of the table, or the newest, has few files and little in them."""
-        log = self.log(table)
-        files = log.few_files(log.version if version is None else version)
-        return files is not None and sum(file.size for file in files) <= FEW_BYTES
+        return self._few_files(table, version) is not None
 
     def exists(self, table: str) -> bool:
         """True where the table has been created."""
@@ -92,9 +89,8 @@ class Warehouse:
         if version == 0 and self._was_created_empty(table):
             # Known without a scan, and Spark plans away whatever is joined with it.
             return self.empty(table)
-        log = self.log(table)
-        files = log.few_files(log.version if version is None else version)
-        if files is not None and sum(file.size for file in files) <= FEW_BYTES:
+        files = self._few_files(table, version)
+        if files is not None:
             return self._frame_of(table, files)
         reader = self.spark.read.format("delta")
         if version is not None:
@@ -125,6 +121,11 @@ class Warehouse:
         for version, broker_name in taken_back:
             feed = feed.where(~((F.col("broker_name") == broker_name) & (F.col("_commit_version") < version)))
         return feed.where("_change_type = 'insert'").drop(*CHANGE_COLUMNS)
+
+    def _few_files(self, table: str, version: int | None) -> tuple[DataFile, ...] | None:
+        log = self.log(table)
+        files = log.few_files(log.version if version is None else version)
+        return files if files is not None and sum(file.size for file in files) <= READ_WHOLE_BYTES else None
 
     def _frame_of(self, table: str, files: Sequence[DataFile]) -> DataFrame:
         # Delta runs a Spark job or two per look at a table to find out which files to read.

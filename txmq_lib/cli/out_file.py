@@ -1,19 +1,16 @@
-"""A file written whole or not at all: whoever reads it must never see half of it."""
+"""The file of `--out`, written whole or not at all."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from txmq_lib.errors import UsageError
+from txmq_lib.whole_file import write_whole
 
 
-def write_whole(out: str, text: str) -> None:
+def write_out(out: str, text: str) -> None:
     """Put `text` in the place of the file of `--out`; UsageError where it cannot be written."""
-    path = Path(out)
-    half_way = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        half_way.write_text(text, encoding="utf-8")
-        half_way.replace(path)
+        write_whole(Path(out), text)
     except OSError as error:
         raise UsageError(f"--out {out} cannot be written: {error.strerror}") from error
