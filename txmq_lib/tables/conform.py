@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from txmq_lib.errors import SchemaError
 from txmq_lib.schemas import TableSpec
@@ -13,6 +12,11 @@ from txmq_lib.schemas import TableSpec
 def struct_type(spec: TableSpec) -> StructType:
     """The table's schema as Spark knows it."""
     return StructType.fromJson(spec.to_json())
+
+
+def in_order(frame: DataFrame, wanted: StructType) -> DataFrame:
+    """`frame` with the columns of `wanted`, in order and type, by one call into the JVM; what is nullable stays so."""
+    return frame.to(StructType([StructField(field.name, field.dataType) for field in wanted]))
 
 
 def conform(frame: DataFrame, spec: TableSpec) -> DataFrame:
@@ -27,7 +31,7 @@ def conform(frame: DataFrame, spec: TableSpec) -> DataFrame:
     ]
     if missing or extra or mistyped:
         raise SchemaError(spec.table, missing=missing, extra=extra, mistyped=mistyped)
-    return frame.select([F.col(field.name).cast(field.dataType).alias(field.name) for field in wanted])
+    return in_order(frame, wanted)
 
 
 def _fits(given: str, wanted: str) -> bool:

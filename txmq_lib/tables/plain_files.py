@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from txmq_lib.schemas import TableSpec
-from txmq_lib.tables.conform import struct_type
+from txmq_lib.tables.conform import in_order, struct_type
 from txmq_lib.tables.log_entries import DataFile, real_path
 
 
@@ -30,5 +30,5 @@ def frame_of_files(spark: SparkSession, spec: TableSpec, path: str, files: Seque
             name: F.lit(value).cast(schema[name].dataType)
             for name, value in zip(spec.partition_by, values, strict=True)
         }
-        frames.append(rows.withColumns(told).select(*schema.names) if told else rows)
+        frames.append(in_order(rows.withColumns(told), schema) if told else rows)
     return reduce(DataFrame.unionByName, frames)
