@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from truth import CAPTURES
 
 from txmq_lib.pipeline.audit import run_audit
@@ -28,6 +30,22 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 def wall_clock() -> datetime:
     """A wall clock that stands still: nothing may depend on it."""
     return datetime(2026, 11, 21, 13, 0, tzinfo=UTC)
+
+
+class Killed(BaseException):
+    """Stands for a killed process: nothing may catch it."""
+
+
+def dying_after(write: int | str) -> Callable[[str, str], None]:
+    """A hook that raises Killed after the n-th write, or after that of this step."""
+    seen: list[str] = []
+
+    def hook(table: str, step: str) -> None:
+        seen.append(step)
+        if write in (len(seen), step):
+            raise Killed(f"{table} {step}")
+
+    return hook
 
 
 @dataclass
@@ -78,6 +96,28 @@ class House:
     def audit(self, now: datetime = NOW) -> PassReport:
         """One audit pass."""
         return run_audit(self.warehouse, self.settings, now=now, wall_clock=wall_clock)
+
+    @contextmanager
+    def killed_after(self, write: int | str) -> Iterator[None]:
+        """The job inside dies right after its n-th write, or after the step of that name has landed, and must die."""
+        with self.on_write(dying_after(write)), pytest.raises(Killed):
+            yield
+
+    @contextmanager
+    def writing(self) -> Iterator[list[str]]:
+        """The steps that the jobs inside write, in order."""
+        steps: list[str] = []
+        with self.on_write(lambda table, step: steps.append(step)):
+            yield steps
+
+    @contextmanager
+    def on_write(self, hook: Callable[[str, str], None]) -> Iterator[None]:
+        """Call the hook with table and step right after each write of the jobs inside."""
+        before, self.warehouse.on_write = self.warehouse.on_write, hook
+        try:
+            yield
+        finally:
+            self.warehouse.on_write = before
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """All rows of a table."""

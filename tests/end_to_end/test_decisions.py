@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from house import NOW, House, wall_clock
 from pyspark.sql import SparkSession
-from resolving import Killed, decided, half, verdicts
+from resolving import decided, half, verdicts
 
 from txmq_lib.cli import main
 from txmq_lib.errors import UsageError
@@ -181,22 +181,13 @@ def test_decisions_killed_after_any_write_end_as_if_never_killed(given_up, copie
         lambda house: resumed(house, after(4), transaction_ids=("T0", "T1")),
     ):
         whole = copied(given_up, f"whole-{job.__code__.co_firstlineno}")
-        steps: list[str] = []
-        whole.warehouse.on_write = lambda table, step, steps=steps: steps.append(step)
-        job(whole)
+        with whole.writing() as steps:
+            job(whole)
         assert steps[1:-1] in (["manual_decision", "end_transaction"], ["manual_decision"])
         for number in range(1, len(steps)):
             house = copied(given_up, f"killed-{job.__code__.co_firstlineno}-{number}")
-            seen = iter(range(number, 0, -1))
-
-            def kill(table: str, step: str, seen=seen) -> None:
-                if next(seen) == 1:
-                    raise Killed
-
-            house.warehouse.on_write = kill
-            with pytest.raises(Killed):
+            with house.killed_after(number):
                 job(house)
-            house.warehouse.on_write = lambda table, step: None
             assert job(house).counts == {"idle": 1}, "the killed one was carried on, so nothing is left to do"
             for table in ("manual_decision", "end_transaction"):
                 assert house.rows(table) == whole.rows(table), (table, number)

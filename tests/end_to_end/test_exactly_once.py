@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -23,42 +22,10 @@ SETTINGS = (
 UNTOLD = {"pass": ("wall_timestamp", "seconds", "plan_id", "started_by")}
 
 
-class Killed(BaseException):
-    """Stands for a killed process: nothing may catch it."""
-
-
 def contents(house: House) -> dict[str, list[str]]:
     """Every row of every table but the pass log, in some fixed order."""
     tables = sorted(house.versions())
     return {table: sorted(str(sorted(row.items(), key=str)) for row in house.rows(table)) for table in tables}
-
-
-def kill_after(house: House, write_number: int) -> None:
-    """Let the house's next job die right after its n-th write."""
-    seen = iter(range(write_number, 0, -1))
-
-    def hook(table: str, step: str) -> None:
-        if next(seen) == 1:
-            raise Killed(f"{table} {step}")
-
-    house.warehouse.on_write = hook
-
-
-def kill_at(house: House, wanted: str) -> None:
-    """Let the house's next job die right after one of its steps has landed, by it or by a process before it."""
-
-    def hook(table: str, step: str) -> None:
-        if step == wanted:
-            raise Killed(f"{table} {step}")
-
-    house.warehouse.on_write = hook
-
-
-def writes_of(house: House, job: Callable[[], object]) -> list[str]:
-    steps: list[str] = []
-    house.warehouse.on_write = lambda table, step: steps.append(step)
-    job()
-    return steps
 
 
 @pytest.fixture
@@ -75,7 +42,8 @@ def landed(open_house) -> House:
 
 def test_a_reconcile_killed_after_each_of_its_writes_ends_as_if_never_killed(landed, copied):
     whole = copied(landed, "whole")
-    steps = writes_of(whole, whole.reconcile)
+    with whole.writing() as steps:
+        whole.reconcile()
     assert steps == [
         *("started", "end_outcome", "end_held", "quarantine_end", "message", "trans_check_max_time"),
         *("op_message", "frontier", "committed"),
@@ -86,10 +54,8 @@ def test_a_reconcile_killed_after_each_of_its_writes_ends_as_if_never_killed(lan
     killed = copied(landed, "killed")
     for step in steps[:-1]:
         # Each process carries the same pass one write further.
-        kill_at(killed, step)
-        with pytest.raises(Killed, match=step):
+        with killed.killed_after(step):
             killed.reconcile()
-    killed.warehouse.on_write = lambda table, step: None
     killed.reconcile()
     assert contents(killed) == expected
     before = whole.versions()
@@ -104,15 +70,14 @@ def test_a_landing_killed_after_each_of_its_writes_ends_as_if_never_killed(open_
     bad = empty.scratch / "bad.jsonl"
     bad.write_text("{torn\n", encoding="utf-8")
     whole = copied(empty, "whole")
-    steps = writes_of(whole, lambda: whole.land("half", good, bad))
+    with whole.writing() as steps:
+        whole.land("half", good, bad)
     assert steps == ["started", "half", "quarantine_half", "frontier", "committed"]
     expected = contents(whole)
     for number, step in enumerate(steps[:-1], start=1):
         house = copied(empty, f"killed-{number}")
-        kill_after(house, number)
-        with pytest.raises(Killed, match=step):
+        with house.killed_after(number):
             house.land("half", good, bad)
-        house.warehouse.on_write = lambda table, step: None
         house.land("half", good, bad)
         assert contents(house) == expected, f"killed after {step}"
 
@@ -120,10 +85,8 @@ def test_a_landing_killed_after_each_of_its_writes_ends_as_if_never_killed(open_
 def test_a_killed_audit_is_carried_on_with_its_own_now(open_house, copied):
     house = open_house("role=audit")
     house.land("half", CAPTURES / "restart" / "half.jsonl.gz")
-    kill_after(house, 1)
-    with pytest.raises(Killed):
+    with house.killed_after("started"):
         house.audit()
-    house.warehouse.on_write = lambda table, step: None
     house.audit(NOW + timedelta(hours=1))
     passes = {(row["pass_number"], row["state"]): row["now"] for row in house.rows("pass") if row["job"] == "audit"}
     # Its own pass then had nothing to do.
@@ -142,10 +105,8 @@ def test_a_landing_given_up_by_another_process_writes_nothing_more(open_house):
                              wall_clock=wall_clock)  # fmt: skip
             mine.abandon()
 
-    house.warehouse.on_write = give_up
-    with pytest.raises(PassConflict, match="given up by another process"):
+    with house.on_write(give_up), pytest.raises(PassConflict, match="given up by another process"):
         house.land("half", half)
-    house.warehouse.on_write = lambda table, step: None
     assert not house.rows("half_message")
     house.land("half", half)
     assert len(house.rows("half_message")) == 133
@@ -155,10 +116,8 @@ def test_a_landing_whose_file_is_gone_is_given_up_and_the_next_one_goes_on(open_
     house = open_house("role=audit")
     gone = house.scratch / "gone.jsonl"
     gone.write_text("{torn\n", encoding="utf-8")
-    kill_after(house, 1)
-    with pytest.raises(Killed):
+    with house.killed_after("started"):
         house.land("half", gone)
-    house.warehouse.on_write = lambda table, step: None
     gone.unlink()
     house.land("half", CAPTURES / "restart" / "half.jsonl.gz")
     states = [(row["pass_number"], row["state"]) for row in house.rows("pass") if row["job"] == "land"]

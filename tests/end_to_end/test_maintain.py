@@ -29,10 +29,6 @@ LATER = NOW + timedelta(minutes=5)
 SECOND_MS = 1000
 
 
-class Killed(BaseException):
-    """Stands for a killed process: nothing may catch it."""
-
-
 def now() -> datetime:
     return datetime.now(UTC)
 
@@ -98,18 +94,6 @@ def lose_log(house: House) -> None:
             for entry in Path(path, "_delta_log").glob(f"*{version:020d}.*"):
                 entry.unlink()
     jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
-
-
-def kill_at(house: House, step: str) -> None:
-    def hook(table: str, written: str) -> None:
-        if written == step:
-            raise Killed(step)
-
-    house.warehouse.on_write = hook
-
-
-def revive(house: House) -> None:
-    house.warehouse.on_write = lambda table, step: None
 
 
 @pytest.fixture
@@ -184,10 +168,8 @@ def test_replaced_files_go_when_nobody_reads_them_and_stay_for_a_job_that_has_no
 def test_what_an_unfinished_pass_reads_is_kept_and_short_retention_is_refused_beside_it(begun, copied, monkeypatch):
     house = begun
     twin = copied(house, "twin")
-    kill_at(house, "end_outcome")
-    with pytest.raises(Killed):
+    with house.killed_after("end_outcome"):
         house.reconcile(NOW)
-    revive(house)
     short = {"small_files": 2, "file_retention_ms": SECOND_MS}
     with pytest.raises(PassConflict, match="reconcile pass 1 is unfinished"):
         upkeep_of(house, **short)
@@ -222,12 +204,9 @@ def test_a_job_that_paused_until_the_logs_were_cleaned_reads_whole_tables_and_mi
 def test_an_unfinished_pass_whose_inputs_are_gone_is_given_up_or_named(begun, copied):
     house = begun
     half_done = copied(house, "half-done")
-    kill_at(house, "started")
-    kill_at(half_done, "end_outcome")
-    for place in (house, half_done):
-        with pytest.raises(Killed):
+    for place, step in ((house, "started"), (half_done, "end_outcome")):
+        with place.killed_after(step):
             place.reconcile(NOW)
-        revive(place)
         land_the_rest(place)
         lose_log(place)
     house.reconcile(LATER)

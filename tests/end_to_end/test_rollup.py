@@ -145,10 +145,6 @@ def test_acknowledgements_report_their_safe_offset_pass_after_pass(open_house):
     assert house.versions() == before
 
 
-class KilledError(Exception):
-    """Stands for kill -9 right after a write."""
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("last_write", ["from_acks", "consumer_offset"])
 def test_a_rollup_killed_after_a_write_and_run_again_ends_as_if_never_killed(open_house, copied, last_write):
@@ -158,14 +154,8 @@ def test_a_rollup_killed_after_a_write_and_run_again_ends_as_if_never_killed(ope
     unharmed = copied(house, "unharmed")
     unharmed.rollup()
 
-    def kill(table, step):
-        if step == last_write:
-            raise KilledError
-
-    house.warehouse.on_write = kill
-    with pytest.raises(KilledError):
+    with house.killed_after(last_write):
         house.rollup()
-    house.warehouse.on_write = lambda table, step: None
     house.rollup()
     assert rolled_up(house) == rolled_up(unharmed) == ({0: (1, None, 2, 3)}, [1])
     for table in ("consumer_offset", "consumer_offset_commit"):

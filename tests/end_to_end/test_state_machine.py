@@ -9,10 +9,10 @@ from itertools import count
 import pytest
 from engine_model import End, Engine, Half, Limits, Transaction
 from histories import START_MS, end_row, half_row
+from house import Killed, dying_after
 from hypothesis import HealthCheck, settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from offset_model import Report, model
-from test_exactly_once import Killed, kill_after
 from test_passes_model import assert_same, moment, pending_rows
 
 pytestmark = pytest.mark.long
@@ -116,13 +116,11 @@ class Machine(RuleBasedStateMachine):
     @rule(write=strategies.integers(1, 8))
     def crash(self, write: int) -> None:
         # What its plan has seen is what it will have done, whoever carries it on and when.
-        kill_after(self.house, write)
-        try:
-            self.house.reconcile(moment(self.now))
-        except Killed:
-            self.is_plan_open = True
-        finally:
-            self.house.warehouse.on_write = lambda table, step: None
+        with self.house.on_write(dying_after(write)):
+            try:
+                self.house.reconcile(moment(self.now))
+            except Killed:
+                self.is_plan_open = True
         self.model.reconcile(self.now)
 
     @rule(

@@ -32,10 +32,6 @@ HOW_IT_CAME = {
 }
 
 
-class Killed(BaseException):
-    """Stands for a killed process: nothing may catch it."""
-
-
 def land(house: House, halves: slice, **options: object) -> None:
     house.land_rows("half", [*HALVES[halves], "{torn"], **options)
     house.land_rows("end", ENDS[halves], **options)
@@ -133,31 +129,17 @@ def test_taken_back_before_any_pass_has_read_it_it_is_never_read_and_may_land_ag
 
 
 def test_it_waits_for_unfinished_passes_and_they_wait_for_it(right):
-    def kill_after(step: str) -> None:
-        def hook(table: str, written: str) -> None:
-            if written == step:
-                raise Killed(step)
-
-        right.warehouse.on_write = hook
-
-    def revive() -> None:
-        right.warehouse.on_write = lambda table, step: None
-
     land(right, slice(20, 90), broker=WRONG)
     wrong = {table: len(lines) for table, lines in contents(right, broker=WRONG).items()}
-    kill_after("end_outcome")
-    with pytest.raises(Killed):
+    with right.killed_after("end_outcome"):
         right.reconcile()
-    revive()
     with pytest.raises(PassConflict, match="reconcile pass 2 is unfinished"):
         take_back(right)
     left = {table: len(lines) for table, lines in contents(right, broker=WRONG).items()}
     assert {table for table in TABLES if left[table] != wrong[table]} == {"end_outcome"}
     right.reconcile()
-    kill_after("half_message")
-    with pytest.raises(Killed):
+    with right.killed_after("half_message"):
         take_back(right)
-    revive()
     for job in (lambda: land(right, slice(0, 5)), right.rollup, right.audit):
         with pytest.raises(PassConflict, match="take-back pass 2 is unfinished"):
             job()
