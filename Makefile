@@ -1,6 +1,6 @@
 # txmq: `make help` lists what can be made. Needs Python >= 3.11 and Java >= 17; everything else is fetched into .venv.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-rest test-long test-real check bench clean model faults mutants fuzz
+.PHONY: help setup demo docs test test-fast test-rest test-long test-real check bench clean model faults mutants fuzz
 
 .NOTPARALLEL:
 
@@ -13,7 +13,7 @@ BENCH_READY := $(VENV)/.txmq-bench-ready
 SIZE ?= small
 ONLY ?=
 FAST := $(wildcard tests/plain tests/rules)
-PASSES := $(wildcard tests/readme tests/jobs tests/end_to_end tests/model tests/session tests/sources tests/views tests/fuzz)
+PASSES := $(wildcard tests/readme tests/docs tests/jobs tests/end_to_end tests/model tests/session tests/sources tests/views tests/fuzz)
 CASES ?= 200000
 LINES ?= 50000
 SEED ?= 1
@@ -38,6 +38,12 @@ $(READY): pyproject.toml
 
 demo: setup ## Land, reconcile and audit the store of a real broker; show what is in it
 	@$(BIN)/txmq demo
+
+docs: setup ## The documentation as a site in build/docs, with every link checked; lists those that lead elsewhere
+	$(BIN)/properdocs build --strict --config-file docs/properdocs.yml
+	@echo "Links that lead elsewhere, not followed:"
+	@grep --recursive --only-matching --no-filename --extended-regexp '\]\(https?://[^)]*\)' \
+	  README.md ARCHITECTURE.md CHANGELOG.md docs/pages | sort --unique || true
 
 test: check test-fast test-rest ## Checks, the fast tests, whole passes, spark-submit, the README
 

@@ -1,7 +1,7 @@
 """A DAG for Airflow 3: land, reconcile, resolve, rollup, audit and maintain, each a spark-submit of its job file.
 
-Settings are Airflow variables, read when a run begins (README, Airflow). A run submitted twice is safe: its passes are
-carried on or found idle, never done twice.
+Settings are Airflow variables, read when a run begins (docs/pages/airflow.md). A run submitted twice is safe: its
+passes are carried on or found idle, never done twice.
 """
 
 from __future__ import annotations

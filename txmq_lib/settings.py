@@ -65,7 +65,9 @@ def _section(value: object) -> object:
 
 def _end_on_broker(value: object) -> object:
     if value == "apply":
-        raise ValueError("apply is not possible: txmq cannot send to a broker yet; take plan or off")
+        raise ValueError(
+            "apply is not possible: no pass sends by itself; take plan, and txmq resolve --to-broker --apply"
+        )
     return "off" if value is False else value  # what YAML makes of a bare off
 
 

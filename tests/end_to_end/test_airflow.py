@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from pages import marked, steps
 
 from txmq_lib.schemas import table_specs
 
@@ -34,7 +35,7 @@ def airflow() -> Path:
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """Where Airflow keeps its things, and what the DAG is told by variables and the connection."""
+    """Where Airflow keeps its things, and what the page of the site leaves to its reader."""
     settings = tmp_path / "txmq.yaml"
     settings.write_text(
         f"warehouse: {tmp_path / 'warehouse'}\nrole: engine\nspark: {{spark.sql.shuffle.partitions: 1}}\n",
@@ -42,17 +43,15 @@ def environ(tmp_path: Path) -> dict[str, str]:
     )
     landings = [[kind, str(CAPTURE / name), "--broker", "oracle-a"]
                 for kind, name in (("half", "half.jsonl.gz"), ("end", "ends.jsonl.gz"))]  # fmt: skip
-    connection = {"conn_type": "spark", "host": "local[2]", "extra": {"spark-binary": "spark-submit"}}
     return {
         **{name: value for name, value in os.environ.items() if name != "SPARK_HOME"},
         "AIRFLOW_HOME": str(tmp_path / "airflow"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
         "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "jobs"),
-        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection),
-        "AIRFLOW_VAR_TXMQ_CONF": str(settings),
-        "AIRFLOW_VAR_TXMQ_LAND": json.dumps(landings),
+        "SETTINGS": str(settings),
+        "LANDINGS": json.dumps(landings),
         # spark-submit, and the Python of its jobs, are those of this environment.
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": f"{Path(sys.executable).parent}:{AIRFLOW / 'bin'}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "PYSPARK_PYTHON": sys.executable,
     }
@@ -63,20 +62,24 @@ def versions(warehouse: Path) -> dict[str, int]:
 
 
 def test_a_run_of_the_dag_reconciles_and_the_same_run_again_changes_nothing(airflow, environ, tmp_path):
-    def call(*arguments: str) -> str:
-        done = subprocess.run([airflow, *arguments], env=environ, capture_output=True, text=True, timeout=900)
-        assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
+    told = marked("airflow.md", "test_a_run_of_the_dag_reconciles_and_the_same_run_again_changes_nothing")
+    commands = [step.command for block in told for step in steps(block)]
+
+    def call(command: str) -> str:
+        done = subprocess.run(command, shell=True, env=environ, capture_output=True, text=True, timeout=900)
+        assert done.returncode == 0, (command, (done.stdout + done.stderr)[-5000:])
         return done.stdout + done.stderr
 
-    call("db", "migrate")
-    assert "No data found" in call("dags", "list-import-errors")
+    said = {command: call(command) for command in commands}
+    assert "No data found" in said["airflow dags list-import-errors"]
     warehouse = tmp_path / "warehouse"
-    call("dags", "test", "txmq", DATE)
+    (test,) = [command for command in commands if command.startswith("airflow dags test ")]
+    assert test.endswith(DATE)
     outcomes = DeltaTable(str(warehouse / "end_outcome")).to_pyarrow_table().to_pylist()
     assert sum(row["is_effective"] for row in outcomes) > 300
     clocks = {row["now"].isoformat() for row in DeltaTable(str(warehouse / "pass")).to_pyarrow_table().to_pylist()
               if row["job"] != "maintain"}  # fmt: skip
     assert clocks == {DATE}
     before = versions(warehouse)
-    call("dags", "test", "txmq", DATE)
+    call(test)
     assert versions(warehouse) == before

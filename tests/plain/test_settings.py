@@ -171,7 +171,7 @@ resolve: {checks_per_writes: 1}
         "resolvers.D: must be a mapping",
         "resolvers.E.commit: must not be empty",
         "resolvers.E.key: must be transaction_id, keys or `property NAME`",
-        "end_on_broker: apply is not possible: txmq cannot send to a broker yet; take plan or off",
+        "end_on_broker: apply is not possible: no pass sends by itself; take plan, and txmq resolve --to-broker --apply",
         "resolve.checks_per_writes: unknown key; did you mean checks_per_write?",
     }
     assert len([fault for fault in found if "absent_rollback_after" in fault]) == 1

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shlex
-import subprocess
-import sys
-import time
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import typer
-import yaml
+from pages import Ran, blocks, checkout, environment, follow
 from truth import VERDICT_COUNTS
 
 from txmq_lib import errors, names
@@ -28,8 +22,6 @@ from txmq_lib.views.metric_names import FAMILIES
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-LONGEST_COMMAND_SECONDS = 600
-FEW_ROWS = yaml.safe_load((ROOT / "conf" / "few-rows.yaml").read_text(encoding="utf-8"))["spark"]
 GLOBAL_OPTIONS = {"--conf", "--set", "--warehouse", "--verbose", "-v", "--help"}
 PLACE = {"--queue", "--from-offset"}
 CODE_LITERAL = re.compile(r'"([A-Z]+(?:_[A-Z0-9]+)+)"')
@@ -38,30 +30,6 @@ CITED = re.compile(
     r"(?:tests|rules|pipeline|sources|answers|remoting|txmq_lib|jobs|conf|schemas)/[\w/.]*\w\.(?:py|yaml)"
 )
 CITED_NAMES = re.compile(r"((?:txmq_lib/)?(?:rules|pipeline|sources|tables|views|remoting)/\w+\.py)((?:,? `\w+`)+)")
-
-
-class Block(NamedTuple):
-    """A fenced block: the heading it stands under, its language, its text."""
-
-    heading: str
-    language: str
-    text: str
-
-
-def blocks(text: str) -> list[Block]:
-    """Every fenced block of a Markdown text, in order."""
-    found, heading, language, inside = [], "", "", None
-    for line in text.splitlines():
-        if inside is not None and line == "```":
-            found.append(Block(heading, language, "\n".join(inside)))
-            inside = None
-        elif inside is not None:
-            inside.append(line)
-        elif line.startswith("```"):
-            language, inside = line.removeprefix("```"), []
-        elif line.startswith("#"):
-            heading = line.lstrip("# ")
-    return found
 
 
 def table_rows(heading: str, text: str = README) -> list[list[str]]:
@@ -79,62 +47,11 @@ def first_cells(heading: str) -> set[str]:
 QUICKSTART = [block for block in blocks(README) if block.heading.startswith("Quickstart")]
 
 
-def commands() -> list[str]:
-    """The quickstarts' commands, in order."""
-    lines = [line for block in QUICKSTART if block.language == "console" for line in block.text.splitlines()]
-    return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
-
-
-class Ran(NamedTuple):
-    """Where the quickstarts ran, what each command wrote to stdout, and how long it took."""
-
-    directory: Path
-    told: dict[str, str]
-    seconds: dict[str, float]
-
-
 @pytest.fixture(scope="module")
 def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """Runs every command of the quickstarts in a directory that looks like the top of a checkout."""
-    directory = tmp_path_factory.mktemp("checkout")
-    (directory / "tests").symlink_to(ROOT / "tests")
-    for block in QUICKSTART:
-        if block.language == "yaml":
-            (directory / block.text.splitlines()[0].removeprefix("# ")).write_text(block.text, encoding="utf-8")
-    ran = Ran(directory, {}, {})
-    for command in commands():
-        begun = time.monotonic()
-        done = subprocess.run(
-            ["bash", "-c", f"set -eo pipefail; {command}"],
-            cwd=directory,
-            env=environment(directory),
-            capture_output=True,
-            text=True,
-            timeout=LONGEST_COMMAND_SECONDS,
-            check=False,
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-        ran.told[command] = done.stdout
-        ran.seconds[command] = time.monotonic() - begun
-    return ran
-
-
-def environment(directory: Path) -> dict[str, str]:
-    """An environment in which `txmq` is this checkout's, and `python3` the one that runs the tests."""
-    tools = directory / "bin"
-    tools.mkdir(exist_ok=True)
-    entry = "import sys; from txmq_lib.cli import main; sys.exit(main())"
-    txmq = tools / "txmq"
-    txmq.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{entry}" "$@"\n', encoding="utf-8")
-    txmq.chmod(0o755)
-    path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    # A few hundred rows: the same commands, in a JVM that warms up sooner.
-    small = {key: str(value).lower() if isinstance(value, bool) else value for key, value in FEW_ROWS.items()}
-    java_options = small.pop("spark.driver.extraJavaOptions")
-    defaults = "".join(f"{key} {value}\n" for key, value in small.items())
-    (tools / "spark-defaults.conf").write_text(defaults, encoding="utf-8")
-    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "SPARK_CONF_DIR": str(tools),
-            "JDK_JAVA_OPTIONS": java_options}  # fmt: skip
+    """Every command of the quickstarts, run in a directory that looks like the top of a checkout."""
+    directory = checkout(tmp_path_factory.mktemp("checkout"))
+    return follow(QUICKSTART, directory, environment(directory))
 
 
 def rows_of(path: Path) -> list[dict[str, object]]:

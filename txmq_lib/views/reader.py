@@ -183,7 +183,8 @@ class WarehouseReader:
             yield self._tables[table]
         except TableNotFoundError:
             raise TableMissingError(
-                f"no table {table} in the warehouse {self.uri}; create it with: txmq --warehouse {self.uri} init"
+                f"no table {table} in the warehouse {self.uri}; name the one that has it by --conf or --warehouse, or "
+                f"create it with: txmq --warehouse {self.uri} init"
             ) from None
         except (DeltaError, OSError) as error:
             raise InputError(f"table {path} cannot be read: {_first_line(error)}") from error

@@ -1,0 +1,86 @@
+"""Every command of the site's pages runs, in the order of its page, as a newcomer would type it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from pages import PAGES, ROOT, blocks, checkout, environment, follow, missing, steps
+
+DEMO = "demo-warehouse"
+TEXTS = {str(path.relative_to(PAGES)): path.read_text(encoding="utf-8") for path in sorted(PAGES.rglob("*.md"))}
+BLOCKS = {page: blocks(text) for page, text in TEXTS.items()}
+OWN = {page: [block for block in told if block.run_by is None] for page, told in BLOCKS.items()}
+WITH_COMMANDS = {page for page, told in OWN.items() if any(steps(block) for block in told)}
+# Pages that only look at the demo's tables; the others run passes, and take minutes.
+LOOKING = {"verdicts.md", "offsets.md", "twice.md", "troubleshooting.md"}
+MARKED = [(page, block) for page, told in BLOCKS.items() for block in told if block.run_by is not None]
+SHELL = {"sh", "bash", "shell"}
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that looks like the top of a checkout after `make demo`."""
+    directory = checkout(tmp_path_factory.mktemp("demo"))
+    told = blocks("```console\n$ txmq demo > /dev/null\n```")
+    follow(told, directory, environment(directory))
+    return directory
+
+
+@pytest.mark.jobs
+@pytest.mark.parametrize("page", sorted(LOOKING))
+def test_a_page_that_looks_at_the_demo_runs_as_written(demo, page):
+    assert follow(OWN[page], demo, environment(demo)).told
+
+
+@pytest.mark.jobs
+@pytest.mark.long
+@pytest.mark.parametrize("page", sorted(WITH_COMMANDS - LOOKING))
+def test_a_page_that_runs_passes_runs_as_written(request, tmp_path, page):
+    directory = checkout(tmp_path)
+    if DEMO in TEXTS[page]:
+        shutil.copytree(request.getfixturevalue("demo") / DEMO, directory / DEMO)
+    assert follow(OWN[page], directory, environment(directory)).told
+
+
+def test_pages_that_look_are_pages_with_commands():
+    assert LOOKING <= WITH_COMMANDS
+    assert len(WITH_COMMANDS) > 10
+
+
+def test_what_a_page_shows_below_a_command_must_be_told_in_that_order():
+    assert missing(["a", "...", "c"], "a  \nb\nc\n") == []
+    assert missing(["c", "a"], "a\nb\nc\n") == ["a"]
+    assert missing(["d"], "a\n") == ["d"]
+
+
+@pytest.mark.parametrize(("page", "block"), MARKED, ids=[f"{page}-{number}" for number, (page, _) in enumerate(MARKED)])
+def test_a_block_that_needs_a_server_is_run_by_the_test_it_names(page, block):
+    assert steps(block)
+    path, name = block.run_by
+    text = (ROOT / path).read_text(encoding="utf-8")
+    body = re.search(rf"^def {name}\(.*?(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert body, f"{path} has no {name}"
+    assert "pytest.mark.real" in text
+    # It takes its commands from the page itself.
+    assert f'marked("{page}", "{name}")' in body.group()
+
+
+def test_no_command_hides_in_a_block_that_nobody_runs():
+    hidden = [
+        (page, line)
+        for page, told in BLOCKS.items()
+        for block in told
+        if not steps(block) and block.language in SHELL
+        for line in block.text.splitlines()
+    ]
+    assert hidden == []
+    assert {block.language for told in BLOCKS.values() for block in told} <= {
+        "console",
+        "yaml",
+        "python",
+        "text",
+        "ini",
+    }
