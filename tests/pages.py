@@ -109,19 +109,24 @@ def follow(
                 check=False,
             )
             assert done.returncode == 0, f"{step.command}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-            assert not missing(step.shown, done.stdout + done.stderr), (
-                f"{step.command}\nshown and not told: {missing(step.shown, done.stdout + done.stderr)}\n"
-                f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-            )
+            absent = missing(step.shown, done.stdout, done.stderr)
+            assert not absent, f"{step.command}\nshown and not told: {absent}\n{done.stdout}\n{done.stderr[-4000:]}"
             ran.told[step.command] = done.stdout
             ran.seconds[step.command] = time.monotonic() - begun
     return ran
 
 
-def missing(shown: Sequence[str], told: str) -> list[str]:
-    """The shown lines that the output does not have, in its order; trailing blanks do not count."""
-    rest = iter([line.rstrip() for line in told.splitlines()])
-    return [line for line in shown if line != ANYTHING and line.rstrip() not in rest]
+def missing(shown: Sequence[str], *told: str) -> list[str]:
+    """The shown lines that no stream has, each stream in its order; trailing blanks do not count."""
+    rest = [[line.rstrip() for line in stream.splitlines()] for stream in told]
+    absent = []
+    for line in shown:
+        found = next((stream for stream in rest if line.rstrip() in stream), None)
+        if found is not None:
+            del found[: found.index(line.rstrip()) + 1]
+        elif line != ANYTHING:
+            absent.append(line)
+    return absent
 
 
 def checkout(directory: Path) -> Path:

@@ -54,6 +54,7 @@ def test_what_a_page_shows_below_a_command_must_be_told_in_that_order():
     assert missing(["a", "...", "c"], "a  \nb\nc\n") == []
     assert missing(["c", "a"], "a\nb\nc\n") == ["a"]
     assert missing(["d"], "a\n") == ["d"]
+    assert missing(["on stderr", "on stdout"], "on stdout\n", "on stderr\n") == []
 
 
 @pytest.mark.parametrize(("page", "block"), MARKED, ids=[f"{page}-{number}" for number, (page, _) in enumerate(MARKED)])

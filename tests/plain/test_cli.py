@@ -164,7 +164,7 @@ def test_config_show_names_the_layer_of_every_value_and_hides_what_may_be_secret
         capsys, "config", "show", "--format", "json", "--set", "role=audit", "--warehouse", "/w",
         *(part for key in SECRET_KEYS for part in ("--set", f"spark.{key}=abc")),
         "--set", "spark.spark.driver.extraJavaOptions=-Djavax.net.ssl.trustStorePassword=abc",
-        "--set", "spark.spark.sql.shuffle.partitions=7",
+        "--set", "spark.spark.sql.shuffle.partitions=7", "--set", "rocketmq.secret_key_env=abc",
     )  # fmt: skip
     shown = {row["key"]: (row["value"], row["from"]) for row in map(json.loads, out.splitlines())}
     assert (status, err) == (0, "")
@@ -172,6 +172,8 @@ def test_config_show_names_the_layer_of_every_value_and_hides_what_may_be_secret
     assert shown["warehouse"] == ("/w", "--warehouse")
     assert shown["transaction_check_max"] == (15, "base.yaml")
     assert "abc" not in out
+    assert shown["rocketmq.secret_key_env"] == ("(hidden)", "--set")
+    assert shown["rocketmq.access_key_env"] == (None, "base.yaml")
     for key in (*SECRET_KEYS, "spark.driver.extraJavaOptions"):
         assert shown[f"spark.{key}"] == ("(hidden)", "--set")
     assert shown["spark.spark.sql.shuffle.partitions"] == ("7", "--set")

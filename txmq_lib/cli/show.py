@@ -155,6 +155,10 @@ def _heading(transaction_id: str, key: Row | None) -> str:
 def show_settings(options: Given, format_: OutputFormat) -> None:
     """Every setting in force and the layer it comes from; what looks like a secret is hidden."""
     settings = Settings.load(options.conf, options.assignments, options.warehouse)
-    rows = [(key, "(hidden)" if is_secret(key, value) else value, layer) for key, value, layer in settings.rows()]
+    rows = [
+        # Where nothing is set there is nothing to hide, and that much may be known.
+        (key, value if value is None or not is_secret(key, value) else "(hidden)", layer)
+        for key, value, layer in settings.rows()
+    ]
     with while_read():
         write_rows(format_, ("key", "value", "from"), rows)
