@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,28 +94,42 @@ def follow(
 ) -> Ran:
     """Write the files and run the commands; what one command exports the next has. AssertionError where one fails."""
     ran = Ran(directory, {}, {})
-    exported = directory / "bin" / "exported"
-    exported.touch()
-    for block in told:
-        if block.file:
-            (directory / block.file).write_text(block.text + "\n", encoding="utf-8")
-        for step in steps(block):
-            begun = time.monotonic()
-            done = subprocess.run(
-                ["bash", "-c", f"set -eo pipefail; . {exported}; {step.command}\nexport -p > {exported}"],
-                cwd=directory,
-                env=dict(environment),
-                capture_output=True,
-                text=True,
-                timeout=longest,
-                check=False,
-            )
-            assert done.returncode == 0, f"{step.command}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-            absent = missing(step.shown, done.stdout, done.stderr)
-            assert not absent, f"{step.command}\nshown and not told: {absent}\n{done.stdout}\n{done.stderr[-4000:]}"
-            ran.told[step.command] = done.stdout
-            ran.seconds[step.command] = time.monotonic() - begun
+    (directory / "bin" / "exported").touch()
+    left_running: list[int] = []
+    try:
+        for block in told:
+            if block.file:
+                (directory / block.file).write_text(block.text + "\n", encoding="utf-8")
+            for step in steps(block):
+                begun = time.monotonic()
+                ran.told[step.command] = _run(step, directory, environment, longest, left_running)
+                ran.seconds[step.command] = time.monotonic() - begun
+    finally:
+        for group in left_running:
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
     return ran
+
+
+def _run(step: Step, directory: Path, environment: Mapping[str, str], longest: float, left_running: list[int]) -> str:
+    """What a command tells on stdout; the process group of one that ends in `&` is added to `left_running`."""
+    exported = directory / "bin" / "exported"
+    script = f"set -eo pipefail; . {exported}; {step.command}\nexport -p > {exported}"
+    running = subprocess.Popen(
+        ["bash", "-c", script], cwd=directory, env=dict(environment), text=True, start_new_session=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        out, err = running.communicate(timeout=longest)
+    except subprocess.TimeoutExpired:
+        left_running.append(running.pid)
+        raise
+    if step.command.endswith("&"):
+        left_running.append(running.pid)
+    assert running.returncode == 0, f"{step.command}\n{out[-2000:]}\n{err[-4000:]}"
+    absent = missing(step.shown, out, err)
+    assert not absent, f"{step.command}\nshown and not told: {absent}\n{out}\n{err[-4000:]}"
+    return out
 
 
 def missing(shown: Sequence[str], *told: str) -> list[str]:

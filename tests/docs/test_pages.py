@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,27 @@ def test_a_page_that_runs_passes_runs_as_written(request, tmp_path, page):
 def test_pages_that_look_are_pages_with_commands():
     assert LOOKING <= WITH_COMMANDS
     assert len(WITH_COMMANDS) > 10
+
+
+def test_what_a_page_leaves_running_ends_with_it(tmp_path):
+    directory = checkout(tmp_path)
+    told = blocks(
+        "```console\n$ export FILE=left\n$ (echo $BASHPID > $FILE; exec sleep 600) > /dev/null 2>&1 &\n"
+        "$ until test -s $FILE; do sleep 0.1; done\n```"
+    )
+    follow(told, directory, environment(directory))
+    left = Path("/proc", (directory / "left").read_text(encoding="utf-8").strip(), "exe")
+    deadline = time.monotonic() + 10
+    while left.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_command_that_fails_or_does_not_tell_what_is_shown_is_a_failure(tmp_path):
+    directory = checkout(tmp_path)
+    for page in ("```console\n$ false\n```", "```console\n$ echo a\nb\n```"):
+        with pytest.raises(AssertionError):
+            follow(blocks(page), directory, environment(directory))
 
 
 def test_what_a_page_shows_below_a_command_must_be_told_in_that_order():
