@@ -44,7 +44,8 @@ def parsed(words: list[str]) -> list[str]:
     """The names of the commands that the words lead to; raises what the program would where they lead nowhere."""
     command = PROGRAM
     context = command.make_context("txmq", globals_first(with_values(words)))
-    Settings.load([], context.params["assignments"] or ())
+    if context.params["assignments"]:
+        Settings.load([], context.params["assignments"])
     names = []
     while hasattr(command, "commands"):
         name, command, rest = command.resolve_command(context, [*context._protected_args, *context.args])
