@@ -87,6 +87,13 @@ class Broker(Section):
     file_reserved_time_ms: Hours | None = Field(default=None, alias="file_reserved_time")
 
 
+class CheckBackoff(Section):
+    """How the time between the checks of a producer group grows."""
+
+    factor: Annotated[float, Field(ge=1, le=100)]
+    longest_ms: Seconds = Field(alias="longest")
+
+
 class Land(Section):
     """What landing takes from a store beyond the topics of transactions."""
 
@@ -187,6 +194,7 @@ class Settings(Section):
     transaction_check_interval_ms: Seconds = Field(alias="transaction_check_interval")
     transaction_check_max: Count
     file_reserved_time_ms: Hours = Field(alias="file_reserved_time")
+    check_backoff: dict[Name, CheckBackoff]
     roll_back_given_up: bool
     persist_consumer_offset_interval_ms: Seconds = Field(alias="persist_consumer_offset_interval")
     brokers: dict[Name, Annotated[Broker, BeforeValidator(_section)]]
@@ -296,6 +304,7 @@ _LIMITS = fields(BrokerPolicy)
 RESOLVERS = "resolvers"
 _SECTIONS: dict[str, type[Section]] = {
     "brokers": Broker,
+    "check_backoff": CheckBackoff,
     "land": Land,
     "rocketmq": Rocketmq,
     "sources": Source,

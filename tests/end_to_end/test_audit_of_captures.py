@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 import truth
 from captured import unpack_store
+from house import BROKER
 from truth import Transaction
 
 AUDIT = "role=audit"
@@ -56,8 +58,19 @@ def test_files_and_store_give_every_transaction_the_verdict_its_rows_prove(open_
     if capture == "restart":
         before = store.versions()
         store.audit()
-        store.land_store(tmp_path / "store")
+        shutil.copy(truth.CAPTURES / capture / "broker.conf", tmp_path)
+        findings = store.land_store(tmp_path / "store").findings
         assert store.versions() == before
+        conf = f"broker {BROKER}, {tmp_path}/broker.conf"
+        assert [words.split(":")[0:2] for words in findings] == [
+            [conf, f" {words}"]
+            for words in (
+                "transactionTimeOut is 2s, and transaction_timeout here is 6s",
+                "transactionCheckInterval is 3s, and transaction_check_interval here is 1m",
+                "transactionCheckMax is 3, and transaction_check_max here is 15",
+                "flushDiskType is ASYNC_FLUSH",
+            )
+        ]
 
 
 def assert_rows_are_equal(files, store) -> None:

@@ -9,12 +9,13 @@ from record_encoder import STORE_MS, encode_record
 from remoting_server import FakeBroker, RemotingServer, answer
 
 from txmq_lib.errors import RefusedError, SettingsError, UsageError
-from txmq_lib.pipeline.broker_settings import settings_findings
+from txmq_lib.pipeline.broker_settings import conf_findings, live_findings
 from txmq_lib.pipeline.live_brokers import access_of, is_wanted, live_brokers
 from txmq_lib.pipeline.live_ranges import KnownQueue, plan_queues
 from txmq_lib.remoting.broker import Queue
 from txmq_lib.remoting.connection import Access, Connection
 from txmq_lib.settings import Settings
+from txmq_lib.sources.broker_conf import read_broker_conf
 
 HALF, OP, GIVEN_UP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
 ACCESS = Access(timeout=2)
@@ -233,13 +234,34 @@ CONFIG = {
 )  # fmt: skip
 def test_what_differs_in_the_settings_of_a_broker_is_told(config, found):
     settings = Settings.load(assignments=["role=audit"])
-    told = list(settings_findings({**CONFIG, **config}, settings.for_broker("a")))
+    told = list(live_findings({**CONFIG, **config}, settings.for_broker("a")))
     assert len(told) == (found is not None)
     assert all(words.startswith(found) for words in told)
-    assert list(settings_findings({}, settings.for_broker("a"))) == []
+    assert list(live_findings({}, settings.for_broker("a"))) == []
 
 
 def test_a_live_broker_in_the_engine_role_is_told():
-    assert list(settings_findings(CONFIG, Settings.load().for_broker("a"))) == [
+    assert list(live_findings(CONFIG, Settings.load().for_broker("a"))) == [
         "its role here is engine, and a live broker decides by itself: give it role: audit"
     ]
+
+
+def test_what_a_broker_conf_does_not_set_is_as_rocketmq_has_it():
+    policy = Settings.load(assignments=["transaction_timeout=2s"]).for_broker("a")
+    assert list(conf_findings({"flushDiskType": "SYNC_FLUSH"}, policy)) == [
+        "transactionTimeOut is 6s, and transaction_timeout here is 2s"
+    ]
+    (words,) = conf_findings({"transactionTimeOut": "2000"}, policy)
+    assert words.startswith("flushDiskType is ASYNC_FLUSH: a crash loses")
+
+
+def test_a_broker_conf_is_found_in_a_store_or_beside_it_and_read_as_java_reads_it(tmp_path):
+    store = tmp_path / "store"
+    store.mkdir()
+    assert read_broker_conf(str(store)) is None
+    beside, inside = tmp_path / "broker.conf", store / "broker.conf"
+    beside.write_bytes(b"# c\n! c=1\n\n a = 1 \nb:2\nc 3\r\nd==4\ne\na=5\n\xff=6\n=7\n")
+    told = {"a": "5", "b": "2", "c": "3", "d": "=4", "e": "", "\ufffd": "6", "": "7"}
+    assert read_broker_conf(str(store)) == (beside, told)
+    inside.write_text("a=8", encoding="utf-8")
+    assert read_broker_conf(str(store)) == (inside, {"a": "8"})

@@ -315,6 +315,7 @@ def test_a_plan_records_what_decides_results_and_no_location_or_secret():
         "transaction_check_interval": "1m",
         "transaction_check_max": 15,
         "file_reserved_time": "72h",
+        "check_backoff": {},
         "roll_back_given_up": False,
         "persist_consumer_offset_interval": "5s",
         "brokers": {},

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from builders import NOW, NOW_MS, RESERVED_MS, at, policies, rows, schema_of, table_of
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
 from txmq_lib.rules.check import asked, check_limit_ms, check_requests, is_immune, with_action
-from txmq_lib.rules.policy import Limits, Policies
+from txmq_lib.rules.policy import Backoff, Limits, Policies
 from txmq_lib.rules.settle import immunity_limit_ms
 
 pytestmark = pytest.mark.spark
@@ -145,6 +147,32 @@ def test_pending_keeps_how_often_and_when_it_was_asked_and_when_it_is_due(spark)
     assert sorted(pending.columns) == sorted(schema_of("pending_half").names)
     found = table_of(pending, "transaction_id", "check_times", "last_check_timestamp", "next_check_timestamp")
     assert found == {why: tuple(left) for why, _, *left in DUE}
+
+
+BACKING_OFF = replace(BROKERS, backoffs={"slow": Backoff(2, 300_000), "odd": Backoff(1.5, 1_000)})
+GROWING = [  # why, half, producer group, what is done, next due; in ms after now
+    ("slow, asked once, an interval ago", half(900_000, times=1, asked_ago_ms=60_000), "slow", ASK, 120_000),
+    ("slow, asked twice, nearly two intervals ago", half(900_000, times=2, asked_ago_ms=119_999), "slow", WAIT, 1),
+    ("slow, asked twice, two intervals ago", half(900_000, times=2, asked_ago_ms=120_000), "slow", ASK, 240_000),
+    ("slow, asked three times", half(900_000, times=3, asked_ago_ms=239_999), "slow", WAIT, 1),
+    ("slow, at its longest", half(900_000, times=12, asked_ago_ms=299_999), "slow", WAIT, 1),
+    ("slow, a longest ago", half(900_000, times=12, asked_ago_ms=300_000), "slow", ASK, 300_000),
+    ("slow, the grace of the last check", half(900_000, times=15, asked_ago_ms=299_999), "slow", WAIT, 1),
+    ("slow, over", half(900_000, times=15, asked_ago_ms=300_000), "slow", OVER, 0),
+    ("slow, never asked", half(1_000), "slow", WAIT, 5_001),
+    ("longest below the interval", half(900_000, times=9, asked_ago_ms=60_000), "odd", ASK, 60_000),
+    ("another group", half(900_000, times=9, asked_ago_ms=60_000), "quick", ASK, 60_000),
+    ("no group", half(900_000, times=9, asked_ago_ms=60_000), None, ASK, 60_000),
+]
+
+
+def test_a_group_with_a_backoff_is_asked_at_growing_intervals(spark):
+    edges = [(why, {**columns, "producer_group": group}) for why, columns, group, *_ in GROWING]
+    acted = with_action(undecided(spark, edges), policies=BACKING_OFF, now=NOW)
+    assert table_of(acted, "transaction_id", "action", "reason") == {why: done for why, _, _, done, _ in GROWING}
+    pending = asked(acted, policies=BACKING_OFF, now=NOW)
+    found = table_of(pending, "transaction_id", "next_check_timestamp")
+    assert found == {why: due for why, *_, due in GROWING}
 
 
 def test_a_half_due_beyond_the_year_9999_stays_a_date(spark):

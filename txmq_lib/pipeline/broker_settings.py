@@ -1,4 +1,4 @@
-"""A live broker's own settings against those of txmq. Pure."""
+"""A broker's own settings, told by a live one or by its broker.conf, against those of txmq. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,29 @@ from txmq_lib.names import FLUSH_LATER, ROLE_AUDIT
 from txmq_lib.settings import BrokerPolicy
 
 HOUR_MS = 3_600_000
+# What brokers of 4.9 to 5.5 take where a file says nothing; but for the interval, 60 s or (since 5.1.1) 30 s.
+DEFAULTS = {
+    "transactionTimeOut": "6000",
+    "transactionCheckMax": "15",
+    "fileReservedTime": "72",
+    "flushDiskType": FLUSH_LATER,
+}
+
+
+def live_findings(config: Mapping[str, str], policy: BrokerPolicy) -> Iterator[str]:
+    """As `settings_findings`, of a live broker, which tells all its settings; and that it decides by itself."""
+    if policy.role != ROLE_AUDIT:
+        yield "its role here is engine, and a live broker decides by itself: give it role: audit"
+    yield from settings_findings(config, policy)
+
+
+def conf_findings(config: Mapping[str, str], policy: BrokerPolicy) -> Iterator[str]:
+    """As `settings_findings`, of a broker.conf: what it does not set is as RocketMQ has it."""
+    yield from settings_findings({**DEFAULTS, **config}, policy)
 
 
 def settings_findings(config: Mapping[str, str], policy: BrokerPolicy) -> Iterator[str]:
     """What in a broker's settings (RocketMQ's names) txmq counts on otherwise, or endangers transactions."""
-    if policy.role != ROLE_AUDIT:
-        yield "its role here is engine, and a live broker decides by itself: give it role: audit"
     for name, key, unit_ms, ours in (
         ("transactionTimeOut", "transaction_timeout", 1, policy.transaction_timeout_ms),
         ("transactionCheckInterval", "transaction_check_interval", 1, policy.transaction_check_interval_ms),

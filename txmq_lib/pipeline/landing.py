@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -75,7 +75,8 @@ def run_land_store(
 ) -> PassReport:
     """Land what a broker's store directory holds beyond what was landed of it before.
 
-    With `is_idle_when_landed` there is no pass where the store has not moved.
+    With `is_idle_when_landed` there is no pass where the store has not moved. Settings in a broker.conf beside it that
+    differ from those of txmq, or endanger transactions, are told.
     """
     warehouse.ensure()
     arguments = partial(landing_store.plan, warehouse, settings, path=path, broker_name=broker_name)
@@ -85,7 +86,10 @@ def run_land_store(
             landed_before.known(warehouse, settings, mine.last_note), mine.arguments
         )
 
-    return _passes(warehouse, settings, arguments, now=now, wall_clock=wall_clock, is_idle=is_idle)
+    report = _passes(warehouse, settings, arguments, now=now, wall_clock=wall_clock, is_idle=is_idle)
+    if "idle" in report.counts:
+        return report
+    return replace(report, findings=(*report.findings, *landing_store.findings(path, settings, broker_name)))
 
 
 def _is_among(known: Mapping[str, str], arguments: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from txmq_lib.errors import RemotingError, UnreachableError
 from txmq_lib.names import HALF_TOPIC, OP_TOPIC, TRANSACTION_TOPICS
 from txmq_lib.pipeline import landing_broker_offsets, landing_messages
-from txmq_lib.pipeline.broker_settings import settings_findings
+from txmq_lib.pipeline.broker_settings import live_findings
 from txmq_lib.pipeline.live_brokers import LiveBroker, is_wanted
 from txmq_lib.pipeline.live_ranges import REBUILT, SHRANK, KnownQueue, QueuePlan, plan_queues
 from txmq_lib.pipeline.topics import is_every_topic, real_topics
@@ -31,6 +31,7 @@ from txmq_lib.tables.warehouse import Warehouse
 
 KIND = "rocketmq"
 UNREAD = "unread"
+BEHIND = "behind"
 MOST_NAMED = 5
 
 
@@ -153,7 +154,7 @@ def _tell_settings(reading: Reading, connection: Connection, settings: Settings)
     except RemotingError as failure:
         reading.tell(f"its settings could not be read: {failure.message}")
         return
-    for words in settings_findings(config, settings.for_broker(reading.broker.name)):
+    for words in live_findings(config, settings.for_broker(reading.broker.name)):
         reading.tell(words)
 
 
@@ -168,7 +169,7 @@ def _tell_plans(reading: Reading, plans: Sequence[QueuePlan]) -> None:
     reading.tell_each(
         "deleted by retention before they were read", [f"{each.lost} messages of {_name(each.queue)}" for each in lost]
     )
-    reading.counts["behind"] += behind
+    reading.counts[BEHIND] += behind
     if behind:
         reading.tell(f"{behind} messages are left for the next run (rocketmq.messages_per_run)")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,12 @@ from pyspark.sql import functions as F
 
 from txmq_lib.errors import InputError
 from txmq_lib.pipeline import landing_broker_offsets, landing_messages
+from txmq_lib.pipeline.broker_settings import conf_findings
 from txmq_lib.pipeline.topics import ALWAYS_TAKEN, is_every_topic, is_taken, real_topics
 from txmq_lib.rules import frontier
 from txmq_lib.rules.moments import EPOCH, LATEST_MS
 from txmq_lib.settings import Settings
+from txmq_lib.sources.broker_conf import read_broker_conf
 from txmq_lib.sources.commit_log import LogFile, RecordIdentity, list_files, log_end, record_at
 from txmq_lib.sources.consume_queue import QueueBounds, queue_bounds
 from txmq_lib.sources.consumer_offset_file import consumer_offset_state, read_consumer_offset_file
@@ -59,6 +61,19 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
         "topics": list(settings.land.topics),
         "offset_table": consumer_offset_state(path),
     }
+
+
+def findings(path: str, settings: Settings, broker_name: str) -> Iterator[str]:
+    """What people should know of the broker.conf beside a store; nothing where there is none."""
+    try:
+        found = read_broker_conf(path)
+    except OSError as failure:
+        yield f"broker {broker_name}: its broker.conf cannot be read: {failure.strerror}"
+        return
+    if found is not None:
+        file, config = found
+        policy = settings.for_broker(broker_name)
+        yield from (f"broker {broker_name}, {file}: {words}" for words in conf_findings(config, policy))
 
 
 def is_still_there(current: Pass) -> bool:

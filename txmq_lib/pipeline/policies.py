@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from txmq_lib.rules.policy import Limits, Policies
+from txmq_lib.rules.policy import Backoff, Limits, Policies
 from txmq_lib.settings import BrokerPolicy, Settings
 
 
@@ -11,6 +11,7 @@ def policies_of(settings: Settings) -> Policies:
     return Policies(
         default=_limits(settings.for_broker("")),
         brokers={name: _limits(settings.for_broker(name)) for name in settings.brokers},
+        backoffs={group: Backoff(own.factor, own.longest_ms) for group, own in settings.check_backoff.items()},
     )
 
 

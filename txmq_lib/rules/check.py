@@ -35,13 +35,24 @@ def is_immune(policies: Policies, now: datetime) -> Column:
     return (age <= check_limit_ms(policies)) & ~is_from_future
 
 
+def check_interval_ms(policies: Policies) -> Column:
+    """Time between the newest check and the next (R35), ms: the same always, but for producer groups with a backoff."""
+    plain = policies.column("transaction_check_interval_ms").cast("bigint")
+    interval = plain
+    for group, backoff in policies.backoffs.items():
+        grown = plain * F.pow(F.lit(backoff.factor), F.col("check_times") - 1)
+        bounded = F.greatest(F.least(grown, F.lit(float(backoff.longest_ms))).cast("bigint"), plain)
+        interval = F.when(F.col("producer_group") == group, bounded).otherwise(interval)
+    return interval
+
+
 def with_action(open_transactions: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:
     """`open_transactions` with `action` (ask, give_up or wait) and `reason` of giving up.
 
     Rule  giving up is judged before asking (R44); the last check keeps its full interval of grace (R61); immunity
           burns no check times (R63). In the audit role nothing is given up: the broker does that.
     """
-    has_waited = age_ms(now, F.col("last_check_timestamp")) >= policies.column("transaction_check_interval_ms")
+    has_waited = age_ms(now, F.col("last_check_timestamp")) >= check_interval_ms(policies)
     is_due = F.coalesce(has_waited, ~is_immune(policies, now))
     is_expired = age_ms(now, F.col("born_timestamp")) > policies.column("file_reserved_time_ms")
     is_over_limit = F.col("check_times") >= policies.column("transaction_check_max")
@@ -68,7 +79,7 @@ def asked(open_transactions: DataFrame, *, policies: Policies, now: datetime) ->
     )
     # The first millisecond in which it is older than its limit, else an interval after the last check.
     first_due = later(F.col("born_timestamp"), F.least(check_limit_ms(policies), F.lit(2**52)) + 1)
-    next_due = later(F.col("last_check_timestamp"), policies.column("transaction_check_interval_ms"))
+    next_due = later(F.col("last_check_timestamp"), check_interval_ms(policies))
     due = F.coalesce(next_due, first_due)
     is_engine, reserved = policies.has_role(ROLE_ENGINE), policies.column("file_reserved_time_ms").cast("bigint")
     expiry = later(F.col("born_timestamp"), reserved + 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -21,11 +21,20 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Backoff:
+    """Between the checks of a producer group: each interval is `factor` times the one before, up to `longest_ms`."""
+
+    factor: float
+    longest_ms: int
+
+
+@dataclass(frozen=True)
 class Policies:
-    """Limits per broker name, with a default for brokers without their own."""
+    """Limits per broker name, with a default for brokers without their own; backoffs by producer group."""
 
     default: Limits
     brokers: Mapping[str, Limits]
+    backoffs: Mapping[str, Backoff] = field(default_factory=dict)
 
     def column(self, limit: str) -> Column:
         """The value of one limit for the row's `broker_name`."""
