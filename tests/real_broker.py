@@ -1,4 +1,8 @@
-"""A real name server and broker of RocketMQ's own jars on loopback, and real Java clients, all with small heaps."""
+"""A real name server and broker of RocketMQ's own jars on loopback, and real Java clients, all with small heaps.
+
+A broker of 5.5.0 keeps a core busy from its first op on (apache/rocketmq #10966). 4.9 knows no bindAddress: while they
+run, its name server and broker listen on every interface of the machine.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from txmq_lib.errors import RemotingError
+from txmq_lib.remoting.connection import Access, Connection
+from txmq_lib.remoting.name_server import routes
+
 JAVA_PARTS = Path(__file__).parent / "real_broker_java"
 ROOT = Path(__file__).resolve().parents[1]
 BROKER = "real-a"
+NEWEST_4_9 = "4.9.7"  # the newest 4.9 whose broker and name server are on Maven Central
 OPENED = [
     f"--add-{how}=java.base/{package}=ALL-UNNAMED"
     for how, package in (
@@ -28,6 +37,7 @@ OPENED = [
         ("opens", "java.nio"),
     )
 ]
+CREATES_TOPICS = "TBW102"  # which every broker here has: autoCreateTopicEnable
 QUICK = {"transactionTimeOut": "2000", "transactionCheckInterval": "3000", "transactionCheckMax": "2",
          "transactionOpBatchInterval": "500"}  # fmt: skip
 
@@ -39,7 +49,7 @@ def jars(version: str = "5.5.0") -> Path:
         return Path(given)
     directory = ROOT / "build" / f"rocketmq-{version}"
     if not directory.exists():
-        fetched = directory.with_suffix(".part")
+        fetched = directory.with_name(f"{directory.name}.part")
         command = ["mvn", "-q", "-B", "-f", str(JAVA_PARTS / "pom.xml"), f"-Drocketmq.version={version}",
                    "dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]  # fmt: skip
         subprocess.run(command, check=True, timeout=900)
@@ -65,7 +75,7 @@ class Client:
         """The lines that begin with a word, split, without it."""
         return [line.split()[1:] for line in list(self.lines) if line.split()[:1] == [word]]
 
-    def wait_for(self, word: str, *, count: int = 1, seconds: float = 90) -> list[list[str]]:
+    def wait_for(self, word: str, *, count: int = 1, seconds: float = 150) -> list[list[str]]:
         """Wait until so many lines begin with the word."""
         end = time.monotonic() + seconds
         while len(self.told(word)) < count:
@@ -93,6 +103,7 @@ class RealRocketmq:
     """One name server and one broker; both end with this object's `close`."""
 
     def __init__(self, version: str = "5.5.0", **broker_settings: str) -> None:
+        self.version = version
         self.directory = Path(tempfile.mkdtemp(prefix="txmq-rocketmq-"))
         self.jars = jars(version)
         self.namesrv_port, self.broker_port = free_port(), free_port()
@@ -142,7 +153,7 @@ class RealRocketmq:
         conf.write_text("".join(f"{key}={value}\n" for key, value in lines.items()), encoding="utf-8")
         self._spawn("broker", "512m", "org.apache.rocketmq.broker.BrokerStartup", conf)
         self._wait_for_port(self.broker_port, "broker")
-        time.sleep(2)  # it registers after its port is open
+        self._wait_for_registration()
 
     def kill_broker(self) -> None:
         """End the broker as a crash would."""
@@ -183,8 +194,7 @@ class RealRocketmq:
 
     def _spawn(self, name: str, heap: str, main: str, conf: Path) -> None:
         home = self.directory / "home"
-        # A broker of 5.5.0 keeps a core busy when it is idle (apache/rocketmq #10966): others first.
-        command = ["nice", "-n", "15", "java", f"-Xms{heap}", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:MaxDirectMemorySize=256m",
+        command = ["java", f"-Xms{heap}", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:MaxDirectMemorySize=256m",
                    "-XX:TieredStopAtLevel=1", f"-Duser.home={home}", f"-Drocketmq.home.dir={home}",
                    "-Djava.net.preferIPv4Stack=true", *OPENED, "-cp", f"{self.jars}/*", main, "-c", str(conf)]  # fmt: skip
         with (self.directory / f"{name}.log").open("ab") as log:
@@ -193,8 +203,14 @@ class RealRocketmq:
                 env={**os.environ, "ROCKETMQ_HOME": str(home)},
             )  # fmt: skip
 
-    def _wait_for_port(self, port: int, name: str) -> None:
+    def _wait_for_registration(self) -> None:
         end = time.monotonic() + 120
+        while not _is_registered(self):
+            assert time.monotonic() < end, "the broker is not registered"
+            time.sleep(0.5)
+
+    def _wait_for_port(self, port: int, name: str) -> None:
+        end = time.monotonic() + 240
         while time.monotonic() < end:
             if self._processes[name].poll() is not None:
                 raise RuntimeError(f"{name} ended: {(self.directory / f'{name}.log').read_text()[-2000:]}")
@@ -202,6 +218,13 @@ class RealRocketmq:
                 return
             time.sleep(0.2)
         raise RuntimeError(f"{name} does not listen on {port}")
+
+
+def _is_registered(server: RealRocketmq) -> bool:
+    with contextlib.suppress(RemotingError), Connection(server.namesrv, Access()) as connection:
+        ((_, route),) = routes(connection, [CREATES_TOPICS])
+        return route is not None and route.master(BROKER) == server.address
+    return False
 
 
 def _collect(process: subprocess.Popen[str], lines: list[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from house import NOW, House, wall_clock
 from pyspark.sql import SparkSession
+from readme_commands import in_readme
 from resolving import decided, half, verdicts
 
 from txmq_lib.cli import main
@@ -19,6 +20,8 @@ from txmq_lib.pipeline.decisions import Wanted, decide, planned
 from txmq_lib.settings import Settings
 from txmq_lib.tables.warehouse import Warehouse
 
+SETTLE = 'txmq settle C000020246654E0E2F2A6940C4EC0021 --commit --reason "ticket 4711: paid" --conf engine.yaml'
+RESUME = 'txmq resume --group GID_PAY --reason "database was down" --conf engine.yaml --apply'
 SETTINGS = ("transaction_timeout=2", "transaction_check_interval=3", "transaction_check_max=1")
 
 
@@ -90,8 +93,11 @@ def test_settle_shows_its_plan_then_decides_once_and_reconcile_applies_it(given_
 
 
 @pytest.mark.long
-def test_the_commands_print_their_plan_and_act_with_apply_only(given_up, capsys):
+def test_the_commands_print_their_plan_and_act_with_apply_only(given_up, capsys, tmp_path):
     house, now = given_up, after(4).isoformat()
+    conf = tmp_path / "engine.yaml"
+    conf.write_text("role: engine", encoding="utf-8")
+    names = {"C000020246654E0E2F2A6940C4EC0021": "T3", "GID_PAY": "GID_B", "engine.yaml": str(conf)}
 
     def txmq(*arguments: str) -> tuple[int, str, str]:
         limits = [part for setting in SETTINGS for part in ("--set", setting)]
@@ -99,24 +105,24 @@ def test_the_commands_print_their_plan_and_act_with_apply_only(given_up, capsys)
         told = capsys.readouterr()
         return status, told.out, told.err
 
-    settling = ("settle", "T3", "--rollback", "--reason", "never paid")
+    settling = in_readme(SETTLE, names)
     status, out, err = txmq(*settling, "--format", "json")
     (row,) = [json.loads(line) for line in out.splitlines()]
-    assert (status, row["transaction_id"], row["verdict"], row["action"]) == (0, "T3", "PENDING", "rollback")
+    assert (status, row["transaction_id"], row["verdict"], row["action"]) == (0, "T3", "PENDING", "commit")
     assert row["born_timestamp"] == "2026-11-21T11:59:00.003Z"
-    assert err == "1 rollback; nothing was written: --apply does it\n"
+    assert err == "1 commit; nothing was written: --apply does it\n"
     status, out, err = txmq("resume", "--all")
     assert (status, [line.split()[1] for line in out.splitlines()[1:]]) == (0, ["T0", "T1", "T2"])
     assert err == "3 resume; nothing was written: --apply does it\n"
     assert house.rows("manual_decision") == []
-    assert txmq(*settling, "--apply")[0] == 0
-    assert txmq("resume", "--group", "GID_B", "--apply")[0] == 0
+    assert txmq(*in_readme(f"{SETTLE} --apply", names))[0] == 0
+    assert txmq(*in_readme(RESUME, names))[0] == 0
     status, out, err = txmq(*settling, "--apply")
     assert (status, "idle 1" in out.splitlines()) == (0, True)
     assert err == "1 settled so before: reconcile applies it\n"
-    assert txmq("settle", "T3", "--commit", "--reason", "no, paid", "--apply")[0] == 2
+    assert txmq("settle", "T3", "--rollback", "--reason", "never paid", "--apply")[0] == 2
     made = {(row["transaction_id"], row["action"], row["reason"]) for row in house.rows("manual_decision")}
-    assert made == {("T3", "rollback", "never paid"), ("T2", "resume", None)}
+    assert made == {("T3", "commit", "ticket 4711: paid"), ("T2", "resume", "database was down")}
     assert all("@" in row["decided_by"] for row in house.rows("manual_decision"))
 
 

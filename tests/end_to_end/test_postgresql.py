@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from house import NOW, House, wall_clock
 from postgresql import PASSWORD, PostgreSQL
+from readme_commands import in_readme
 from resolving import Killed, half, verdicts
 
 from txmq_lib.cli import main
@@ -102,12 +103,16 @@ def test_what_postgresql_says_is_settled_and_only_what_was_asked_was_read(
     assert house.reconcile().counts["check_request"] == CHECKS
     monkeypatch.setenv("LOG_URL", postgresql.url)
 
-    def resolve(seconds: int) -> tuple[int, str, str]:
+    def run(command: str, seconds: int) -> tuple[int, str, str]:
         now = (NOW + timedelta(seconds=seconds)).isoformat()
-        status = main(["--conf", str(conf), "--warehouse", house.warehouse.uri, "resolve", "--now", now])
+        arguments = in_readme(command, {"engine.yaml": str(conf)})
+        status = main([*arguments, "--warehouse", house.warehouse.uri, "--now", now])
         told = capsys.readouterr()
         assert PASSWORD not in told.out + told.err
         return status, told.out, told.err
+
+    def resolve(seconds: int) -> tuple[int, str, str]:
+        return run("txmq resolve --conf engine.yaml", seconds)
 
     # Down: no answer, status 1, told per group; nothing is taken for a rollback.
     postgresql.stop()
@@ -150,7 +155,8 @@ def test_what_postgresql_says_is_settled_and_only_what_was_asked_was_read(
         "order_log": (0, sum(check % 10 != 0 for check in orders)),
     }, "no table was scanned, and of the index each asked row was fetched once"
 
-    house.reconcile(NOW + timedelta(seconds=10))
+    status, out, err = run("txmq reconcile --conf engine.yaml", 10)
+    assert (status, err) == (0, "")
     found = verdicts(house)
     expected = {f"T{number_of(check)}": truth(check) for check in range(CHECKS)}
     assert Counter(expected.values()).keys() == {"COMMITTED", "ROLLED_BACK", "PENDING"}

@@ -1,12 +1,12 @@
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Set;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.TransactionListener;
@@ -18,15 +18,25 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /** Real clients for the tests, each run until its standard input is closed. Lines on stdout tell what they did. */
 public class Clients {
-    public static void main(String[] args) throws Exception {
-        switch (args[0]) {
-            case "produce" -> produce(args[1], args[2], args[3], args[4], Integer.parseInt(args[5]));
-            case "consume" -> consume(args[1], args[2], args[3]);
-            case "fill" -> fill(args[1], args[2], Integer.parseInt(args[3]), Integer.parseInt(args[4]));
-            case "pull" -> pull(args[1], args[2]);
-            default -> throw new IllegalArgumentException(args[0]);
+    public static void main(String[] args) {
+        try {
+            run(args);
+        } catch (Exception failure) {
+            failure.printStackTrace(System.out);
+            System.exit(1); // the client's own threads would keep the process
         }
         System.exit(0);
+    }
+
+    static void run(String[] args) throws Exception {
+        switch (args[0]) {
+            case "produce" -> produce(args[1], args[2], args[3], args[4], Integer.parseInt(args[5]), Long.parseLong(args[6]));
+            case "consume" -> consume(args[1], args[2], args[3]);
+            case "fill" -> fill(args[1], args[2], Integer.parseInt(args[3]), Integer.parseInt(args[4]));
+            case "pull" -> pull(args[1], args[2], false);
+            case "list" -> pull(args[1], args[2], true);
+            default -> throw new IllegalArgumentException(args[0]);
+        }
     }
 
     /** Body `PLAN-i`: first letter the state at once, second the answer to checks; C commit, R rollback, U unknown. */
@@ -35,11 +45,13 @@ public class Clients {
             : letter == 'R' ? LocalTransactionState.ROLLBACK_MESSAGE : LocalTransactionState.UNKNOW;
     }
 
-    /** Sends `count` transactional messages, plans in turn, and answers checks. */
-    static void produce(String namesrv, String group, String topic, String plans, int count) throws Exception {
+    /** Sends `count` transactional messages, plans in turn, a pause after each, and answers checks. */
+    static void produce(String namesrv, String group, String topic, String plans, int count, long pause) throws Exception {
         TransactionMQProducer producer = new TransactionMQProducer(group);
         producer.setNamesrvAddr(namesrv);
         producer.setInstanceName(group + System.nanoTime());
+        producer.setSendMsgTimeout(30000);
+        producer.setRetryTimesWhenSendFailed(0); // a second try may leave an orphan twin (R66)
         producer.setTransactionListener(new TransactionListener() {
             @Override public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
                 return state((char) message.getBody()[0]);
@@ -55,13 +67,14 @@ public class Clients {
             String body = all[i % all.length] + "-" + i;
             Message message = new Message(topic, "t", body, body.getBytes(StandardCharsets.UTF_8));
             System.out.println("sent " + body + " " + producer.sendMessageInTransaction(message, null).getMsgId());
+            Thread.sleep(pause);
         }
         System.out.println("done");
         untilStopped();
         producer.shutdown();
     }
 
-    /** Tells every message it gets. */
+    /** Tells every message it gets: its transaction, its place. */
     static void consume(String namesrv, String group, String topic) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(namesrv);
@@ -69,7 +82,7 @@ public class Clients {
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             for (MessageExt message : messages) {
-                System.out.println("got " + message.getProperty("UNIQ_KEY"));
+                tell(message);
             }
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
@@ -98,12 +111,19 @@ public class Clients {
         producer.shutdown();
     }
 
-    /** Pulls a whole topic, queue after queue, as RocketMQ's own pull client does; tells count and milliseconds. */
-    static void pull(String namesrv, String topic) throws Exception {
+    /** Pulls whole topics, queue after queue, as RocketMQ's own pull client does; tells count and milliseconds. */
+    static void pull(String namesrv, String topics, boolean tellsEach) throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("CG_PULL");
         consumer.setNamesrvAddr(namesrv);
         consumer.start();
-        Set<MessageQueue> queues = consumer.fetchSubscribeMessageQueues(topic);
+        List<MessageQueue> queues = new ArrayList<>();
+        for (String topic : topics.split(",")) {
+            try {
+                queues.addAll(consumer.fetchSubscribeMessageQueues(topic));
+            } catch (MQClientException nobodyWroteToIt) {
+                System.out.println("absent " + topic);
+            }
+        }
         long begun = System.nanoTime();
         long count = 0;
         for (MessageQueue queue : queues) {
@@ -111,12 +131,23 @@ public class Clients {
             long end = consumer.maxOffset(queue);
             while (offset < end) {
                 PullResult result = consumer.pull(queue, "*", offset, 32);
-                count += result.getMsgFoundList() == null ? 0 : result.getMsgFoundList().size();
+                for (MessageExt message : result.getMsgFoundList() == null ? List.<MessageExt>of() : result.getMsgFoundList()) {
+                    count++;
+                    if (tellsEach) {
+                        tell(message);
+                    }
+                }
                 offset = result.getNextBeginOffset();
             }
         }
         System.out.println("pulled " + count + " " + (System.nanoTime() - begun) / 1_000_000);
         consumer.shutdown();
+    }
+
+    /** Which transaction's message it is, and its place. */
+    static void tell(MessageExt message) {
+        System.out.println("got " + message.getProperty("UNIQ_KEY") + " " + message.getTopic()
+            + " " + message.getQueueId() + ":" + message.getQueueOffset());
     }
 
     static void untilStopped() throws Exception {
