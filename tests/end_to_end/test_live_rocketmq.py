@@ -23,7 +23,11 @@ from txmq_lib.cli import main
 
 pytestmark = pytest.mark.real
 
-VERSIONS = ("5.5.0", NEWEST_4_9)
+# A 4.9 name server does not tell of the op topic, so that no half lands.
+VERSIONS = (
+    "5.5.0",
+    pytest.param(NEWEST_4_9, marks=pytest.mark.xfail(reason="no op topic in the routes of 4.9", run=False)),
+)
 LAND = "txmq land rocketmq --namesrv 10.0.0.1:9876 --namesrv 10.0.0.2:9876 --conf audit.yaml"
 ID = "C000020246654E0E2F2A6940C4EC0021"
 GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -260,9 +264,9 @@ def test_a_given_up_one_is_resumed_and_then_settled(rocketmq, auditor):
     consumer = rocketmq.client("consume", rocketmq.namesrv, "CG_PAY", "TopicC")
     consumer.wait_for("done")
 
-    def standing() -> str:
+    def standing() -> str | None:
         audit.run(LAND)
-        return audit.verdicts()[id_]
+        return audit.verdicts().get(id_)
 
     wait_until(lambda: standing() == "DISCARDED")
     audit.run('txmq resume --group GID_PAY --reason "database was down" --to-broker --apply --conf audit.yaml')
