@@ -14,10 +14,6 @@ from txmq_lib.tables.passes import PassReport
 NOW_MS = int(NOW.timestamp() * 1000)
 
 
-class Killed(BaseException):
-    """Stands for a killed process: nothing may catch it."""
-
-
 def half(number: int, group: str = "GID_A", **properties: str) -> dict[str, Any]:
     """A half message of transaction T<number>, born a minute before NOW."""
     born = NOW_MS - 60_000 + number

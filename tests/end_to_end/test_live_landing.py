@@ -10,7 +10,6 @@ import truth
 from house import BROKER, NOW, House, wall_clock
 from live_capture import LiveCapture, live_capture
 from remoting_server import answer
-from resolving import Killed
 from test_audit_of_captures import expected, judged
 
 from txmq_lib.errors import UnreachableError
@@ -147,21 +146,15 @@ def test_a_cycle_goes_on_without_brokers_that_cannot_be_reached(open_house, serv
     house = open_house(*QUICK, source)
     report = run_cycle(house.warehouse, house.settings, now=NOW, wall_clock=wall_clock, environ={})
     assert report.counts["unread"] == 1
-    assert report.findings[0].startswith(f"source {served.address}: not read: no name server answers")
+    assert report.findings[0].startswith(f"land rocketmq {served.address}: not read: no name server answers")
 
 
 @pytest.mark.long
 def test_a_landing_killed_between_its_writes_is_read_again_from_where_the_tables_end(open_house, served):
     house = open_house(*QUICK)
 
-    def kill(table, step):
-        if step == "message":
-            raise Killed
-
-    house.warehouse.on_write = kill
-    with pytest.raises(Killed):
+    with house.killed_after("message"):
         land(house, served)
-    house.warehouse.on_write = lambda table, step: None
     land(house, served)
     house.audit()
     assert {key: one for key, one in judged(house).items() if one[0] != "DIVERTED"} == expected(CAPTURE)

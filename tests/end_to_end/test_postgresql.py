@@ -12,7 +12,7 @@ import pytest
 from house import NOW, House, wall_clock
 from postgresql import PASSWORD, PostgreSQL
 from readme_commands import in_readme
-from resolving import Killed, half, verdicts
+from resolving import half, verdicts
 
 from txmq_lib.cli import main
 from txmq_lib.pipeline.resolve import run_resolve
@@ -131,17 +131,11 @@ def test_what_postgresql_says_is_settled_and_only_what_was_asked_was_read(
     postgresql.query("select pg_stat_reset()")
 
     # Killed half-way, and run again: what was said is kept, and the rest alone is asked.
-    def kill(table: str, step: str) -> None:
-        if step == "answers_000002":
-            raise Killed
-
-    house.warehouse.on_write = kill
-    with pytest.raises(Killed):
+    with house.killed_after("answers_000002"):
         run_resolve(
             house.warehouse, house.settings, now=NOW + timedelta(seconds=2), wall_clock=wall_clock,
             environ={"LOG_URL": postgresql.url},
         )  # fmt: skip
-    house.warehouse.on_write = lambda table, step: None
     assert sum(row["answer"] is not None for row in house.rows("check_answer")) == 1_000
     status, out, err = resolve(3)
     assert (status, "idle 1" in out) == (0, True), "the killed pass was carried on; nothing is left to ask"

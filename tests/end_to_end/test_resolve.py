@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from house import NOW, House
 from pyspark.sql import SparkSession
-from resolving import Killed, decided, half, resolve, verdicts
+from resolving import decided, half, resolve, verdicts
 
 from txmq_lib.errors import SettingsError
 from txmq_lib.settings import Settings
@@ -102,9 +102,8 @@ def test_what_the_database_says_is_settled_by_the_next_reconcile_and_nothing_els
 def test_a_resolve_killed_after_any_write_keeps_what_was_said_first_and_asks_nobody_twice(asked, database, copied):
     database.says(SAYS)
     whole = copied(asked, "whole")
-    steps: list[str] = []
-    whole.warehouse.on_write = lambda table, step: steps.append(step)
-    resolve(whole, database.environ)
+    with whole.writing() as steps:
+        resolve(whole, database.environ)
     assert steps == [
         "started", "answers_000001", "answers_000002", "answers_000003", "answers_000004", "end_transaction",
         "committed",
@@ -113,17 +112,9 @@ def test_a_resolve_killed_after_any_write_keeps_what_was_said_first_and_asks_nob
     in_order = [*(f"T{number}" for number in (20, 21)), *(f"T{number}" for number in range(8))]  # by broker
     for number, step in enumerate(steps[:-1], start=1):
         house = copied(asked, f"killed-{number}")
-        seen = iter(range(number, 0, -1))
-
-        def kill(table: str, step: str, seen=seen) -> None:
-            if next(seen) == 1:
-                raise Killed
-
         database.says(SAYS)
-        house.warehouse.on_write = kill
-        with pytest.raises(Killed):
+        with house.killed_after(number):
             resolve(house, database.environ)
-        house.warehouse.on_write = lambda table, step: None
         database.says(changed)  # whoever is asked now says something else
         resolve(house, database.environ)
         written = 3 * max(0, min(number - 1, 4))

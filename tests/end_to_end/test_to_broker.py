@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from house import BROKER, NOW, House, wall_clock
+from house import BROKER, NOW, House, Killed, wall_clock
 from record_encoder import encode_record
 from remoting_server import FakeBroker, RemotingServer, answer
-from resolving import Killed
 
 from txmq_lib.errors import UnreachableError
 from txmq_lib.pipeline.decisions import Wanted, decide
@@ -222,15 +221,8 @@ def test_a_process_killed_while_it_sends_never_makes_the_next_one_send_again(ope
         if step.startswith("outcome"):
             raise Killed
 
-    def kill_before(request):
-        if request["code"] == 37:
-            house.warehouse.on_write = kill
-        return None
-
-    deciding.interrupt = kill_before
-    with pytest.raises(Killed):
+    with house.on_write(kill), pytest.raises(Killed):
         send(house, deciding, wanted)
-    house.warehouse.on_write = lambda table, step: None
     assert send(house, deciding, wanted, minutes=1).counts == {"idle": 1}
     assert deciding.sent() == [(37, "T0")]
     land(house, deciding)
