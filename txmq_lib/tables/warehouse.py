@@ -27,12 +27,18 @@ def _no_hook(table: str, step: str) -> None:
     return None
 
 
+def _in_full(spark: SparkSession, uri: str) -> str:
+    # On a cluster of Hadoop a path without a scheme is HDFS's, and nothing of it is to be looked for on this disk.
+    default = str(spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS"))
+    return uri if ":" in uri or default.startswith("file:") else f"{default.rstrip('/')}{uri}"
+
+
 class Warehouse:
     """Delta tables under one URI, named as in `schemas/`."""
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
         self.spark = spark
-        self.uri = uri.rstrip("/")
+        self.uri = _in_full(spark, uri).rstrip("/")
         # Called after every write with (table, step): where tests kill a pass.
         self.on_write: Callable[[str, str], None] = _no_hook
         self.is_on_one_machine = str(spark.sparkContext.master).startswith("local")
