@@ -210,7 +210,7 @@ class RealRocketmq:
             time.sleep(0.5)
 
     def _wait_for_port(self, port: int, name: str) -> None:
-        end = time.monotonic() + 240
+        end = time.monotonic() + 300
         while time.monotonic() < end:
             if self._processes[name].poll() is not None:
                 raise RuntimeError(f"{name} ended: {(self.directory / f'{name}.log').read_text()[-2000:]}")

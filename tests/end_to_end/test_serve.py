@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
 import truth
-from deltalake import DeltaTable
 from prometheus_client.parser import text_string_to_metric_families
+from serving import TXMQ, health, open_passes, rows, serving, until
 
 pytestmark = pytest.mark.long
-
-TXMQ = str(Path(sys.executable).with_name("txmq"))
-LIMIT_S = 180.0
 
 
 def written(path: Path, rows: list[dict]) -> Path:
@@ -52,41 +45,6 @@ sources:
         encoding="utf-8",
     )
     return tmp_path
-
-
-@contextmanager
-def serving(place: Path, *options: str) -> Iterator[subprocess.Popen]:
-    log = (place / "serve.log").open("ab")
-    process = subprocess.Popen(
-        [TXMQ, "--conf", "conf/few-rows.yaml", "--conf", str(place / "serve.yaml"), "serve",
-         "--health-file", str(place / "health.json"), *options],
-        stderr=log, stdout=log, start_new_session=True,
-    )  # fmt: skip
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def until(what: Callable[[], object], place: Path) -> object:
-    limit = time.monotonic() + LIMIT_S
-    while time.monotonic() < limit:
-        if found := what():
-            return found
-        time.sleep(0.2)
-    raise AssertionError((place / "serve.log").read_text()[-3000:])
-
-
-def health(place: Path) -> dict:
-    path = place / "health.json"
-    return json.loads(path.read_text()) if path.exists() else {"state": "", "steps": {}}
-
-
-def rows(place: Path, table: str) -> list[dict]:
-    path = str(place / "warehouse" / table)
-    return DeltaTable(path).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(path) else []
 
 
 def asked(url: str, *, method: str = "GET") -> tuple[int, str]:
@@ -158,7 +116,7 @@ def test_stopped_and_killed_again_and_again_serve_ends_with_each_row_once(place:
             assert process.wait(100) in (0, -signal.SIGKILL)
     with serving(place, "--now-first"):
         until(lambda: len(rows(place, "half_message")) == len(halves), place)
-        until(lambda: {row["is_settled"] for row in rows(place, "verdict")} and not _open_passes(place), place)
+        until(lambda: {row["is_settled"] for row in rows(place, "verdict")} and not open_passes(place), place)
         until(lambda: health(place)["steps"].get("audit", {}).get("last_success"), place)
     keys = [(row["broker_name"], row["queue_id"], row["queue_offset"]) for row in rows(place, "half_message")]
     assert len(keys) == len(set(keys)) == len(halves)
@@ -167,10 +125,3 @@ def test_stopped_and_killed_again_and_again_serve_ends_with_each_row_once(place:
     committed = [row["transaction_id"] for row in rows(place, "end_outcome")
                  if row["is_effective"] and row["decision"] == "commit"]  # fmt: skip
     assert sorted(row["transaction_id"] for row in rows(place, "message")) == sorted(committed)
-
-
-def _open_passes(place: Path) -> set[tuple[str, int]]:
-    states = {"started": set(), "ended": set()}
-    for row in rows(place, "pass"):
-        states["started" if row["state"] == "started" else "ended"].add((row["job"], row["pass_number"]))
-    return states["started"] - states["ended"]

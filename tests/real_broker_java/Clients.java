@@ -39,9 +39,12 @@ public class Clients {
         }
     }
 
-    /** Body `PLAN-i`: first letter the state at once, second the answer to checks; C commit, R rollback, U unknown. */
+    /** How long a late commit takes: longer than the broker waits before it asks. */
+    static final long LATE_MS = 2500;
+
+    /** Body `PLAN-i`: first letter the state at once, second the answer to checks; C, L (late) commit, R rollback, U unknown. */
     static LocalTransactionState state(char letter) {
-        return letter == 'C' ? LocalTransactionState.COMMIT_MESSAGE
+        return letter == 'C' || letter == 'L' ? LocalTransactionState.COMMIT_MESSAGE
             : letter == 'R' ? LocalTransactionState.ROLLBACK_MESSAGE : LocalTransactionState.UNKNOW;
     }
 
@@ -54,7 +57,11 @@ public class Clients {
         producer.setRetryTimesWhenSendFailed(0); // a second try may leave an orphan twin (R66)
         producer.setTransactionListener(new TransactionListener() {
             @Override public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
-                return state((char) message.getBody()[0]);
+                char letter = (char) message.getBody()[0];
+                if (letter == 'L') {
+                    sleep(LATE_MS);
+                }
+                return state(letter);
             }
             @Override public LocalTransactionState checkLocalTransaction(MessageExt message) {
                 System.out.println("checked " + message.getTransactionId());
@@ -67,7 +74,7 @@ public class Clients {
             String body = all[i % all.length] + "-" + i;
             Message message = new Message(topic, "t", body, body.getBytes(StandardCharsets.UTF_8));
             System.out.println("sent " + body + " " + producer.sendMessageInTransaction(message, null).getMsgId());
-            Thread.sleep(pause);
+            sleep(pause);
         }
         System.out.println("done");
         untilStopped();
@@ -148,6 +155,14 @@ public class Clients {
     static void tell(MessageExt message) {
         System.out.println("got " + message.getProperty("UNIQ_KEY") + " " + message.getTopic()
             + " " + message.getQueueId() + ":" + message.getQueueOffset());
+    }
+
+    static void sleep(long milliseconds) {
+        try {
+            Thread.sleep(milliseconds);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
     }
 
     static void untilStopped() throws Exception {
