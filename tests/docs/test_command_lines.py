@@ -34,9 +34,9 @@ def command_lines() -> list[str]:
 def arguments(line: str) -> list[str]:
     """What the program is given, up to where the shell takes over."""
     words = shlex.split(line)
-    begin = next(n for n, word in enumerate(words) if re.fullmatch(r"(.*/)?txmq|jobs/\w+\.py", word))
+    begin = next(n for n, word in enumerate(words) if re.fullmatch(r"(.*/)?(txmq|jobs/\w+\.py)", word))
     end = next((n for n, word in enumerate(words) if n > begin and ENDS.match(word)), len(words))
-    job = re.fullmatch(r"jobs/(\w+)\.py", words[begin])
+    job = re.fullmatch(r"(?:.*/)?jobs/(\w+)\.py", words[begin])
     return [*([JOBS[job.group(1)]] if job else []), *words[begin + 1 : end]]
 
 

@@ -20,7 +20,7 @@ COMMIT_FILE = re.compile(r"(\d{20})\.json")
 CHECKPOINT_FILE = re.compile(r"(\d{20})\.checkpoint\..*parquet")
 # Of how many versions it is remembered which files they have, and of how many files at most.
 REMEMBERED_VERSIONS, FEW_FILES = 64, 32
-REMEMBERED_COMMITS = 2_000
+REMEMBERED_COMMITS = 200
 COLUMN_MAPPING = "delta.columnMapping.mode"
 
 

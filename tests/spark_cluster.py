@@ -1,0 +1,99 @@
+"""A Spark standalone cluster on loopback: one master and workers of one core and one GiB each, ended by their ids."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+LIMIT_S = 120.0
+
+
+class SparkCluster:
+    """A master and its workers, from the Spark at `spark_home`, all that they write below `scratch`."""
+
+    def __init__(self, spark_home: Path, scratch: Path) -> None:
+        self._spark_class = spark_home / "bin" / "spark-class"
+        self._scratch = scratch
+        self._port = _free_port()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        # No Python of anybody's: what executors import they got with the job.
+        self._environ = {
+            "PATH": os.defpath,
+            "JAVA_HOME": os.environ.get("JAVA_HOME", ""),
+            "SPARK_HOME": str(spark_home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_MEMORY": "192m",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        }
+
+    @property
+    def master(self) -> str:
+        """What `--master` is to name."""
+        return f"spark://127.0.0.1:{self._port}"
+
+    @property
+    def workers(self) -> list[Path]:
+        """Where the workers keep what executors are given and write."""
+        return [self._scratch / f"worker-{number}" for number in (1, 2)]
+
+    def start(self) -> None:
+        """Start all and wait until both workers are registered."""
+        self._spawn("master", "master.Master", "--host", "127.0.0.1", "--port", str(self._port), "--webui-port", "0")
+        self._wait_for("master", "I have been elected leader")
+        for place in self.workers:
+            place.mkdir(parents=True)
+            self._spawn(
+                place.name,
+                "worker.Worker",
+                *("--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g"),
+                *("--work-dir", str(place), self.master),
+            )
+        for place in self.workers:
+            self._wait_for(place.name, "Successfully registered with master")
+
+    def close(self) -> None:
+        """End all, with the executors that the workers started."""
+        for process in reversed(self._processes):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def _spawn(self, name: str, daemon: str, *arguments: str) -> None:
+        with (self._scratch / f"{name}.log").open("wb") as log:
+            self._processes.append(
+                subprocess.Popen(
+                    [self._spark_class, f"org.apache.spark.deploy.{daemon}", *arguments],
+                    env=self._environ, cwd=self._scratch, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            )  # fmt: skip
+
+    def _wait_for(self, name: str, words: str) -> None:
+        log, end = self._scratch / f"{name}.log", time.monotonic() + LIMIT_S
+        while words not in (told := log.read_text(errors="replace")):
+            if time.monotonic() > end or any(process.poll() is not None for process in self._processes):
+                raise RuntimeError(f"{name} does not say '{words}': {told[-2000:]}")
+            time.sleep(0.2)
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@contextlib.contextmanager
+def spark_cluster(spark_home: Path, scratch: Path) -> Iterator[SparkCluster]:
+    """A running cluster."""
+    cluster = SparkCluster(spark_home, scratch)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()
