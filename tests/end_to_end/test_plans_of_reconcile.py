@@ -1,0 +1,56 @@
+"""What Spark plans in a reconcile: expressions of its own only, no row goes through Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from house import House
+from pyspark.sql import DataFrame, SparkSession
+from truth import CAPTURES
+
+from txmq_lib.tables.passes import Pass
+
+# Spark's operators that hand rows to Python: BatchEvalPython, MapInArrow, FlatMapGroupsInPandas and the like.
+OF_PYTHON = re.compile(r"\w*(?:Python|Pandas|InArrow)\w*", re.IGNORECASE)
+
+
+def plan_of(frame: DataFrame) -> str:
+    """The physical plan of a frame."""
+    return str(frame._jdf.queryExecution().executedPlan().toString())
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The plans of all frames that passes keep or write: there is no other way for a row."""
+    told: list[str] = []
+
+    def noting(whole: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(self: Pass, *given: Any, **named: Any) -> Any:
+            told.extend(plan_of(one) for one in given if isinstance(one, DataFrame))
+            return whole(self, *given, **named)
+
+        return noted
+
+    for name in ("cached", "append", "overwrite", "upsert"):
+        monkeypatch.setattr(Pass, name, noting(getattr(Pass, name)))
+    return told
+
+
+def test_an_operator_of_python_shows_in_a_plan(spark: SparkSession):
+    def same(batches: Iterator[Any]) -> Iterator[Any]:
+        yield from batches
+
+    assert OF_PYTHON.search(plan_of(spark.range(1).mapInArrow(same, "id long")))
+
+
+def test_no_row_of_a_reconcile_goes_through_python(plans: list[str], open_house: Callable[..., House]):
+    house = open_house("transaction_timeout=2", "transaction_check_interval=3", "roll_back_given_up=true")
+    house.land("half", CAPTURES / "restart" / "half.jsonl.gz")
+    house.land("end", CAPTURES / "restart" / "ends.jsonl.gz")
+    plans.clear()
+    house.reconcile()
+    assert len(plans) > 10
+    assert {found for plan in plans for found in OF_PYTHON.findall(plan)} == set()
