@@ -57,9 +57,13 @@ class LiveCapture:
     def _route(self, request: Request) -> bytes:
         topics: defaultdict[str, int] = defaultdict(int)
         for topic, queue_id in self.broker.queues:
+            if topic in self.broker.unregistered:
+                continue
             topics[topic] = max(topics[topic], queue_id + 1)
         if request["code"] == 206:
             return answer(request, body=json.dumps({"topicList": [*topics]}).encode())
+        if request["extFields"]["topic"] not in topics:
+            return answer(request, 17, remark="No topic route info in name server")
         count = topics[request["extFields"]["topic"]]
         document = {
             "queueDatas": [

@@ -99,14 +99,16 @@ def _requests(connection: socket.socket) -> Iterator[Request]:
 
 
 class FakeBroker:
-    """Queues of stored records, answered as a broker does: pulls, min and max offsets; anything else is a refusal.
+    """Queues of stored records, answered as a broker does: pulls, min and max offsets, and what admin tools ask.
 
-    most  records per pull; lowest  offset that retention left, per queue
+    most  records per pull; lowest  offset that retention left, per queue; unregistered  topics without a topic config
+    (the op topic of 4.9), which only admin requests see; anything else asked is a refusal
     """
 
     def __init__(self, queues: dict[tuple[str, int], list[bytes]], *, most: int = 32) -> None:
         self.queues, self.most = queues, most
         self.lowest: dict[tuple[str, int], int] = {}
+        self.unregistered: set[str] = set()
         self.before: Callable[[Request], Reply | None] = lambda _: None
 
     def __call__(self, request: Request) -> Reply:
@@ -121,8 +123,14 @@ class FakeBroker:
             return answer(request, offset=len(records))
         if request["code"] == 31:
             return answer(request, offset=lowest)
+        if request["code"] == 321:
+            return self._entries(request, records, lowest)
+        if request["code"] == 33:
+            return self._record(request)
         if request["code"] != 11:
             return answer(request, 3, remark="request code not supported")
+        if queue[0] in self.unregistered:
+            return answer(request, 17, remark=f"topic[{queue[0]}] not exist, apply first please!")
         offset, most = int(fields["queueOffset"]), min(int(fields["maxMsgNums"]), self.most)
         if offset < lowest:
             return answer(request, 21, nextBeginOffset=lowest, minOffset=lowest, maxOffset=len(records))
@@ -130,3 +138,28 @@ class FakeBroker:
         code = 0 if found else 19
         return answer(request, code, b"".join(found), nextBeginOffset=offset + len(found), minOffset=lowest,
                       maxOffset=len(records), suggestWhichBrokerId=0)  # fmt: skip
+
+    def _entries(self, request: Request, records: list[bytes], lowest: int) -> bytes:
+        first = int(request["extFields"]["index"])
+        told = records[first : first + min(int(request["extFields"]["count"]), self.most)]
+        if first < lowest or not told:
+            return answer(request, remark=f"Index {first} is not exist!")
+        entries = [
+            {"eval": False, "physicOffset": _physical(record), "physicSize": len(record), "tagsCode": 100}
+            for record in told
+        ]
+        body = {"maxQueueIndex": len(records), "minQueueIndex": lowest, "queueData": entries}
+        return answer(request, body=json.dumps(body).encode())
+
+    def _record(self, request: Request) -> bytes:
+        wanted = int(request["extFields"]["offset"])
+        for queue, records in self.queues.items():
+            for record in records[self.lowest.get(queue, 0) :]:
+                if _physical(record) == wanted:
+                    return answer(request, body=record)
+        return answer(request, 1, remark=f"can not find message by the offset, {wanted}")
+
+
+def _physical(record: bytes) -> int:
+    """length, magic, CRC, queue id and flag (4 each), queue offset(8), then the physical offset(8)."""
+    return int(struct.unpack_from(">q", record, 28)[0])

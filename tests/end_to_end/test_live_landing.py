@@ -63,6 +63,18 @@ def test_a_live_broker_lands_as_its_store_tells_and_once_only(open_house, served
     assert any("transactionTimeOut is 2s" in words for words in first.findings)
 
 
+def test_a_broker_without_a_topic_config_of_its_ops_lands_them_all_the_same(open_house, served):
+    served.broker.unregistered = {OP_TOPIC}  # as 4.9 does
+    house = open_house(*QUICK)
+    first = land(house, served)
+    house.audit()
+    assert {key: one for key, one in judged(house).items() if one[0] != "DIVERTED"} == expected(CAPTURE)
+    assert (first.counts["unread"], first.counts["op"]) == (0, len(truth.rows(CAPTURE, "op")))
+    before = house.versions()
+    land(house, served)
+    assert house.versions() == before
+
+
 @pytest.mark.long
 def test_a_run_is_bounded_and_the_next_goes_on_until_all_has_landed(open_house, served):
     house = open_house(*QUICK, "rocketmq.messages_per_run=70")

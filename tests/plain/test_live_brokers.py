@@ -100,6 +100,17 @@ def test_a_queue_that_may_not_be_looked_into_does_not_hold_up_the_others():
     assert spans(plans) == {"TopicA": (20, 50), "TopicB": (20, 50)}
 
 
+@pytest.mark.parametrize(("store_ms", "change"), [(STORE_MS, None), (STORE_MS + 1, "rebuilt")])
+def test_an_op_queue_that_may_not_be_pulled_is_looked_into_all_the_same(store_ms, change):
+    fake = FakeBroker({(OP, 0): stored(50, store_ms=store_ms), ("TopicA", 0): stored(50)})
+    fake.unregistered = {OP}
+    fake.lowest = {(OP, 0): 8}
+    known = {Queue(topic, 0): KnownQueue(20, 0, (19, 19_000, STORE_MS)) for topic in (OP, "TopicA")}
+    plans, _, _ = planned(fake, known)
+    assert spans(plans) == {OP: (8 if change else 20, 50), "TopicA": (20, 50)}
+    assert plans[Queue(OP, 0)].change == change
+
+
 def test_a_queue_where_nothing_is_new_is_not_looked_into():
     fake = FakeBroker({("TopicA", 0): stored(20)})
     plans, _, requests = planned(fake, {Queue("TopicA", 0): KnownQueue(20, 0, (19, 19_000, STORE_MS))})
@@ -182,6 +193,17 @@ def test_brokers_with_half_messages_are_found_with_their_wanted_queues():
     assert (b.name, b.address, b.unreadable) == ("b", None, ("TopicB",))
     assert sorted(b.queues) == [("%RETRY%CG", 0), (HALF, 0), (OP, 0)]
     assert sorted(only_b.queues) == [(HALF, 0), (OP, 0)]
+
+
+def test_op_queues_that_no_name_server_tells_of_are_those_of_the_halves():
+    old = {HALF: {"a": 2, "b": 1, "c": 1}, OP: {"b": 1, "c": 0}, "TopicA": {"plain": 4}}
+    with RemotingServer(name_server(old, {"a": "h:1"})) as server:
+        a, b, c = live_brokers([server.address], ACCESS, patterns=["*"])
+        (plain,) = live_brokers([server.address], ACCESS, patterns=["*"], wanted=["plain"])
+    assert sorted(a.queues) == [(HALF, 0), (HALF, 1), (OP, 0), (OP, 1)]
+    assert sorted(b.queues) == [(HALF, 0), (OP, 0)]
+    assert (c.queues, c.unreadable) == (((HALF, 0),), (OP,))
+    assert {queue.topic for queue in plain.queues} == {"TopicA"}
 
 
 def test_the_topics_of_transactions_are_always_wanted_and_those_of_the_system_never():

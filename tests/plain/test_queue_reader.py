@@ -14,6 +14,7 @@ from txmq_lib.sources.rocketmq import MESSAGES_PER_TASK, RANGE_UNREAD, access_of
 
 ACCESS = Access(timeout=2)
 QUEUE = ("TopicA", 0)
+OPS = ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0)
 
 
 def records(count: int, size: int = 5) -> list[bytes]:
@@ -24,11 +25,11 @@ def records(count: int, size: int = 5) -> list[bytes]:
     return found
 
 
-def read(fake: FakeBroker, start: int, stop: int) -> tuple[list[int], list[bytes]]:
+def read(fake: FakeBroker, start: int, stop: int, queue: tuple[str, int] = QUEUE) -> tuple[list[int], list[bytes]]:
     """Queue offsets of whole records, sorted, and the bytes of torn ones."""
     offsets, torn = [], []
     with RemotingServer(fake) as server, Connection(server.address, ACCESS) as peer:
-        for part in read_queue(peer, "TXMQ_READER", QueueRange(*QUEUE, start, stop)):
+        for part in read_queue(peer, "TXMQ_READER", QueueRange(*queue, start, stop)):
             headers = [read_header(part.data, frame) for frame in part.frames]
             offsets += [header[HEADER_FIELDS.index("queue_offset")] for header in headers]
             torn += [part.data[start:end] for start, end in part.torn]
@@ -175,3 +176,137 @@ def test_keys_are_named_by_options_and_taken_from_the_environment():
 def test_nothing_is_asked_for_an_empty_range():
     fake = FakeBroker({})
     assert read(fake, 4, 4) == ([], [])
+
+
+# --- op queues of 4.9, which has no topic config of theirs
+
+
+def old_broker(stored: list[bytes], *, most: int = 100_000) -> FakeBroker:
+    fake = FakeBroker({OPS: stored}, most=most)
+    fake.unregistered = {OPS[0]}
+    return fake
+
+
+@pytest.mark.parametrize("most", [7, 100_000])
+def test_ops_that_may_not_be_pulled_are_listed_and_each_is_read_once(most):
+    assert read(old_broker(records(300), most=most), 5, 290, OPS) == (list(range(5, 290)), [])
+
+
+def test_listing_ops_writes_nothing_and_costs_one_request_per_op():
+    fake, codes = old_broker(records(600)), []
+
+    def noted(request):
+        codes.append(request["code"])
+
+    fake.before = noted
+    assert len(read(fake, 0, 600, OPS)[0]) == 600
+    assert {code: codes.count(code) for code in set(codes)} == {11: 1, 321: 3, 33: 600}
+
+
+def test_a_broker_that_lets_ops_be_pulled_is_not_asked_for_each():
+    fake, codes = FakeBroker({OPS: records(64)}), []
+
+    def noted(request):
+        codes.append(request["code"])
+
+    fake.before = noted
+    assert read(fake, 0, 64, OPS) == (list(range(64)), [])
+    assert set(codes) == {11}
+
+
+def test_only_op_queues_are_listed_another_topic_that_is_not_there_is_unread():
+    fake = FakeBroker({QUEUE: records(10)})
+    fake.unregistered = {QUEUE[0]}
+    with pytest.raises(RefusedError, match="pull: code 17"):
+        read(fake, 0, 10)
+
+
+def test_ops_that_are_refused_for_another_reason_are_unread():
+    fake = FakeBroker({OPS: records(10)})
+    fake.before = lambda request: answer(request, 16, remark="no permission") if request["code"] == 11 else None
+    with pytest.raises(RefusedError, match="pull: code 16, no permission"):
+        read(fake, 0, 10, OPS)
+
+
+def test_listed_ops_that_retention_deleted_are_passed_over():
+    fake = old_broker(records(200))
+    fake.lowest[OPS] = 77
+    assert read(fake, 0, 200, OPS) == (list(range(77, 200)), [])
+    fake.lowest[OPS] = 500
+    assert read(fake, 0, 200, OPS) == ([], [])
+
+
+def test_ops_that_retention_deletes_between_their_entries_and_their_records_are_passed_over():
+    fake, listings = old_broker(records(200)), []
+
+    def deleted_meanwhile(request):
+        if request["code"] == 33 and not listings:
+            listings.append(request)
+            fake.lowest[OPS] = 77
+
+    fake.before = deleted_meanwhile
+    assert read(fake, 0, 200, OPS) == (list(range(77, 200)), [])
+
+
+def test_an_op_that_is_missing_though_its_queue_keeps_it_is_an_error():
+    fake = old_broker(records(40))
+    missing = int.from_bytes(fake.queues[OPS][20][28:36])
+    fake.before = lambda request: (
+        answer(request, 1, remark="can not find message by the offset")
+        if request["extFields"].get("offset") == str(missing)
+        else None
+    )
+    with pytest.raises(RefusedError, match="offset 20: code 1, can not find message"):
+        read(fake, 0, 40, OPS)
+
+
+def test_a_listed_queue_that_ends_before_its_range_is_an_error():
+    with pytest.raises(ProtocolError, match="queue 0 gives nothing at offset 40"):
+        read(old_broker(records(40)), 0, 100, OPS)
+
+
+def test_a_record_that_is_not_what_its_entry_says_is_an_error():
+    fake = old_broker(records(10))
+    fake.before = lambda request: answer(request, body=b"another") if request["code"] == 33 else None
+    with pytest.raises(ProtocolError, match="has 7 bytes, and its queue says"):
+        read(fake, 0, 10, OPS)
+
+
+@pytest.mark.parametrize("busy_code", [33, 321])
+def test_a_broker_that_is_busy_with_admin_requests_is_asked_again_a_few_times(busy_code):
+    fake, refusals = old_broker(records(100)), iter([2, 2, 2])
+
+    def busy(request):
+        code = next(refusals, 0) if request["code"] == busy_code else 0
+        return answer(request, code, remark="broker busy") if code else None
+
+    fake.before = busy
+    assert read(fake, 0, 100, OPS)[0] == list(range(100))
+    fake.before = lambda request: answer(request, 2, remark="busy") if request["code"] == busy_code else None
+    with pytest.raises(RefusedError, match="code 2, busy"):
+        read(fake, 0, 100, OPS)
+
+
+def test_a_listed_op_that_cannot_be_read_is_told_and_those_behind_it_are_read():
+    stored = records(70)
+    stored[40] = stored[40][:36] + b"\xff" * (len(stored[40]) - 36)
+    stored[50] = encode_record(9_999_999, queue_offset=2**61)
+    offsets, torn = read(old_broker(stored), 0, 70, OPS)
+    assert offsets == [*range(40), *range(41, 50), *range(51, 70)]
+    assert torn[0][: len(stored[40])] == stored[40]
+    assert stored[50] in torn
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[]", b"{", b'{"queueData":[1]}', b'{"queueData":[{"physicSize":5}]}', b'{"queueData":7}',
+        b'{"queueData":[{"physicOffset":-1,"physicSize":5}]}', b'{"queueData":[{"physicOffset":true,"physicSize":5}]}',
+        b'{"queueData":[' + b",".join([b'{"physicOffset":1,"physicSize":5}'] * 11) + b"]}",
+    ],
+)  # fmt: skip
+def test_entries_that_are_none_are_a_protocol_error(body):
+    fake = old_broker(records(10))
+    fake.before = lambda request: answer(request, body=body) if request["code"] == 321 else None
+    with pytest.raises(ProtocolError):
+        read(fake, 0, 10, OPS)

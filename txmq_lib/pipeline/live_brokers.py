@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from txmq_lib.errors import SettingsError, UsageError
-from txmq_lib.names import HALF_TOPIC, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
+from txmq_lib.names import HALF_TOPIC, OP_TOPIC, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from txmq_lib.pipeline.topics import ALWAYS_TAKEN, is_taken
 from txmq_lib.remoting.broker import Queue
 from txmq_lib.remoting.connection import Access, Tls
@@ -79,6 +79,8 @@ def live_brokers(
                 broker.address = broker.address or route.master(broker_name)
                 broker.queues += [Queue(topic, queue_id) for queue_id in range(count)]
                 broker.unreadable += [] if count else [topic]
+    for broker in found.values():
+        broker.queues += _untold_op_queues(broker)
     if unknown := sorted(set(wanted) - set(found)):
         raise UsageError(
             f"the name servers know no broker {', '.join(unknown)}; they know {', '.join(sorted(found)) or 'none'}"
@@ -88,3 +90,10 @@ def live_brokers(
         LiveBroker(name, broker.address, tuple(broker.queues), tuple(broker.unreadable))
         for name, broker in sorted((serving if not wanted else {name: found[name] for name in wanted}).items())
     ]
+
+
+def _untold_op_queues(broker: _Found) -> list[Queue]:
+    """The op queues that no name server tells of (4.9 registers none): each half queue has its own (R28)."""
+    if OP_TOPIC in {*(queue.topic for queue in broker.queues), *broker.unreadable}:
+        return []
+    return [Queue(OP_TOPIC, queue.queue_id) for queue in broker.queues if queue.topic == HALF_TOPIC]

@@ -9,12 +9,14 @@ speaks of has, too, because a broker writes it first (R23).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from txmq_lib.errors import RefusedError
 from txmq_lib.names import HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC
-from txmq_lib.remoting.broker import Queue, max_offsets, min_offsets, pull_request, pulled
+from txmq_lib.remoting.broker import Pulled, Queue, max_offsets, min_offsets, pull_request, pulled
 from txmq_lib.remoting.connection import Connection
+from txmq_lib.remoting.queue_entries import listed, must_be_listed
 from txmq_lib.sources.message_format import HEADER_FIELDS, read_frame, read_header
 from txmq_lib.sources.queue_reader import QueueRange
 
@@ -105,27 +107,35 @@ def _changed(
 ) -> dict[Queue, str]:
     """Queues whose content is not what was read before: too short, or another record where the last one was."""
     changed = {queue: SHRANK for queue in lows if queue in known and highs[queue] < _next(known[queue])}
-    to_look_at = [
-        (queue, identity)
+    to_look_at = {
+        queue: identity
         for queue in lows
         if queue not in changed
         and queue in known
         and (identity := known[queue].identity) is not None
         and highs[queue] > identity[0] + 1
         and lows[queue] <= identity[0]
-    ]
-    requests = (pull_request(group, queue, identity[0], 1) for queue, identity in to_look_at)
-    for (queue, identity), answer in zip(to_look_at, connection.ask_all(requests), strict=True):
-        try:
-            found = pulled(connection, answer)
-        except RefusedError:
-            continue  # reading it will be refused too, and told then
+    }
+    for queue, found in _looked_at(connection, group, {queue: place for queue, (place, *_) in to_look_at.items()}):
         frame = read_frame(found.body, 0, len(found.body)) if found.is_found else None
         if frame is not None:
             header = read_header(found.body, frame)
-            if tuple(header[place] for place in _IDENTITY) != identity:
+            if tuple(header[place] for place in _IDENTITY) != to_look_at[queue]:
                 changed[queue] = REBUILT
     return changed
+
+
+def _looked_at(connection: Connection, group: str, places: Mapping[Queue, int]) -> Iterator[tuple[Queue, Pulled]]:
+    """What lies at one offset of each queue. A queue that refuses is left out: reading it will be refused too."""
+    to_list = [queue for queue in places if must_be_listed(connection, group, queue, places[queue])]
+    to_pull = [queue for queue in places if queue not in to_list]
+    requests = (pull_request(group, queue, places[queue], 1) for queue in to_pull)
+    for queue, answer in zip(to_pull, connection.ask_all(requests), strict=True):
+        with suppress(RefusedError):
+            yield queue, pulled(connection, answer)
+    for queue in to_list:
+        with suppress(RefusedError):
+            yield queue, listed(connection, queue, places[queue], 1)
 
 
 def _next(known: KnownQueue) -> int:

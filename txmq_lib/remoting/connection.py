@@ -17,6 +17,7 @@ from txmq_lib.remoting.frame import LENGTH_BYTES, Command, decode, encode, frame
 from txmq_lib.remoting.signature import Credentials
 
 SUCCESS: Final = 0
+TOPIC_NOT_EXIST: Final = 17
 _LONGEST_REMARK: Final = 300
 _RECEIVED_AT_ONCE: Final = 256 * 1024
 _ASKED_AT_ONCE: Final = 64  # requests under way; they are small, so that neither side waits to write

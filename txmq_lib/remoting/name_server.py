@@ -9,12 +9,11 @@ from typing import Final
 
 from txmq_lib.errors import ProtocolError, UnreachableError
 from txmq_lib.fastjson import parsed
-from txmq_lib.remoting.connection import Access, Connection
+from txmq_lib.remoting.connection import TOPIC_NOT_EXIST, Access, Connection
 from txmq_lib.remoting.frame import Command
 
 GET_ROUTEINFO_BY_TOPIC: Final = 105
 GET_ALL_TOPIC_LIST: Final = 206
-TOPIC_NOT_EXIST: Final = 17
 MASTER_ID: Final = "0"
 
 _PERM_READ: Final = 0x4

@@ -1,19 +1,21 @@
-"""The messages of one range of a live queue, in pulls of which several are under way at once. Must not know Spark."""
+"""The messages of one range of a live queue, by several requests that are under way at once. Must not know Spark."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from txmq_lib.errors import ProtocolError
-from txmq_lib.remoting.broker import MESSAGES_PER_PULL, SYSTEM_BUSY, Queue, pull_request, pulled
+from txmq_lib.errors import ProtocolError, RefusedError
+from txmq_lib.remoting.broker import MESSAGES_PER_PULL, SYSTEM_BUSY, Pulled, Queue, pull_request, pulled
 from txmq_lib.remoting.connection import Connection
+from txmq_lib.remoting.queue_entries import listed, must_be_listed
 from txmq_lib.sources.message_format import END, HEADER_FIELDS, Frame, read_frame, read_header
 
 PULLS_AT_ONCE: Final = 8
+ENTRIES_AT_ONCE: Final = 256
 BUSY_TRIES: Final = 5
 _BUSY_PAUSE_SECONDS: Final = 0.1
 _QUEUE_OFFSET: Final = HEADER_FIELDS.index("queue_offset")
@@ -57,6 +59,12 @@ def read_queue(connection: Connection, group: str, wanted: QueueRange) -> Iterat
     the offset behind it. A broker that is busy is asked again a few times.
     Errors  RemotingError where the range cannot be read to its end
     """
+    if wanted.start < wanted.stop and must_be_listed(connection, group, wanted.queue, wanted.start):
+        return _listed(connection, wanted)
+    return _pulled(connection, group, wanted)
+
+
+def _pulled(connection: Connection, group: str, wanted: QueueRange) -> Iterator[Records]:
     todo = deque(
         _Piece(start, min(start + MESSAGES_PER_PULL, wanted.stop))
         for start in range(wanted.start, wanted.stop, MESSAGES_PER_PULL)
@@ -75,20 +83,40 @@ def read_queue(connection: Connection, group: str, wanted: QueueRange) -> Iterat
             time.sleep(_BUSY_PAUSE_SECONDS)
             todo.append(_Piece(piece.start, piece.stop, piece.tries + 1))
             continue
-        found = pulled(connection, answer)
-        next_offset = found.next_offset
-        if found.is_found:
-            records, read_to = _records(found.body, piece)
-            yield records
-            next_offset = read_to if records.torn else next_offset
-        if next_offset <= piece.start:
-            # A queue never ends before its range does, unless it was taken away or its broker has lost it.
-            raise ProtocolError(
-                f"{connection.address}: {wanted.topic} queue {wanted.queue_id} gives nothing at offset {piece.start},"
-                " which it had a moment ago"
-            )
+        next_offset = yield from _found(connection, wanted, piece, pulled(connection, answer))
         if next_offset < piece.stop:
             todo.append(_Piece(next_offset, piece.stop))
+
+
+def _listed(connection: Connection, wanted: QueueRange) -> Iterator[Records]:
+    piece = _Piece(wanted.start, wanted.stop)
+    while piece.start < wanted.stop:
+        piece.stop = min(piece.start + ENTRIES_AT_ONCE, wanted.stop)
+        try:
+            found = listed(connection, wanted.queue, piece.start, piece.stop - piece.start)
+        except RefusedError as refusal:
+            if refusal.response_code != SYSTEM_BUSY or piece.tries == BUSY_TRIES:
+                raise
+            time.sleep(_BUSY_PAUSE_SECONDS)
+            piece.tries += 1
+            continue
+        piece = _Piece((yield from _found(connection, wanted, piece, found)), wanted.stop)
+
+
+def _found(connection: Connection, wanted: QueueRange, piece: _Piece, found: Pulled) -> Generator[Records, None, int]:
+    """The records that an answer brought; then the offset to go on at."""
+    next_offset = found.next_offset
+    if found.is_found:
+        records, read_to = _records(found.body, piece)
+        yield records
+        next_offset = read_to if records.torn else next_offset
+    if next_offset <= piece.start:
+        # A queue never ends before its range does, unless it was taken away or its broker has lost it.
+        raise ProtocolError(
+            f"{connection.address}: {wanted.topic} queue {wanted.queue_id} gives nothing at offset {piece.start},"
+            " which it had a moment ago"
+        )
+    return next_offset
 
 
 def _records(body: bytes, piece: _Piece) -> tuple[Records, int]:
