@@ -251,13 +251,18 @@ def test_ops_that_retention_deletes_between_their_entries_and_their_records_are_
 def test_an_op_that_is_missing_though_its_queue_keeps_it_is_an_error():
     fake = old_broker(records(40))
     missing = int.from_bytes(fake.queues[OPS][20][28:36])
-    fake.before = lambda request: (
-        answer(request, 1, remark="can not find message by the offset")
-        if request["extFields"].get("offset") == str(missing)
-        else None
-    )
+    asked = []
+
+    def lost(request):
+        if request["extFields"].get("offset") != str(missing):
+            return None
+        asked.append(request)
+        return answer(request, 1, remark="can not find message by the offset")
+
+    fake.before = lost
     with pytest.raises(RefusedError, match="offset 20: code 1, can not find message"):
         read(fake, 0, 40, OPS)
+    assert len(asked) == 2, "with those before it, and first"
 
 
 def test_a_listed_queue_that_ends_before_its_range_is_an_error():
