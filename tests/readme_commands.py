@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
+
+from pages import blocks
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
 
@@ -24,6 +25,6 @@ def in_readme(command: str, names: Mapping[str, str]) -> list[str]:
 def readme_settings(heading: str) -> str:
     """The first YAML of a section of the README."""
     section = README.partition(f"## {heading}\n")[2]
-    found = re.search(r"^```yaml\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    found = next((block.text for block in blocks(section) if block.language == "yaml"), None)
     assert found is not None, f"the README shows no settings under {heading}"
-    return found.group(1)
+    return found

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from real_broker import free_port
 
 LIMIT_S = 120.0
 
@@ -20,7 +21,7 @@ class SparkCluster:
     def __init__(self, spark_home: Path, scratch: Path) -> None:
         self._spark_class = spark_home / "bin" / "spark-class"
         self._scratch = scratch
-        self._port = _free_port()
+        self._port = free_port()
         self._processes: list[subprocess.Popen[bytes]] = []
         # No Python of anybody's: what executors import they got with the job.
         self._environ = {
@@ -80,12 +81,6 @@ class SparkCluster:
             if time.monotonic() > end or any(process.poll() is not None for process in self._processes):
                 raise RuntimeError(f"{name} does not say '{words}': {told[-2000:]}")
             time.sleep(0.2)
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @contextlib.contextmanager

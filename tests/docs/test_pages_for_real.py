@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import time
 from collections.abc import Mapping
@@ -66,8 +67,6 @@ def test_the_resolvers_of_the_page_ask_a_real_postgresql(tmp_path):
 
 def sqlite_rows(path: Path) -> list[tuple[str, str]]:
     """The transaction log that the page makes."""
-    import sqlite3
-
     with closing(sqlite3.connect(path)) as log:
         return log.execute("select transaction_id, state from transaction_log").fetchall()
 

@@ -23,6 +23,7 @@ from scenario import write_inputs
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 FULL_DISK_BYTES, GROWTH_BYTES, MOST_FAILURES = 700_000, 150_000, 60
+LATEST_KILL_S = 15.0  # most steps take less, so that most processes are killed in their first or second
 
 
 @dataclass
@@ -65,14 +66,13 @@ class Matrix:
         return outcome
 
     def killed_at_random(self, kills: int, seed: int = 9) -> Outcome:
-        """Scenarios run over and over, each process killed at some instant, until so many have been."""
+        """Scenarios run over and over, each process killed at some instant after Spark's start, until so many have been."""
         dice, total = random.Random(seed), Outcome("killed at random instants")
         while total.times < kills:
             run, killed = self._fresh(f"random-{total.times}"), 0
             while True:
-                # Kills fall anywhere between the start of the JVM and the scenario's end.
                 may_go_on = total.times + killed >= kills
-                code = self._run(run, kill_after=None if may_go_on else dice.uniform(2.0, 0.5 * self.seconds))
+                code = self._run(run, kill_after=None if may_go_on else dice.uniform(0.0, LATEST_KILL_S))
                 killed += code == -signal.SIGKILL
                 if code != -signal.SIGKILL:
                     break
@@ -171,14 +171,16 @@ class Matrix:
         kill_after: float | None = None,
         until: int | None = None,
     ) -> int:
-        """Carry the scenario of `run` on in a process of its own; its exit status."""
+        """Carry the scenario of `run` on in a process of its own, killed so many seconds after it is ready; its exit status."""
         if points is not None and most is not None and points.exists() and len(points.read_text().split("\n")) > most:
             points = None
         options = {"--progress": run / "progress", "--points": points, "--until": until}
         named = [part for name, value in options.items() if value is not None for part in (name, str(value))]
         process = self._started(run, named)
         try:
-            return process.wait(timeout=kill_after or 900)
+            if kill_after is not None:
+                _heard(process)
+            return process.wait(timeout=900 if kill_after is None else kill_after)
         except subprocess.TimeoutExpired:
             _killed(process)
             return -signal.SIGKILL

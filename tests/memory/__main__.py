@@ -20,7 +20,7 @@ from engine_model import End, Half, Transaction
 from histories import end_row, half_row
 
 from txmq_lib.resources import conf_dir
-from txmq_lib.service.rounds import Told
+from txmq_lib.service.rounds import Step, Told
 from txmq_lib.service.service import services
 from txmq_lib.session import build_session
 from txmq_lib.settings import Settings
@@ -58,8 +58,8 @@ def measured(scratch: Path, at: list[int], *, is_idle: bool) -> list[dict[str, A
         if step == "audit":
             done.set()
 
-    def failure(step: str, error: str, _: float) -> None:
-        sys.stderr.write(f"{step}: {error}\n")
+    def failure(step: Step, error: str, _: float) -> None:
+        sys.stderr.write(f"{step.name}: {error}\n")
         os._exit(3)
 
     cycle, offsets = services(

@@ -16,7 +16,7 @@ from txmq_lib.errors import RefusedError
 from txmq_lib.names import HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC
 from txmq_lib.remoting.broker import Pulled, Queue, max_offsets, min_offsets, pull_request, pulled
 from txmq_lib.remoting.connection import Connection
-from txmq_lib.remoting.queue_entries import listed, must_be_listed
+from txmq_lib.remoting.queue_entries import has_no_op_topic, listed
 from txmq_lib.sources.message_format import HEADER_FIELDS, read_frame, read_header
 from txmq_lib.sources.queue_reader import QueueRange
 
@@ -127,15 +127,13 @@ def _changed(
 
 def _looked_at(connection: Connection, group: str, places: Mapping[Queue, int]) -> Iterator[tuple[Queue, Pulled]]:
     """What lies at one offset of each queue. A queue that refuses is left out: reading it will be refused too."""
-    to_list = [queue for queue in places if must_be_listed(connection, group, queue, places[queue])]
-    to_pull = [queue for queue in places if queue not in to_list]
-    requests = (pull_request(group, queue, places[queue], 1) for queue in to_pull)
-    for queue, answer in zip(to_pull, connection.ask_all(requests), strict=True):
+    answers = list(connection.ask_all(pull_request(group, queue, place, 1) for queue, place in places.items()))
+    for (queue, place), answer in zip(places.items(), answers, strict=True):
         with suppress(RefusedError):
-            yield queue, pulled(connection, answer)
-    for queue in to_list:
-        with suppress(RefusedError):
-            yield queue, listed(connection, queue, places[queue], 1)
+            if has_no_op_topic(queue, answer):
+                yield queue, listed(connection, queue, place, 1)
+            else:
+                yield queue, pulled(connection, answer)
 
 
 def _next(known: KnownQueue) -> int:

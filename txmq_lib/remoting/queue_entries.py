@@ -29,9 +29,12 @@ class _Entry(NamedTuple):
 
 def must_be_listed(connection: Connection, group: str, queue: Queue, offset: int) -> bool:
     """Whether this is an op queue of a broker that has no such topic; a pull at the offset finds out."""
-    if queue.topic != OP_TOPIC:
-        return False
-    return connection.ask(pull_request(group, queue, offset, 1)).code == TOPIC_NOT_EXIST
+    return queue.topic == OP_TOPIC and has_no_op_topic(queue, connection.ask(pull_request(group, queue, offset, 1)))
+
+
+def has_no_op_topic(queue: Queue, answer: Command) -> bool:
+    """Whether the answer to a pull says that this is an op queue of a broker that has no such topic."""
+    return queue.topic == OP_TOPIC and answer.code == TOPIC_NOT_EXIST
 
 
 def listed(connection: Connection, queue: Queue, offset: int, count: int) -> Pulled:
