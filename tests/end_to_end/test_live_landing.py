@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from txmq_lib.errors import UnreachableError
 from txmq_lib.names import HALF_TOPIC, OP_TOPIC
 from txmq_lib.pipeline.cycle import run_cycle
 from txmq_lib.pipeline.landing import run_land_rocketmq
+from txmq_lib.pipeline.landing_rocketmq import WHOLE, Parts
 from txmq_lib.tables.passes import PassReport
 
 CAPTURE = "restart"
@@ -28,10 +30,11 @@ def served(tmp_path: Path) -> Iterator[LiveCapture]:
         yield capture
 
 
-def land(house: House, served: LiveCapture) -> PassReport:
+def land(house: House, served: LiveCapture, parts: Parts = WHOLE) -> PassReport:
     return run_land_rocketmq(
-        house.warehouse, house.settings, name_servers=[served.address], now=NOW, wall_clock=wall_clock, environ={}
-    )
+        house.warehouse, house.settings, name_servers=[served.address], parts=parts, now=NOW, wall_clock=wall_clock,
+        environ={},
+    )  # fmt: skip
 
 
 def test_a_live_broker_lands_as_its_store_tells_and_once_only(open_house, served):
@@ -44,10 +47,11 @@ def test_a_live_broker_lands_as_its_store_tells_and_once_only(open_house, served
         told = truth.rows(CAPTURE, name)
         assert places == {(row["queueOffset"], row["commitLogOffset"], row["offsetMsgId"]) for row in told}, table
     assert (first.counts["brokers"], first.counts["unread"], first.counts["behind"]) == (1, 0, 0)
-    before = house.versions()
+    before, passes = house.versions(), len(house.rows("pass"))
     again = land(house, served)
     assert house.versions() == before
-    assert not {"half", "op", "message", "frontier"} & set(again.counts)
+    assert (again.counts["idle"], again.counts["unread"], len(house.rows("pass"))) == (1, 0, passes)
+    assert again.findings == first.findings
     frontier = {(row["topic"], row["queue_id"]): row for row in house.rows("landing_frontier")}
     halves = truth.rows(CAPTURE, "half")
     assert frontier[HALF_TOPIC, 0]["next_offset"] == len(halves)
@@ -63,6 +67,23 @@ def test_a_live_broker_lands_as_its_store_tells_and_once_only(open_house, served
     assert any("transactionTimeOut is 2s" in words for words in first.findings)
 
 
+def test_offsets_of_a_live_broker_land_alone_and_only_when_one_has_moved(open_house, served):
+    house = open_house(*QUICK)
+    assert land(house, served, Parts.OFFSETS).counts["broker_offsets"] > 0
+    assert not house.rows("half_message")
+    assert not house.rows("landing_frontier")
+    served.offsets = changed(served.offsets, rb'"counter":0', b'"counter":4711')  # moves though no offset does
+    passes = len(house.rows("pass"))
+    assert land(house, served, Parts.OFFSETS).counts["idle"] == 1
+    land(house, served, Parts.QUEUES)
+    assert land(house, served, Parts.OFFSETS).counts["idle"] == 1, "what others land is not forgotten"
+    served.offsets = changed(served.offsets, rb"(@CID_RMQ_SYS_TRANS.:.\s*0:)\d+", rb"\g<1>999")
+    assert land(house, served, Parts.QUEUES).counts["idle"] == 1
+    assert land(house, served, Parts.OFFSETS).counts["broker_offsets"] == 1
+    assert len(house.rows("pass")) == passes + 2 * 2
+    assert house.rows("half_message")
+
+
 def test_a_broker_without_a_topic_config_of_its_ops_lands_them_all_the_same(open_house, served):
     served.broker.unregistered = {OP_TOPIC}  # as 4.9 does
     house = open_house(*QUICK)
@@ -75,6 +96,13 @@ def test_a_broker_without_a_topic_config_of_its_ops_lands_them_all_the_same(open
     before = house.versions()
     land(house, served)
     assert house.versions() == before
+
+
+def changed(table: bytes, pattern: bytes, to: bytes) -> bytes:
+    """The table with one place of its text replaced: a broker's JSON has numbers for keys."""
+    told, places = re.subn(pattern, to, table, count=1)
+    assert places == 1
+    return told
 
 
 @pytest.mark.long

@@ -11,7 +11,8 @@ from txmq_lib.errors import NothingToLandError, RemotingError
 from txmq_lib.pipeline import audit, landing, reconcile, resolve, rollup
 from txmq_lib.pipeline.audit import run_audit
 from txmq_lib.pipeline.landing import run_land_files, run_land_rocketmq, run_land_store
-from txmq_lib.pipeline.landing_rocketmq import UNREAD
+from txmq_lib.pipeline.landing_rocketmq import KIND as ROCKETMQ
+from txmq_lib.pipeline.landing_rocketmq import UNREAD, WHOLE, Parts
 from txmq_lib.pipeline.reconcile import run_reconcile
 from txmq_lib.pipeline.resolve import require_secrets, run_resolve
 from txmq_lib.pipeline.rollup import run_rollup
@@ -71,10 +72,14 @@ def works_of_cycle(
     *,
     wall_clock: Callable[[], datetime],
     environ: Mapping[str, str],
+    reads: Parts = WHOLE,
 ) -> list[Work]:
-    """The passes of a cycle over `sources`, in order. SettingsError where a secret is missing."""
+    """The passes of a cycle over `sources`, in order. SettingsError where a secret is missing.
+
+    reads  what of live brokers is landed
+    """
     require_secrets(settings, environ)
-    works = [*_landings(settings, sources, wall_clock, environ)]
+    works = [*_landings(settings, sources, wall_clock, environ, reads)]
     works.append(
         Work("reconcile", reconcile.JOB, lambda at, now: run_reconcile(at, settings, now=now, wall_clock=wall_clock))
     )
@@ -94,9 +99,9 @@ def works_of_cycle(
 def works_on_offsets(
     settings: Settings, *, wall_clock: Callable[[], datetime], environ: Mapping[str, str]
 ) -> list[Work]:
-    """Landing of the sources of offsets and acknowledgements alone, then the roll-up; none without such sources."""
-    sources = [source for source in settings.sources if source.kind in OFFSET_KINDS]
-    landings = _landings(settings, sources, wall_clock, environ)
+    """Landing of the sources of offsets and acknowledgements, live brokers too, then the roll-up; none without them."""
+    sources = [source for source in settings.sources if source.kind in (*OFFSET_KINDS, ROCKETMQ)]
+    landings = _landings(settings, sources, wall_clock, environ, Parts.OFFSETS)
     return [*landings, _rollup(settings, wall_clock)] if landings else []
 
 
@@ -105,12 +110,16 @@ def _rollup(settings: Settings, wall_clock: Callable[[], datetime]) -> Work:
 
 
 def _landings(
-    settings: Settings, sources: Iterable[Source], wall_clock: Callable[[], datetime], environ: Mapping[str, str]
+    settings: Settings,
+    sources: Iterable[Source],
+    wall_clock: Callable[[], datetime],
+    environ: Mapping[str, str],
+    reads: Parts,
 ) -> list[Work]:
     works = []
     for source in sources:
-        if source.kind == "rocketmq":
-            works.append(_landing_of_brokers(settings, source, wall_clock, environ))
+        if source.kind == ROCKETMQ:
+            works.append(_landing_of_brokers(settings, source, wall_clock, environ, reads))
         elif source.kind == "store":
             works += [_landing_of_store(settings, source, path, wall_clock) for path in source.paths or ()]
         else:
@@ -119,7 +128,11 @@ def _landings(
 
 
 def _landing_of_brokers(
-    settings: Settings, source: Source, wall_clock: Callable[[], datetime], environ: Mapping[str, str]
+    settings: Settings,
+    source: Source,
+    wall_clock: Callable[[], datetime],
+    environ: Mapping[str, str],
+    reads: Parts,
 ) -> Work:
     def run(warehouse: Warehouse, now: datetime) -> PassReport:
         return run_land_rocketmq(
@@ -127,12 +140,14 @@ def _landing_of_brokers(
             settings,
             name_servers=source.namesrv or (),
             brokers=(source.broker,) if source.broker is not None else (),
+            parts=reads,
             now=now,
             wall_clock=wall_clock,
             environ=environ,
         )
 
-    return Work(f"land rocketmq {' '.join(source.namesrv or ())}", landing.JOB, run)
+    what = "land offsets of" if reads == Parts.OFFSETS else "land"
+    return Work(f"{what} rocketmq {' '.join(source.namesrv or ())}", landing.JOB, run)
 
 
 def _landing_of_store(settings: Settings, source: Source, path: str, wall_clock: Callable[[], datetime]) -> Work:

@@ -41,6 +41,8 @@ def states(arguments: Mapping[str, Any]) -> dict[str, str]:
     if arguments["kind"] == "store":
         kept = ("to_offset", "lowest_offset", "last", "topics", "offset_table")
         return {_digest([*told, arguments["path"]]): _digest([arguments.get(name) for name in kept])}
+    if arguments.get("offsets") is not None:  # of a live broker; its queues are known by the frontier
+        return {_digest([*told, "offsets"]): arguments["offsets"]}
     return {
         _digest([*told, file["path"]]): _digest([value for name, value in sorted(file.items()) if name != "path"])
         for file in arguments.get("files", ())

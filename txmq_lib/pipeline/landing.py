@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from txmq_lib.errors import NothingToLandError, RemotingError, UnreachableError
 from txmq_lib.names import ROLE_ENGINE
 from txmq_lib.pipeline import landed_before, landing_events, landing_messages, landing_rocketmq, landing_store
-from txmq_lib.pipeline.landing_rocketmq import UNREAD, Reading
+from txmq_lib.pipeline.landing_rocketmq import UNREAD, Parts, Reading
 from txmq_lib.pipeline.live_brokers import LiveBroker, access_of, live_brokers
 from txmq_lib.rules.contract import MESSAGE_COLUMNS, message_rows, quick_message_rows
 from txmq_lib.rules.frontier import file_reports
@@ -102,13 +102,15 @@ def run_land_rocketmq(
     *,
     name_servers: Sequence[str],
     brokers: Sequence[str] = (),
+    parts: Parts = landing_rocketmq.WHOLE,
     now: datetime,
     wall_clock: Callable[[], datetime],
     environ: Mapping[str, str],
 ) -> PassReport:
     """Land what live brokers, all or those named, have beyond what was landed of them; a pass each, as one report.
 
-    A broker that cannot be read is told and counted (`unread`), and the others are landed.
+    A broker that cannot be read is told and counted (`unread`), and the others are landed. One that has nothing new
+    makes no pass.
     environ  where the keys for ACL are looked up that the settings name
     Errors   UnreachableError where no name server answers; RemotingError where no broker could be read
     """
@@ -122,7 +124,7 @@ def run_land_rocketmq(
     reports: list[PassReport] = []
     failures: list[RemotingError] = []
     for broker in known(*brokers):
-        reading = Reading(broker, access)
+        reading = Reading(broker, access, parts)
         readings.append(reading)
         try:
             reports.append(_land_live(warehouse, settings, reading, known, now=now, wall_clock=wall_clock))
@@ -136,8 +138,11 @@ def run_land_rocketmq(
     for report in reports:
         counts.update(report.counts)
         seconds.update(report.seconds)
+    number = max(report.number for report in reports)
+    if number:
+        del counts["idle"]
     findings = tuple(words for reading in readings for words in reading.findings)
-    return PassReport(JOB, reports[-1].number, dict(counts), dict(seconds), findings)
+    return PassReport(JOB, number, dict(counts), dict(seconds), findings)
 
 
 def _land_live(
@@ -161,7 +166,12 @@ def _land_live(
             reading.tell(f"its master moved from {before} to {broker.address}")
             return told
 
-    return _passes(warehouse, settings, arguments, now=now, wall_clock=wall_clock, reading=reading)
+    def is_idle(mine: Pass) -> bool:
+        known = landed_before.known(warehouse, settings, mine.last_note)
+        return not mine.arguments["queues"] and _is_among(known, mine.arguments)
+
+    report = _passes(warehouse, settings, arguments, now=now, wall_clock=wall_clock, is_idle=is_idle, reading=reading)
+    return replace(report, counts={**report.counts, **reading.counts}) if "idle" in report.counts else report
 
 
 def _passes(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Flag, auto
 from typing import Any
 
 from pyspark.sql import DataFrame, Row
@@ -23,7 +25,7 @@ from txmq_lib.remoting.connection import Access, Connection
 from txmq_lib.rules import frontier
 from txmq_lib.rules.moments import epoch_ms
 from txmq_lib.settings import Settings
-from txmq_lib.sources.consumer_offset_file import ConsumerOffsetFile, parse_consumer_offsets
+from txmq_lib.sources.consumer_offset_file import ConsumerOffsetFile, ConsumerOffsets, parse_consumer_offsets
 from txmq_lib.sources.rocketmq import RANGE_UNREAD, SOURCE_NAME, Rocketmq
 from txmq_lib.tables.local_frame import local_frame
 from txmq_lib.tables.passes import Pass
@@ -35,12 +37,27 @@ BEHIND = "behind"
 MOST_NAMED = 5
 
 
+class Parts(Flag):
+    """What of a broker a landing reads."""
+
+    QUEUES = auto()
+    OFFSETS = auto()
+
+
+WHOLE = Parts.QUEUES | Parts.OFFSETS
+
+
 @dataclass
 class Reading:
-    """What one process learns of one broker beside the rows: sentences for people, and counts of what went wrong."""
+    """What one process learns of one broker beside the rows: sentences for people, and counts of what went wrong.
+
+    offsets  the broker's consumer offsets as they were when the pass was planned; None where they were not read
+    """
 
     broker: LiveBroker
     access: Access
+    parts: Parts = WHOLE
+    offsets: ConsumerOffsets | None = None
     findings: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -60,13 +77,30 @@ def plan(warehouse: Warehouse, settings: Settings, reading: Reading) -> dict[str
     broker = reading.broker
     reading.findings.clear()
     reading.counts.clear()
+    reading.offsets = None
     if broker.address is None:
         raise UnreachableError(f"broker {broker.name} has no master now: the name servers know of none")
-    known = _known_queues(warehouse, broker.name)
-    ours = settings.rocketmq
+    queues: dict[str, Any] = {"queues": [], "are_all_whole": False, "whole_topics": []}
     with Connection(broker.address, reading.access) as connection:
-        plans, refusals = plan_queues(connection, ours.consumer_group, broker.queues, known, most=ours.messages_per_run)
-        _tell_settings(reading, connection, settings)
+        if Parts.QUEUES in reading.parts:
+            queues = _plan_queues(warehouse, settings, reading, connection)
+            _tell_settings(reading, connection, settings)
+        if Parts.OFFSETS in reading.parts:
+            _read_offsets(reading, connection)
+    return {
+        "kind": KIND,
+        "broker_name": broker.name,
+        "address": broker.address,
+        **queues,
+        "topics": list(settings.land.topics),
+        "offsets": _state(reading.offsets),
+    }
+
+
+def _plan_queues(warehouse: Warehouse, settings: Settings, reading: Reading, connection: Connection) -> dict[str, Any]:
+    broker, ours = reading.broker, settings.rocketmq
+    known = _known_queues(warehouse, broker.name)
+    plans, refusals = plan_queues(connection, ours.consumer_group, broker.queues, known, most=ours.messages_per_run)
     reading.counts[UNREAD] += len(refusals) + len(broker.unreadable)
     reading.tell_each(
         "could not be read",
@@ -76,9 +110,6 @@ def plan(warehouse: Warehouse, settings: Settings, reading: Reading) -> dict[str
         plans = [each for each in plans if each.queue.topic != HALF_TOPIC]
     _tell_plans(reading, plans)
     return {
-        "kind": KIND,
-        "broker_name": broker.name,
-        "address": broker.address,
         # What stands still needs no row: a broker may have thousands of queues.
         "queues": [
             [*each.queue, each.low, each.start, each.stop, each.lost]
@@ -87,8 +118,25 @@ def plan(warehouse: Warehouse, settings: Settings, reading: Reading) -> dict[str
         ],
         "are_all_whole": not refusals and not broker.unreadable and all(each.is_whole for each in plans),
         "whole_topics": _whole_topics(plans, settings.land.topics),
-        "topics": list(settings.land.topics),
     }
+
+
+def _read_offsets(reading: Reading, connection: Connection) -> None:
+    try:
+        reading.offsets = parse_consumer_offsets(all_consumer_offsets(connection))
+    except UnreachableError:
+        raise
+    except RemotingError as failure:
+        reading.counts[UNREAD] += 1
+        reading.tell(f"its consumer offsets could not be read: {failure.message}")
+
+
+def _state(offsets: ConsumerOffsets | None) -> str | None:
+    """What two readings of the same offsets have in common; the broker's table has a version that always moves."""
+    if offsets is None:
+        return None
+    told = [sorted(offsets.entries), sorted(offsets.bad)]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 
 def planned_messages(arguments: Mapping[str, Any]) -> int:
@@ -98,7 +146,10 @@ def planned_messages(arguments: Mapping[str, Any]) -> int:
 
 def land(current: Pass, reading: Reading) -> None:
     """Land what the plan names. What cannot be read after all is told and left for the next landing."""
-    _land_offsets(current, reading)
+    if reading.offsets is not None:
+        place = f"{KIND}:{current.arguments['address']}"
+        table = ConsumerOffsetFile(reading.offsets, place, epoch_ms(current.now))
+        landing_broker_offsets.land(current, [table], broker_name=current.arguments["broker_name"])
     if current.arguments["queues"]:
         _land_queues(current, reading)
     current.counts.update(reading.counts)
@@ -225,19 +276,6 @@ def _readable(stored: DataFrame, lost_queues: set[Queue]) -> DataFrame:
     if any(queue.topic == OP_TOPIC for queue in lost_queues):
         return rows.where(~F.col("topic").eqNullSafe(HALF_TOPIC))
     return rows
-
-
-def _land_offsets(current: Pass, reading: Reading) -> None:
-    address = current.arguments["address"]
-    try:
-        with Connection(address, reading.access) as connection:
-            body = all_consumer_offsets(connection)
-    except RemotingError as failure:
-        reading.counts[UNREAD] += 1
-        reading.tell(f"its consumer offsets could not be read: {failure.message}")
-        return
-    table = ConsumerOffsetFile(parse_consumer_offsets(body), f"{KIND}:{address}", epoch_ms(current.now))
-    landing_broker_offsets.land(current, [table], broker_name=current.arguments["broker_name"])
 
 
 def _reports(current: Pass, rows: DataFrame, lost_queues: set[Queue]) -> DataFrame:
