@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from txmq_lib.errors import RemotingError
-from txmq_lib.remoting.connection import Access, Connection
+from txmq_lib.remoting.connection import Access, Connection, Tls
 from txmq_lib.remoting.name_server import routes
 
 JAVA_PARTS = Path(__file__).parent / "real_broker_java"
@@ -100,11 +100,16 @@ class Client:
 
 
 class RealRocketmq:
-    """One name server and one broker; both end with this object's `close`."""
+    """One name server and one broker; both end with this object's `close`.
 
-    def __init__(self, version: str = "5.5.0", **broker_settings: str) -> None:
+    has_tls  whether they speak TLS only, with the certificate at `certificate`
+    """
+
+    def __init__(self, version: str = "5.5.0", *, has_tls: bool = False, **broker_settings: str) -> None:
         self.version = version
         self.directory = Path(tempfile.mkdtemp(prefix="txmq-rocketmq-"))
+        self.certificate = self.directory / "certificate.pem"
+        self._tls_options = self._tls() if has_tls else []
         self.jars = jars(version)
         self.namesrv_port, self.broker_port = free_port(), free_port()
         self._settings = {**QUICK, **broker_settings}
@@ -160,11 +165,16 @@ class RealRocketmq:
         self._processes["broker"].kill()
         self._processes["broker"].wait()
 
+    @property
+    def access(self) -> Access:
+        """How their ports are reached, without keys."""
+        return Access(tls=Tls(str(self.certificate), checks_host_name=False) if self._tls_options else None)
+
     def client(self, *arguments: str) -> Client:
         """Start a Java client (real_broker_java/Clients.java)."""
         classes = self._compiled()
         command = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Duser.home={self.directory}",
-                   "-Djava.net.preferIPv4Stack=true", "-cp", f"{classes}:{self.jars}/*", "Clients", *arguments]  # fmt: skip
+                   *self._tls_options, "-Djava.net.preferIPv4Stack=true", "-cp", f"{classes}:{self.jars}/*", "Clients", *arguments]  # fmt: skip
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
@@ -196,12 +206,23 @@ class RealRocketmq:
         home = self.directory / "home"
         command = ["java", f"-Xms{heap}", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:MaxDirectMemorySize=256m",
                    "-XX:TieredStopAtLevel=1", f"-Duser.home={home}", f"-Drocketmq.home.dir={home}",
-                   "-Djava.net.preferIPv4Stack=true", *OPENED, "-cp", f"{self.jars}/*", main, "-c", str(conf)]  # fmt: skip
+                   "-Djava.net.preferIPv4Stack=true", *self._tls_options, *OPENED, "-cp", f"{self.jars}/*", main, "-c", str(conf)]  # fmt: skip
         with (self.directory / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                 env={**os.environ, "ROCKETMQ_HOME": str(home)},
             )  # fmt: skip
+
+    def _tls(self) -> list[str]:
+        """Make a certificate; the options of Java that make RocketMQ use it."""
+        key, settings = self.directory / "key.pem", self.directory / "tls.properties"
+        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=loopback",
+                   "-keyout", str(key), "-out", str(self.certificate)]  # fmt: skip
+        subprocess.run(command, check=True, capture_output=True)
+        lines = {"tls.test.mode.enable": "false", "tls.server.need.client.auth": "none", "tls.server.keyPath": str(key),
+                 "tls.server.certPath": str(self.certificate), "tls.client.authServer": "false"}  # fmt: skip
+        settings.write_text("".join(f"{key}={value}\n" for key, value in lines.items()), encoding="utf-8")
+        return ["-Dtls.enable=true", "-Dtls.server.mode=enforcing", f"-Dtls.config.file={settings}"]
 
     def _wait_for_registration(self) -> None:
         end = time.monotonic() + 120
@@ -221,7 +242,7 @@ class RealRocketmq:
 
 
 def _is_registered(server: RealRocketmq) -> bool:
-    with contextlib.suppress(RemotingError), Connection(server.namesrv, Access()) as connection:
+    with contextlib.suppress(RemotingError), Connection(server.namesrv, server.access) as connection:
         ((_, route),) = routes(connection, [CREATES_TOPICS])
         return route is not None and route.master(BROKER) == server.address
     return False
@@ -233,9 +254,9 @@ def _collect(process: subprocess.Popen[str], lines: list[str]) -> None:
 
 
 @contextlib.contextmanager
-def real_rocketmq(version: str = "5.5.0", **broker_settings: str) -> Iterator[RealRocketmq]:
+def real_rocketmq(version: str = "5.5.0", *, has_tls: bool = False, **broker_settings: str) -> Iterator[RealRocketmq]:
     """A running name server and broker."""
-    server = RealRocketmq(version, **broker_settings)
+    server = RealRocketmq(version, has_tls=has_tls, **broker_settings)
     try:
         server.start()
         yield server

@@ -153,9 +153,17 @@ class EnvironmentFault(TxmqError):
     code = "ENVIRONMENT"
 
 
+_TRACEBACK = "Traceback (most recent call last):"
+
+
 def code_and_words(error: Exception) -> tuple[str, str]:
     """What people are told of an error: its code, and one line (all of it where txmq raised it on purpose)."""
     if isinstance(error, TxmqError):
         return error.code, error.message
-    first_line = (str(error).strip().splitlines() or [""])[0]
-    return "UNEXPECTED", f"{type(error).__name__}: {first_line}"
+    lines = str(error).strip().splitlines() or [""]
+    words = lines[0].removesuffix(_TRACEBACK)
+    if (
+        words != lines[0]
+    ):  # of a Python worker, in words of Spark: the error stands behind its frames, which are indented
+        words += next((line for line in lines[1:] if line and not line[0].isspace()), "")
+    return "UNEXPECTED", f"{type(error).__name__}: {words}"

@@ -5,6 +5,9 @@ The commands are the README's own, on real name servers, a real PostgreSQL and t
 
 from __future__ import annotations
 
+import json
+import secrets
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -25,6 +28,7 @@ pytestmark = pytest.mark.real
 
 VERSIONS = ("5.5.0", NEWEST_4_9)
 LAND = "txmq land rocketmq --namesrv 10.0.0.1:9876 --namesrv 10.0.0.2:9876 --conf audit.yaml"
+TXMQ = "import sys; from txmq_lib.cli import main; sys.exit(main())"
 ID = "C000020246654E0E2F2A6940C4EC0021"
 GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 # What the broker of `rocketmq` has, so that nothing is warned about.
@@ -68,6 +72,7 @@ class Auditor:
     capsys: pytest.CaptureFixture[str]
     out: str = ""
     err: str = ""
+    has_own_process: bool = False
 
     def run(self, command: str, *, status: int = 0, transaction_id: str = ID) -> None:
         """Run a command of the README."""
@@ -76,8 +81,13 @@ class Auditor:
                  "audit.yaml": str(self.conf), ID: transaction_id}  # fmt: skip
         if command.count(":9876") == 1:
             names["10.0.0.1:9876"] = self.server.namesrv
-        ended = main(in_readme(command, names))
-        self.out, self.err = self.capsys.readouterr()
+        arguments = in_readme(command, names)
+        if self.has_own_process:
+            done = subprocess.run([sys.executable, "-c", TXMQ, *arguments], capture_output=True, text=True, check=False)
+            ended, self.out, self.err = done.returncode, done.stdout, done.stderr
+        else:
+            ended = main(arguments)
+            self.out, self.err = self.capsys.readouterr()
         assert ended == status, self.out + self.err
 
     def count(self, name: str) -> int:
@@ -286,6 +296,53 @@ def test_a_given_up_one_is_resumed_and_then_settled(rocketmq, auditor):
     }  # fmt: skip
     report(f"{rocketmq.version}: given up, resumed (code 0), committed (code 0), consumed once")
     consumer.stop()
+
+
+@pytest.fixture
+def guarded(monkeypatch: pytest.MonkeyPatch) -> Iterator[RealRocketmq]:
+    """A broker that wants TLS and signed requests, and a user for it whose keys are in this process's environment."""
+    user, word = "txmq", secrets.token_hex(16)
+    monkeypatch.setenv("ACCESS_KEY", user)
+    monkeypatch.setenv("SECRET_KEY", word)
+    provider = "org.apache.rocketmq.auth.{0}.provider.{1}Provider"
+    settings = {
+        f"{what}{name}": value
+        for what in ("authentication", "authorization")
+        for name, value in {
+            "Enabled": "true",
+            "Provider": provider.format(what, f"Default{what.capitalize()}"),
+            "MetadataProvider": provider.format(what, f"Local{what.capitalize()}Metadata"),
+        }.items()
+    }
+    settings["initAuthenticationUser"] = json.dumps({"username": user, "password": word})
+    settings["innerClientAuthenticationCredentials"] = json.dumps({"accessKey": user, "secretKey": word})
+    with real_rocketmq(has_tls=True, transactionTimeOut="600000", **settings) as server:
+        yield server
+
+
+def test_a_broker_with_tls_and_acl_is_read_and_told_with_keys_from_the_environment(guarded, auditor, monkeypatch):
+    producer = guarded.client("produce", guarded.namesrv, "GID_PAY", "TopicC", "CC,RR,UU", "9", "0")
+    producer.wait_for("done")
+    truth = sent(producer)
+    keys = "access_key_env: ACCESS_KEY, secret_key_env: SECRET_KEY"
+    tls = f"tls: true, ca_file: {guarded.certificate}, checks_host_name: false"
+    # Spark's workers have the environment of the process that started Spark.
+    audit = auditor(guarded, f"transaction_timeout: 600s\nrocketmq: {{{keys}, {tls}}}\n", "[TopicC]")
+    audit.has_own_process = True
+    audit.run(LAND)
+    time.sleep(4)
+    audit.run(LAND)
+    expected = {id_: {"UU": "PENDING"}.get(plan, VERDICT_OF[plan]) for id_, plan in truth.items()}
+    assert audit.verdicts() == expected
+    undecided = next(id_ for id_, plan in truth.items() if plan == "UU")
+    settle = f'txmq settle {ID} --commit --reason "ticket 4711: paid" --to-broker --apply --conf audit.yaml'
+    audit.run(settle, transaction_id=undecided)
+    assert audit.count("accepted") == 1
+    wait_until(lambda: (audit.run(LAND), audit.verdicts()[undecided])[1] == "COMMITTED")
+    monkeypatch.setenv("SECRET_KEY", "of nobody")
+    audit.run(LAND, status=1)  # thresholds.unread
+    assert (audit.count("unread") > 0, "check signature failed" in audit.err) == (True, True)
+    report(f"{guarded.version}: TLS and ACL: {Counter(audit.verdicts().values())}; with a wrong key: {audit.err}")
 
 
 def wait_until(holds: Callable[[], bool], seconds: float = 150) -> None:

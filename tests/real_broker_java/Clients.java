@@ -1,6 +1,8 @@
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
@@ -15,6 +17,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /** Real clients for the tests, each run until its standard input is closed. Lines on stdout tell what they did. */
 public class Clients {
@@ -39,6 +42,12 @@ public class Clients {
         }
     }
 
+    /** Signs requests where the environment has keys. */
+    static RPCHook signature() {
+        String key = System.getenv("ACCESS_KEY");
+        return key == null ? null : new AclClientRPCHook(new SessionCredentials(key, System.getenv("SECRET_KEY")));
+    }
+
     /** How long a late commit takes: longer than the broker waits before it asks. */
     static final long LATE_MS = 2500;
 
@@ -50,7 +59,7 @@ public class Clients {
 
     /** Sends `count` transactional messages, plans in turn, a pause after each, and answers checks. */
     static void produce(String namesrv, String group, String topic, String plans, int count, long pause) throws Exception {
-        TransactionMQProducer producer = new TransactionMQProducer(group);
+        TransactionMQProducer producer = new TransactionMQProducer(group, signature());
         producer.setNamesrvAddr(namesrv);
         producer.setInstanceName(group + System.nanoTime());
         producer.setSendMsgTimeout(30000);
