@@ -66,6 +66,11 @@ class TableSpec:
         """Column names in table order."""
         return tuple(field.name for field in self.fields)
 
+    @property
+    def has_bodies(self) -> bool:
+        """Whether a row may be megabytes long."""
+        return any(field.type == "binary" for field in self.fields)
+
     def to_json(self) -> dict[str, Any]:
         """The schema as Spark's `StructType.fromJson` takes it."""
         return {"type": "struct", "fields": [field.to_json() for field in self.fields]}

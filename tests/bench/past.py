@@ -68,7 +68,7 @@ def write_pass(
             if table_spec(table).merge == "replace":
                 current.overwrite(table, rows, step=table)
             else:
-                current.append(table, rows, step=table, has_rows=True)
+                current.append(table, rows, step=table)
         return current.commit()
 
     return run_passes(warehouse, job, work, now=now, settings=settings, wall_clock=wall_clock)

@@ -136,9 +136,9 @@ def _decide(current: Pass) -> PassReport:
     to_do = _to_do(plan)
     rows = [_decision_row(current, row) for row in to_do]
     decisions = local_frame(current.warehouse.spark, rows, struct_type(table_spec(DECISIONS)))
-    current.append(DECISIONS, decisions, step=DECISIONS, has_rows=bool(rows))
+    current.append(DECISIONS, decisions, step=DECISIONS, count=len(rows))
     if current.arguments["decision"] in DEFINITE:
-        current.append("end_transaction", _ends(current, to_do), step="end_transaction", has_rows=bool(rows))
+        current.append("end_transaction", _ends(current, to_do), step="end_transaction", count=len(rows))
     left = Counter(row["action"] for row in plan if row not in to_do)
     return current.commit(left)
 

@@ -105,7 +105,7 @@ def move_frontier(current: Pass, reports: DataFrame) -> None:
             frontier.advanced(current.read("landing_frontier"), reports, pass_number=current.number)
         )
     # Another job may have moved the row since the plan was made: never back.
-    current.upsert("landing_frontier", changed, step="frontier", only_if=MOVES_ON, has_rows=count > 0)
+    current.upsert("landing_frontier", changed, step="frontier", only_if=MOVES_ON, count=count)
 
 
 def _measured(records: DataFrame) -> Row:
@@ -135,8 +135,8 @@ def _land_direct(current: Pass, direct: DataFrame, existing: DataFrame, kind: st
         rows = current.cached(op_tokens(new))
     else:
         rows = ROWS_OF_KIND[kind](new.drop(*LANDING_ONLY))
-    has_rows = None if kind == "op" else NEW in tally
-    current.append(TABLE_OF_KIND[kind], _own_columns(rows, current), step=kind, has_rows=has_rows)
+    count = None if kind == "op" else tally.get(NEW, 0)
+    current.append(TABLE_OF_KIND[kind], _own_columns(rows, current), step=kind, count=count)
     return faults
 
 
@@ -184,7 +184,7 @@ def _land_prepared(current: Pass, good: DataFrame, broker_name: str, batch: Row)
     current.counts["delay_dropped"] = new.where(prepare.has_delay()).count()
     halves = prepare.as_halves(new, F.lit(start))
     rows = _own_columns(half_messages(halves.drop(*LANDING_ONLY)), current)
-    current.append("half_message", rows, step="prepared", has_rows=NEW in tally)
+    current.append("half_message", rows, step="prepared", count=tally.get(NEW, 0))
     return halves, _conflicts(judged)
 
 

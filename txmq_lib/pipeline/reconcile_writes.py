@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import reduce
 from typing import NamedTuple
 
@@ -68,14 +69,15 @@ def write(
             effective,
             giving_up,
             placed,
-            has_commits=COMMIT in decisions,
-            gives_up=check.GIVE_UP in actions,
+            decisions=decisions,
+            given_up_count=actions.get(check.GIVE_UP, 0),
         )
     if check.ASK in actions:
         requests = check.check_requests(acted, now=current.now, pass_number=current.number)
-        current.append("check_request", requests, step="check_request", has_rows=True)
-    if _digest(pending) != _digest(current.read("pending_half")):
-        current.overwrite("pending_half", pending, step="pending_half")
+        current.append("check_request", requests, step="check_request", count=actions[check.ASK])
+    digest = _digest(pending)
+    if digest != _digest(current.read("pending_half")):
+        current.overwrite("pending_half", pending, step="pending_half", count=digest[0])
     checkpoints, due_ms = _checkpoints(current, pending)
     dues = [due_ms, *[row["refused_after_ms"] for row in tally if row["is_held"]]]
     return checkpoints, min((due for due in dues if due is not None), default=None)
@@ -91,8 +93,8 @@ def _digest(pending: DataFrame) -> tuple[int, int]:
 
 def _write_outcomes(current: Pass, outcomes: DataFrame, tally: list[Row]) -> None:
     judged = outcomes.where("not is_held").drop("was_held")
-    has_judged = any(not row["is_held"] for row in tally)
-    current.append("end_outcome", judged, step="end_outcome", has_rows=has_judged)
+    count = sum(row["rows"] for row in tally if not row["is_held"])
+    current.append("end_outcome", judged, step="end_outcome", count=count)
     if any(row["is_held"] != row["was_held"] for row in tally):
         # Those that waited before keep the row that first held them.
         before = current.read("end_outcome").where("is_held")
@@ -131,26 +133,27 @@ def _write_effects(
     giving_up: DataFrame,
     placed: Placed,
     *,
-    has_commits: bool,
-    gives_up: bool,
+    decisions: Mapping[str, int],
+    given_up_count: int,
 ) -> None:
     rolls_back = current.settings.roll_back_given_up
     places, routed, ends = placed
     restored_halves = near_offsets("commit_log_offset", places, "commit_log_offset").rows(current, "half_message")
     restored = effects.restored_messages(places, restored_halves, now=current.now, pass_number=current.number)
-    current.append("message", restored, step="message", has_rows=has_commits)
+    current.append("message", restored, step="message", count=decisions.get(COMMIT, 0))
     given_up_halves = near_offsets("commit_log_offset", routed, "half_commit_log_offset").rows(current, "half_message")
     given_up = effects.given_up_messages(
         routed, given_up_halves, now=current.now, pass_number=current.number, rolls_back=rolls_back
     )
-    current.append("trans_check_max_time", given_up, step="trans_check_max_time", has_rows=gives_up)
+    current.append("trans_check_max_time", given_up, step="trans_check_max_time", count=given_up_count)
     named = effective.select("broker_name", F.col("half_queue_id").alias("queue_id"), "half_queue_offset")
     if rolls_back:
         named = named.unionByName(
             giving_up.select("broker_name", "queue_id", F.col("queue_offset").alias("half_queue_offset"))
         )
     ops = effects.op_rows(named, ends, now=current.now, pass_number=current.number)
-    current.append("op_message", ops, step="op_message")
+    count = sum(decisions.values()) + (given_up_count if rolls_back else 0)
+    current.append("op_message", ops, step="op_message", count=count)
     _move_frontier(current, places, ops, routed)
 
 

@@ -150,7 +150,7 @@ def _resolve(current: Pass, asking: _Asking) -> PassReport:
                 rows = [row for asked in _by_resolver(part) for row in _told(current, asked, resolvers, asking)]
             # Also where nothing was said: a process that carries this plan on must not be told something else later.
             answers = local_frame(current.warehouse.spark, rows, struct_type(table_spec(ANSWERS)))
-            current.append(ANSWERS, answers, step=step, has_rows=True)
+            current.append(ANSWERS, answers, step=step, count=len(rows), even_if_empty=True)
     finally:
         for resolver in resolvers.values():
             resolver.close()
@@ -241,7 +241,7 @@ def _ended(current: Pass, questions: Sequence[_Question]) -> PassReport:
         said[row["answer"]] += row["count"]
         silent[row["producer_group"]] -= row["count"]
     ends = end_of_answers(given, now=current.now, origin=ORIGIN_RESOLVE, pass_number=current.number)
-    current.append("end_transaction", ends, step="end_transaction", has_rows=bool(said[COMMIT] + said[ROLLBACK]))
+    current.append("end_transaction", ends, step="end_transaction", count=said[COMMIT] + said[ROLLBACK])
     # Rows per step say less than what was said.
     current.counts = {step: count for step, count in current.counts.items() if not step.startswith(STEP)}
     groups = {f"{NO_ANSWER}:{group}": count for group, count in sorted(silent.items()) if count}

@@ -311,7 +311,7 @@ def _ask(connection: Connection, row: Request) -> Command:
 
 def _record(current: Pass, rows: Sequence[Request], step: str) -> None:
     frame = local_frame(current.warehouse.spark, rows, struct_type(table_spec(REQUESTS)))
-    current.append(REQUESTS, frame, step=step, has_rows=bool(rows))
+    current.append(REQUESTS, frame, step=step, count=len(rows))
 
 
 def _closed(current: Pass) -> PassReport:

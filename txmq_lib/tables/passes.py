@@ -30,6 +30,9 @@ from txmq_lib.tables.small_writes import SmallWrite, with_own_arrays
 from txmq_lib.tables.spark_writes import SparkWrite
 from txmq_lib.tables.warehouse import Warehouse
 
+# As many rows without bodies take less time from here than a commit of Spark does.
+FEW_ROWS = 20_000
+
 
 @dataclass(frozen=True)
 class PassReport:
@@ -116,16 +119,26 @@ class Pass:
         while self._kept:
             self._kept.pop().unpersist()
 
-    def append(self, table: str, frame: DataFrame, *, step: str, has_rows: bool | None = None) -> int:
-        """Append `frame` once; the rows written. An empty frame makes no commit; `has_rows` spares looking."""
-        write = self._write_of(table, frame, step)
+    def append(
+        self, table: str, frame: DataFrame, *, step: str, count: int | None = None, even_if_empty: bool = False
+    ) -> int:
+        """Append `frame` once; the rows written. An empty frame makes no commit, unless it is to tell that it was.
+
+        count  how many rows there are, where that is known: it spares looking, and few are written from here
+        """
+        write = self._write_of(table, frame, step, count)
         return self._write_once(
-            table, step, lambda: write.by.append(write.path, write.rows()), is_empty=write.emptiness(has_rows)
+            table,
+            step,
+            lambda: write.by.append(write.path, write.rows()),
+            is_empty=None if even_if_empty else write.emptiness(count),
         )
 
-    def overwrite(self, table: str, frame: DataFrame, *, step: str, where: str | None = None) -> int:
+    def overwrite(
+        self, table: str, frame: DataFrame, *, step: str, where: str | None = None, count: int | None = None
+    ) -> int:
         """Replace the table's rows (those that satisfy `where`, a partition condition) by `frame`, once."""
-        write = self._write_of(table, frame, step)
+        write = self._write_of(table, frame, step, count)
         return self._write_once(table, step, lambda: write.by.overwrite(write.path, write.rows(), where=where))
 
     def upsert(
@@ -135,15 +148,15 @@ class Pass:
         *,
         step: str,
         only_if: str | None = None,
-        has_rows: bool | None = None,
+        count: int | None = None,
     ) -> int:
-        """MERGE `frame` on the table's key (null-safe), once; `has_rows` spares looking.
+        """MERGE `frame` on the table's key (null-safe), once.
 
         `only_if` (on target t and source s) lets a match be updated.
         """
-        write = self._write_of(table, frame, step, merges=True)
+        write = self._write_of(table, frame, step, count, merges=True)
         merge = partial(write.by.upsert, write.path, key=table_spec(table).key, only_if=only_if)
-        return self._write_once(table, step, lambda: merge(rows=write.rows()), is_empty=write.emptiness(has_rows))
+        return self._write_once(table, step, lambda: merge(rows=write.rows()), is_empty=write.emptiness(count))
 
     def delete(self, table: str, broker_name: str, *, step: str) -> int:
         """Delete all rows of a broker, once; the rows deleted. No rows make no commit."""
@@ -158,10 +171,11 @@ class Pass:
             is_empty=lambda: self.warehouse.read(table).where(rows).isEmpty(),
         )
 
-    def _write_of(self, table: str, frame: DataFrame, step: str, *, merges: bool = False) -> _Write:
+    def _write_of(self, table: str, frame: DataFrame, step: str, count: int | None, *, merges: bool = False) -> _Write:
         stamp = (app_id(self.job, table, step), self.number, self.tag(step))
         rows = partial(conform, frame, table_spec(table))
-        path = self.warehouse.local_path(table) if self.is_small else None
+        is_small = self.is_small or (count is not None and count <= FEW_ROWS and not table_spec(table).has_bodies)
+        path = self.warehouse.local_path(table) if is_small else None
         # For a MERGE deltalake reads the whole table.
         if path is not None and not (merges and not self.warehouse.is_few(table)):
             return _Write(SmallWrite(*stamp), path, cache(lambda: with_own_arrays(rows().toArrow())))
@@ -346,9 +360,9 @@ class _Write(NamedTuple):
     path: str
     rows: Callable[[], Any]
 
-    def emptiness(self, has_rows: bool | None) -> Callable[[], bool]:
-        """Tells whether there are no rows, without a look where `has_rows` is known."""
-        return self._is_empty if has_rows is None else lambda: not has_rows
+    def emptiness(self, count: int | None) -> Callable[[], bool]:
+        """Tells whether there are no rows, without a look where their count is known."""
+        return self._is_empty if count is None else lambda: count == 0
 
     def _is_empty(self) -> bool:
         rows = self.rows()
