@@ -16,7 +16,8 @@ from rich.console import Console
 
 from txmq_lib.cli import main
 from txmq_lib.cli.app import globals_first
-from txmq_lib.cli.clock import moment, wall_clock
+from txmq_lib.cli.clock import moment, time_ago, wall_clock
+from txmq_lib.cli.deciding import summary
 from txmq_lib.cli.given import location
 from txmq_lib.cli.passes import judge
 from txmq_lib.cli.render import write_csv
@@ -53,6 +54,12 @@ def test_global_options_may_stand_behind_the_command_but_not_behind_two_dashes()
     assert globals_first(["pending", "--warehouse"]) == ["--warehouse", "pending"]
 
 
+def test_a_bare_call_shows_the_help(capsys):
+    status, out, err = run(capsys)
+    assert status == 2
+    assert "Usage: txmq" in out + err
+
+
 def test_now_is_iso_8601_or_epoch_milliseconds_in_utc_and_whole_milliseconds():
     wanted = datetime(2026, 11, 21, 10, 30, 51, 730_000, tzinfo=UTC)
     for text in (
@@ -70,6 +77,14 @@ def test_now_is_iso_8601_or_epoch_milliseconds_in_utc_and_whole_milliseconds():
     for text in ("", "yesterday", "2026-13-01", "9" * 30, "--5", "1.5"):
         with pytest.raises(UsageError, match="give ISO 8601 such as"):
             moment(text)
+    with pytest.raises(UsageError, match=r"^--since yesterday: .* or a span such as 90s"):
+        time_ago("yesterday", wanted)
+
+
+def test_a_plan_is_told_by_its_actions_and_an_empty_one_as_nothing_to_do():
+    plan = [{"action": "resume"}, {"action": "expired"}, {"action": "resume"}]
+    assert summary(plan) == "1 expired, 2 resume; nothing was written: --apply does it"
+    assert summary([]).startswith("nothing to do: no given-up transaction fits;")
 
 
 def test_a_relative_warehouse_is_one_of_the_working_directory(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Annotated
 
 import typer
@@ -95,7 +96,7 @@ def globals_first(arguments: Sequence[str]) -> list[str]:
 def with_values(arguments: Sequence[str]) -> list[str]:
     """The same arguments, with a value behind each option of VALUE_IF_BARE that has no number."""
     whole: list[str] = []
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for argument, following in zip_longest(arguments, arguments[1:], fillvalue=""):
         is_bare = argument in VALUE_IF_BARE and not following.replace(".", "", 1).isdecimal()
         whole += [argument, VALUE_IF_BARE[argument]] if is_bare else [argument]
     return whole

@@ -60,7 +60,10 @@ def time_ago(text: str, now: datetime) -> datetime:
     try:
         return now - timedelta(milliseconds=milliseconds(text, "s"))
     except ValueError:
-        return moment(text, option="--since")
+        try:
+            return moment(text, option="--since")
+        except UsageError as error:
+            raise UsageError(f"{error.message}, or a span such as 90s, 10m, 2h or 3d") from None
 
 
 def _whole_milliseconds(time: datetime) -> datetime:

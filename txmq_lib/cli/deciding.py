@@ -36,13 +36,16 @@ def run_decision(
     write_rows(format_, PLAN_COLUMNS, [[shown(row[name]) for name in PLAN_COLUMNS] for row in plan])
     for finding in findings(plan):
         typer.echo(finding, err=True)
-    typer.echo(f"{_counted(plan)}; nothing was written: --apply does it", err=True)
+    typer.echo(summary(plan), err=True)
 
 
-def _counted(plan: Sequence[dict[str, Any]]) -> str:
+def summary(plan: Sequence[dict[str, Any]]) -> str:
+    """How many of each action a plan has, and that it is only a plan."""
+    if not plan:
+        return "nothing to do: no given-up transaction fits; txmq verdicts --state discarded lists those there are"
     actions = sorted({row["action"] for row in plan})
     told = ", ".join(f"{sum(row['action'] == action for row in plan)} {action}" for action in actions)
-    return told or "nothing to do"
+    return f"{told}; nothing was written: --apply does it"
 
 
 def shown(value: object) -> object:
