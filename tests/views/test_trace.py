@@ -308,3 +308,36 @@ def test_what_is_sought_and_unknown_is_said_and_two_ways_to_seek_are_too_many(wa
     told = "error USAGE: trace takes one of: an id, --key, --half-offset\n"
     assert txmq("--warehouse", uri, "trace") == (2, "", told)
     assert txmq("--warehouse", uri, "trace", ID, "--key", "k") == (2, "", told)
+
+
+@pytest.fixture
+def closing(warehouse, txmq):
+    def run(verdict: str, **tables: list[dict[str, Any]]) -> list[str]:
+        counts = dict.fromkeys(["visible_count", "op_count", "half_count", "given_up_count", "contradicting_count"], 0)
+        rows = {"verdict": [{**KEY, "verdict": verdict, **counts}], **tables}
+        status, out, _ = txmq("--warehouse", warehouse(rows), "trace", ID)
+        assert status == 0
+        lines = out.splitlines()
+        return lines[next(place for place, line in enumerate(lines) if f"{verdict}: visible" in line) + 1 :]
+
+    return run
+
+
+def test_a_story_ends_with_what_its_verdict_means_why_and_what_to_do(closing):
+    assert closing("DISCARDED", half_message=[half(34, 100, "00.000", None), half(404, 600, "03.000", 3)]) == [
+        "means: given up after the last check: nobody decided it",
+        "why:   asked 3 times by a broker; no answer and no end has landed",
+        f"do:    ask the database of record, then txmq settle {ID} --commit (or --rollback) --reason TEXT",
+        f"       or have it asked again: txmq resume {ID}",
+        "       where a broker decides, both with --to-broker",
+    ]
+    assert closing("DUPLICATED")[-1] == "do:    consumers must drop repeats by UNIQ_KEY"
+    assert closing("COMMITTED") == []
+
+
+def test_what_came_last_tells_why_a_transaction_is_undecided(closing):
+    asked = [{**KEY, "check_times": 1, "check_timestamp": at("04.000"), "tran_state_table_offset": 34}]
+    answer = {**KEY, "check_times": 1, "asked_for": "check", "resolver": "GID_*", "answered_timestamp": at("04.100")}
+    down = closing("PENDING", check_request=asked, check_answer=[{**answer, "reason": "UNREACHABLE"}])
+    assert down[1] == "why:   asked 1 time by txmq; last came: GID_* answers check 1: no answer, UNREACHABLE"
+    assert closing("PENDING")[1] == "why:   never asked about; no answer and no end has landed"

@@ -28,6 +28,7 @@ from txmq_lib.pipeline.rollup import run_rollup
 from txmq_lib.resources import conf_dir, demo_store
 from txmq_lib.settings import Settings
 from txmq_lib.tables.passes import PassReport
+from txmq_lib.views.advice import MEANING
 from txmq_lib.views.catalogue import VERDICTS
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.select import Asked, view_rows
@@ -41,19 +42,6 @@ DEMO_WAREHOUSE = "demo-warehouse"
 MARK = ".txmq-demo"
 LISTED = 20
 
-MEANING = {
-    names.DUPLICATED: "visible more than once: an end was accepted twice",
-    names.CONFLICT: "visible, with a second end accepted: most likely a commit and a rollback",
-    names.COMMITTED_AND_DISCARDED: "visible, and given up as well: the commit came late",
-    names.COMMITTED_OP_LOST: "visible, but its op was lost: the broker will ask again",
-    names.COMMITTED: "visible once",
-    names.ROLLED_BACK: "rolled back, never visible",
-    names.RESOLVED_UNKNOWN: "decided, but its real topic can no longer be read: commit or rollback is not known",
-    names.DISCARDED: "given up after the last check: nobody decided it",
-    names.DIVERTED: "its half went to the schedule or timer topic and never was under check",
-    names.EXPIRED_UNSEEN: "too old to be checked, and never given up",
-    names.PENDING: "undecided",
-}
 GIVEN_UP = (names.COMMITTED_AND_DISCARDED, names.DISCARDED)
 CONTRADICTING = (names.CONFLICT, names.DUPLICATED)
 MOST_TELLING = (*GIVEN_UP[:1], *CONTRADICTING, names.DISCARDED, *names.VERDICTS)

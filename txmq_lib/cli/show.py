@@ -18,6 +18,7 @@ from txmq_lib.cli.render import write_csv, write_json
 from txmq_lib.errors import UsageError
 from txmq_lib.secrets import is_secret
 from txmq_lib.settings import Settings
+from txmq_lib.views.advice import advice
 from txmq_lib.views.columns import BASE64, BodyForm
 from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.lookup import transactions_at_half, transactions_of_message, transactions_with_keys
@@ -143,6 +144,10 @@ def write_stories(stories: Sequence[tuple[str, Story]]) -> None:
         typer.echo(("\n" if place else "") + _heading(transaction_id, told.key))
         events = [(event.time, event.event, event.text) for event in told.events]
         write_rows(OutputFormat.table, ("time", "event", "text"), events)
+        if told_of := advice(told.events):
+            why = [] if told_of.why is None else [f"why:   {told_of.why}"]
+            to_do = told_of.to_do.replace("\n", "\n       ")
+            typer.echo("\n".join([f"means: {told_of.meaning}", *why, f"do:    {to_do}"]))
 
 
 def _heading(transaction_id: str, key: Row | None) -> str:

@@ -109,14 +109,14 @@ def given_up_event(row: Row) -> Event:
     asked = row["check_times"] if row["check_times"] is not None else row["broker_check_times"]
     why = f" ({row['reason']})" if row["reason"] else ""
     place = f"{row['topic']} queue {row['queue_id']} offset {row['queue_offset']}"
-    text = f"given up after {_counted(asked or 0, 'check')}{why}, kept as {place}"
+    text = f"given up after {counted(asked or 0, 'check')}{why}, kept as {place}"
     return Event(row["given_up_timestamp"], "given_up", "trans_check_max_time", text, row)
 
 
 def pending_event(row: Row) -> Event:
     """Still undecided; its time is when the next check, or giving up, is due."""
     due = row["next_check_timestamp"]
-    text = f"pending, asked {_counted(row['check_times'], 'time')}; " + (
+    text = f"pending, asked {counted(row['check_times'], 'time')}; " + (
         f"next due {due}" if due else "nothing more is due"
     )
     return Event(due, "pending", "pending_half", text, row)
@@ -131,7 +131,8 @@ def verdict_event(row: Row) -> Event:
     return Event(row["last_timestamp"], "verdict", "verdict", text, row)
 
 
-def _counted(count: int, thing: str) -> str:
+def counted(count: int, thing: str) -> str:
+    """`1 check`, `3 checks`."""
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
