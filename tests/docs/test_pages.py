@@ -37,6 +37,14 @@ def test_a_page_that_looks_at_the_demo_runs_as_written(demo, page):
 
 
 @pytest.mark.jobs
+def test_the_demo_leaves_its_settings_so_that_later_commands_know_that_a_broker_decides(demo):
+    told = blocks(f"```console\n$ txmq --conf {DEMO}/txmq.yaml config show --format csv\n```")
+    shown = next(iter(follow(told, demo, environment(demo)).told.values())).splitlines()
+    assert f"role,audit,{DEMO}/txmq.yaml" in shown
+    assert f"warehouse,{demo / DEMO},{DEMO}/txmq.yaml" in shown
+
+
+@pytest.mark.jobs
 @pytest.mark.long
 @pytest.mark.parametrize("page", sorted(WITH_COMMANDS - LOOKING))
 def test_a_page_that_runs_passes_runs_as_written(request, tmp_path, page):

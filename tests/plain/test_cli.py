@@ -18,6 +18,7 @@ from txmq_lib.cli import main
 from txmq_lib.cli.app import globals_first
 from txmq_lib.cli.clock import moment, time_ago, wall_clock
 from txmq_lib.cli.deciding import summary
+from txmq_lib.cli.demo import tell_next
 from txmq_lib.cli.given import location
 from txmq_lib.cli.passes import judge
 from txmq_lib.cli.render import write_csv
@@ -85,6 +86,17 @@ def test_a_plan_is_told_by_its_actions_and_an_empty_one_as_nothing_to_do():
     plan = [{"action": "resume"}, {"action": "expired"}, {"action": "resume"}]
     assert summary(plan) == "1 expired, 2 resume; nothing was written: --apply does it"
     assert summary([]).startswith("nothing to do: no given-up transaction fits;")
+
+
+def test_the_demo_names_the_commands_that_tell_which_messages_are_stuck_the_oldest_first(capsys, tmp_path):
+    stuck = [("B", "GID_B", "DISCARDED"), ("A", "GID_A", "DISCARDED"), ("C", "GID_C", "COMMITTED")]
+    names = ("transaction_id", "producer_group", "verdict")
+    tell_next(tmp_path, [dict(zip(names, row, strict=True)) for row in stuck])
+    out = capsys.readouterr().out
+    assert f"--conf {tmp_path}/txmq.yaml verdicts --state pending --state discarded --group GID_A\n" in out
+    assert f"--conf {tmp_path}/txmq.yaml trace A\n" in out
+    tell_next(tmp_path, [])
+    assert "stuck" not in capsys.readouterr().out
 
 
 def test_a_relative_warehouse_is_one_of_the_working_directory(tmp_path, monkeypatch):

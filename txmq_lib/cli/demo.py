@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import tarfile
@@ -41,10 +42,14 @@ DEMO_BROKER = "oracle-a"
 DEMO_WAREHOUSE = "demo-warehouse"
 MARK = ".txmq-demo"
 LISTED = 20
+COLUMNS = (
+    *("transaction_id", "producer_group", "verdict", "broker_check_times", "visible_count", "op_count"),
+    "given_up_count",
+)
 
-GIVEN_UP = (names.COMMITTED_AND_DISCARDED, names.DISCARDED)
+SETTINGS_FILE = "txmq.yaml"
 CONTRADICTING = (names.CONFLICT, names.DUPLICATED)
-MOST_TELLING = (*GIVEN_UP[:1], *CONTRADICTING, names.DISCARDED, *names.VERDICTS)
+MOST_TELLING = (names.COMMITTED_AND_DISCARDED, *CONTRADICTING, names.DISCARDED, *names.VERDICTS)
 
 
 def run_demo(options: Given) -> None:
@@ -54,13 +59,17 @@ def run_demo(options: Given) -> None:
         (*options.conf, conf_dir() / "few-rows.yaml"), (*options.assignments, "role=audit"), str(directory)
     )
     make_fresh(directory)
+    # Without it a later command would take the role `engine`, and plan what only the broker can do.
+    (directory / SETTINGS_FILE).write_text(f"role: audit\nwarehouse: {json.dumps(str(directory))}\n", encoding="utf-8")
     begun = wall_clock()
     with tempfile.TemporaryDirectory(prefix="txmq-demo-") as scratch:
         run_all(settings, unpacked(demo_store(), Path(scratch)))
     seconds = (wall_clock() - begun).total_seconds()
     typer.echo(f"A RocketMQ broker's store, landed, reconciled, rolled up and audited in {seconds:.0f} s\n")
-    tell_findings(WarehouseReader(str(directory)))
-    tell_next(directory)
+    reader = WarehouseReader(str(directory))
+    rows = verdict_rows(reader)
+    tell_findings(reader, rows)
+    tell_next(directory, rows)
 
 
 def local_directory(uri: str) -> Path:
@@ -105,17 +114,23 @@ def run_all(settings: Settings, store: Path) -> None:
             step(warehouse, settings, now=DEMO_NOW, wall_clock=wall_clock)
 
 
-def tell_findings(reader: WarehouseReader) -> None:
+def verdict_rows(reader: WarehouseReader) -> list[Row]:
+    """Every verdict, the newest first."""
+    return [dict(zip(COLUMNS, row, strict=True)) for row in view_rows(reader, VERDICTS, Asked(), columns=COLUMNS)]
+
+
+def tell_findings(reader: WarehouseReader, rows: Sequence[Row]) -> None:
     """Counts per verdict, the given-up and the contradicting transactions, and one story."""
-    columns = ("transaction_id", "verdict", "broker_check_times", "visible_count", "op_count")
-    rows = [dict(zip(columns, row, strict=True)) for row in view_rows(reader, VERDICTS, Asked(), columns=columns)]
     counts = Counter(row["verdict"] for row in rows)
     typer.echo(f"Verdicts of {len(rows)} transactions")
     write_table(
         ("verdict", "count", "meaning"), [(name, counts[name], MEANING[name]) for name in MEANING if counts[name]]
     )
-    tell_some("Given up", rows, GIVEN_UP, ("transaction_id", "verdict", "broker_check_times"))
-    tell_some("Decided more than once", rows, CONTRADICTING, ("transaction_id", "verdict", "visible_count", "op_count"))
+    given_up = [row for row in rows if row["given_up_count"]]
+    tell_some("Given up", given_up, ("transaction_id", "producer_group", "verdict", "broker_check_times"))
+    contradicted = [row for row in rows if row["verdict"] in CONTRADICTING]
+    columns = ("transaction_id", "producer_group", "verdict", "visible_count", "op_count")
+    tell_some("Decided more than once", contradicted, columns)
     told = most_telling(rows)
     if told is not None:
         typer.echo(f"\nOne story ({told['verdict']}: {MEANING[told['verdict']]})")
@@ -123,12 +138,11 @@ def tell_findings(reader: WarehouseReader) -> None:
         write_stories([(found, story) for story in trace(reader, found)])
 
 
-def tell_some(title: str, rows: Sequence[Row], verdicts: Sequence[str], columns: Sequence[str]) -> None:
-    """The transactions that have one of these verdicts, the first of them by name."""
-    chosen = [row for row in rows if row["verdict"] in verdicts]
-    more = f", the first {LISTED}" if len(chosen) > LISTED else ""
-    typer.echo(f"\n{title}: {len(chosen)} transactions{more}")
-    write_table(columns, [[row[name] for name in columns] for row in chosen[:LISTED]])
+def tell_some(title: str, rows: Sequence[Row], columns: Sequence[str]) -> None:
+    """Some transactions, the first of them by name."""
+    more = f", the first {LISTED}" if len(rows) > LISTED else ""
+    typer.echo(f"\n{title}: {len(rows)} transactions{more}")
+    write_table(columns, [[row[name] for name in columns] for row in rows[:LISTED]])
 
 
 def most_telling(rows: Sequence[Row]) -> Row | None:
@@ -136,18 +150,29 @@ def most_telling(rows: Sequence[Row]) -> Row | None:
     return min(rows, key=lambda row: MOST_TELLING.index(row["verdict"]), default=None)
 
 
-def tell_next(directory: Path) -> None:
+def tell_next(directory: Path, rows: Sequence[Row]) -> None:
     """Where the tables are and what to try."""
     shown = directory.relative_to(Path.cwd()) if directory.is_relative_to(Path.cwd()) else directory
-    txmq = f"{program()} --warehouse {shown}"
-    typer.echo(f"\nThe tables are in {directory}. Try next:")
+    txmq = f"{program()} --conf {shown / SETTINGS_FILE}"
+    typer.echo(f"\nThe tables are in {directory}.")
+    # The newest come first, and so the oldest last.
+    stuck = next((row for row in reversed(rows) if row["verdict"] == names.DISCARDED), None)
+    if stuck is not None:
+        typer.echo("Which messages are stuck, of all groups and of one; why is this one, and what to do:")
+        for command in (
+            "verdicts --state pending --state discarded",
+            f"verdicts --state pending --state discarded --group {stuck['producer_group']}",
+            f"trace {stuck['transaction_id']}",
+        ):
+            typer.echo(f"  {txmq} {command}")
+    typer.echo("Try next:")
     for command in (
+        "status",
+        "report --out report.html",
         "verdicts --state conflict",
-        "given-up",
         "offsets",
         "messages --limit 5 --format json",
-        "passes",
-        f"--set role=audit audit --now {DEMO_NOW:%Y-%m-%dT%H:%M:%SZ}",
+        f"audit --now {DEMO_NOW:%Y-%m-%dT%H:%M:%SZ}",
     ):
         typer.echo(f"  {txmq} {command}")
 
