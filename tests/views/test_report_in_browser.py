@@ -10,6 +10,8 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 from views.report_rows import HOSTILE, NOON, rows
 
+from txmq_lib import names
+
 CHROMIUM = shutil.which("chromium")
 WIDE, NARROW = 1100, 380
 
@@ -77,6 +79,16 @@ def test_it_draws_every_chart_within_the_window_and_says_nothing(report, opened,
         assert any("rgb(" in fill for fill in fills), fills
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert said == []
+
+
+def test_a_legend_of_every_verdict_fits_a_narrow_window(report, opened):
+    first = rows("G")["verdict"][0]
+    told = [{**first, "transaction_id": name, "verdict": name} for name in names.VERDICTS]
+    page, _ = opened(report({"verdict": told}), width=NARROW)
+    beyond = page.locator(".chart svg text").evaluate_all(
+        "each => each.filter(text => text.getBoundingClientRect().right > innerWidth).map(text => text.textContent)"
+    )
+    assert beyond == []
 
 
 def test_texts_of_a_drawing_do_not_overlap(report, opened):

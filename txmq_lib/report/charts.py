@@ -76,13 +76,13 @@ class Chart:
 
 
 def _narrowed(spec: Spec) -> Spec:
-    """The same with legends of one column less and fewer ticks, wherever they are in the specification."""
+    """The same with legends in two columns of smaller letters and with fewer ticks, wherever they are in it."""
 
     def mended(value: Any) -> Any:  # noqa: ANN401 - a JSON value is any
         if isinstance(value, dict):
             changed = {name: mended(item) for name, item in value.items()}
             if "columns" in changed:
-                changed["columns"] = min(changed["columns"], 2)
+                changed |= {"columns": min(changed["columns"], 2), "labelFontSize": 10, "columnPadding": 8}
             if "tickCount" in changed:
                 changed["tickCount"] = min(changed["tickCount"], 4)
             if "labelLimit" in changed:
