@@ -152,7 +152,9 @@ def test_an_empty_warehouse_makes_a_report_that_says_so(made):
         "Nothing was decided in this period.", "No consumer offsets have landed.",
         "No pass has been committed in this period.", "Nothing has landed.",
     }  # fmt: skip
-    assert "No problem found." in text
+    assert "No problem found." not in text
+    assert "Nothing has landed yet" in text
+    assert "<dt>Period shown</dt><dd>-</dd>" in text
 
 
 def test_thresholds_are_told_first_and_since_narrows_the_period(made):

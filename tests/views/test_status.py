@@ -232,10 +232,10 @@ def test_the_screen_fits_80_columns_and_has_no_colour_in_a_pipe(status):
     assert "  and 3 more groups: txmq pending" in lines
 
 
-def test_an_empty_warehouse_has_no_problem(status):
+def test_an_empty_warehouse_says_that_nothing_has_landed(status):
     code, out, _ = status(rows={})
     assert code == 0
-    assert out.splitlines()[1] == "no problem found"
+    assert out.splitlines()[1] == "nothing has landed yet: txmq land, or txmq run with sources"
     assert "PENDING  0" in out
     assert "LANDING  nothing has landed" in out
 

@@ -252,6 +252,8 @@ def test_no_rows_are_said_on_stderr_and_are_no_failure(warehouse, txmq):
     uri = warehouse({})
     assert txmq("--warehouse", uri, "given-up") == (0, "", "no rows in given-up\n")
     assert txmq("--warehouse", uri, "given-up", "--format", "json") == (0, "", "no rows in given-up\n")
+    elsewhere = "txmq verdicts --state discarded lists what was given up undecided"
+    assert txmq("--warehouse", uri, "pending") == (0, "", f"no rows in pending; {elsewhere}\n")
 
 
 @pytest.mark.parametrize("name", ["with space", "it's", "a=b", "100%", "star*[x]?", "ünï"])

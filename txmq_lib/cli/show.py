@@ -54,7 +54,8 @@ def show_view(options: Given, view: View, asked: Asked, now: datetime, shown: Sh
             rows = view_rows(reader, view, asked, columns=view.columns, bodies=shown.body or BASE64, mask=shown.mask)
             count = write_rows(shown.format_, view.columns, rows)
     if not count:
-        typer.echo(f"no rows in {view.command}", err=True)
+        elsewhere = f"; {view.elsewhere}" if view.elsewhere else ""
+        typer.echo(f"no rows in {view.command}{elsewhere}", err=True)
 
 
 def write_rows(format_: OutputFormat, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:

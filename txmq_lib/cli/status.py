@@ -21,6 +21,7 @@ from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.status import Limits, Problem, Status, problems, read_status, span_text
 
 WIDTH = 80
+NOTHING_LANDED = "nothing has landed yet: txmq land, or txmq run with sources"
 LISTED = 6
 SLOWEST = 3
 ELLIPSIS = "…"
@@ -80,7 +81,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - a JSON value is any
 def screen(uri: str, status: Status, found: Sequence[Problem], *, is_coloured: bool = False) -> list[str]:
     """The lines of the screen, none wider than 80 columns but a command or a path."""
     lines = [f"txmq status  {_iso(status.now)}  {uri}"]
-    lines += _problems(found, is_coloured)
+    lines += [NOTHING_LANDED] if status.is_empty and not found else _problems(found, is_coloured)
     for section in (_pending, _checks, _verdicts, _offsets, _quarantine, _landing, _passes):
         lines += ["", *section(status)]
     return lines

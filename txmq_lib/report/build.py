@@ -34,10 +34,11 @@ def built_report(
     return Report(
         warehouse=reader.uri,
         made=time_text(now),
-        period=f"{time_text(period.begin)} to {time_text(period.end)}",
+        period="-" if status.is_empty else f"{time_text(period.begin)} to {time_text(period.end)}",
         tiles=_tiles(status),
         findings=[Finding(each.text, each.command, each.limit is not None) for each in problems(status, limits)],
         sections=sections,
+        is_empty=status.is_empty,
     )
 
 

@@ -47,6 +47,7 @@ class Report:
     tiles: Sequence[Tile]
     findings: Sequence[Finding]
     sections: Sequence[Section]
+    is_empty: bool = False
 
 
 def html(report: Report) -> str:

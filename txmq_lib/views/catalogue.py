@@ -42,6 +42,7 @@ PENDING = View(
     command="pending",
     doc="Undecided transactions, the oldest first: how often asked, when next due.",
     table="pending_half",
+    elsewhere="txmq verdicts --state discarded lists what was given up undecided",
     narrow=(
         "transaction_id",
         "check_times",

@@ -68,6 +68,11 @@ class Status:
         """The group of the oldest undecided transaction."""
         return min(self.pending, key=lambda group: group.oldest_timestamp, default=None)
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing has landed yet, and so nothing was looked at."""
+        return not any((self.landed, self.pending, self.verdicts, self.offsets, self.quarantine, self.given_up))
+
     def with_verdict(self, *verdicts: str) -> int:
         """Transactions with any of these verdicts."""
         return sum(row.count for row in self.verdicts if row.verdict in verdicts)

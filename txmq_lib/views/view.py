@@ -34,6 +34,7 @@ class View:
                a row of `base` stays or goes by itself, so filters narrow what is read of it
     `files`    the files that may hold `base`
     `has_queues` whether rows lie in queues, and can be read from an offset on as a consumer reads them
+    `elsewhere` where else to look, told where there are no rows
     `is_lag_judged` whether rows come from views/lag.py, judged over a window, and not from `relation` and `joined`
     """
 
@@ -53,6 +54,7 @@ class View:
     extra: tuple[Field, ...] = ()
     is_lag_judged: bool = False
     has_queues: bool = False
+    elsewhere: str = ""
 
     @property
     def fields(self) -> dict[str, Field]:
