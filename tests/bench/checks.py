@@ -17,7 +17,7 @@ from tests.bench.warehouses import opened, wall_clock
 from txmq_lib.names import HALF_TOPIC
 from txmq_lib.pipeline.reconcile import run_reconcile
 
-PENDING = {"small": 50_000, "full": 1_000_000}
+PENDING = {"small": 20_000, "full": 1_000_000}
 ROUNDS = {"small": 3, "full": 4}
 # Born within half a minute, so that all are asked in one pass.
 BORN_WITHIN_S = 30

@@ -25,10 +25,7 @@ from txmq_lib.settings import Settings
 from txmq_lib.tables.warehouse import Warehouse
 
 LITTLE = 100_000
-SIZES = {
-    "small": {"new": 5_000, "history": [1_000_000], "passes": 50, "rounds": 3},
-    "full": {"new": 100_000, "history": [1_000_000, 10_000_000, 100_000_000], "passes": 1_000, "rounds": 4},
-}
+NEW_ROWS, HISTORY, PASSES, ROUNDS = 100_000, (1_000_000, 10_000_000, 100_000_000), 1_000, 4
 ROWS_PER_PASS = 100
 PAST = Stream(body_bytes=16, unended_of=0)
 NEW = Stream(body_bytes=16)
@@ -36,22 +33,21 @@ NEW = Stream(body_bytes=16)
 
 def run(bench: Bench) -> list[Figure]:
     """Figures for each length of history and for many passes, reconcile and audit."""
-    size = SIZES[bench.size]
-    wanted = {"little": (LITTLE, 0), "passes": (LITTLE, size["passes"])}
-    wanted |= {str(rows): (rows, 0) for rows in size["history"]}
+    wanted = {"little": (LITTLE, 0), "passes": (LITTLE, PASSES)}
+    wanted |= {str(rows): (rows, 0) for rows in HISTORY}
     for name in wanted:
         bench.warehouse(name)
     told = bench.call(
-        "passes", measure, is_warm=True, place=bench.scratch, wanted=wanted, new=size["new"], rounds=size["rounds"]
+        "passes", measure, is_warm=True, place=bench.scratch, wanted=wanted, new=NEW_ROWS, rounds=ROUNDS
     ).result
     seconds = told["seconds"]
     figures = []
     for job in ("reconcile", "audit"):
         little = seconds["little"][job]
-        for rows in size["history"]:
+        for rows in HISTORY:
             label = f"{job}, {rows:,} rows of history, {LITTLE:,} rows"
             figures.append(Figure("history", label, seconds[str(rows)][job], little))
-        label = f"{job}, {size['passes']:,} earlier passes, 1 pass"
+        label = f"{job}, {PASSES:,} earlier passes, 1 pass"
         figures.append(Figure("history", label, seconds["passes"][job], little))
     return figures
 

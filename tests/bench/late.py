@@ -41,7 +41,7 @@ from txmq_lib.settings import Settings
 from txmq_lib.tables.warehouse import Warehouse
 
 SIZES = {
-    "small": {"rows": 200_000, "files": 40, "rounds": 4},
+    "small": {"rows": 100_000, "files": 40, "rounds": 3},
     "full": {"rows": 10_000_000, "files": 400, "rounds": 6},
 }
 ANSWERS = 1000

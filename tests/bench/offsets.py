@@ -52,8 +52,8 @@ from read_parquet({})
 def run(bench: Bench) -> list[Figure]:
     """One figure, with reports a second."""
     size, path, target = SIZES[bench.size], bench.warehouse("w"), bench.scratch / "rolled.parquet"
-    bench.call("prepare", prepare, path=path, **size)
-    ours = bench.call("txmq", roll_up, path=path).result["whole"]
+    bench.call("prepare", prepare, is_warm=True, path=path, **size)
+    ours = bench.call("txmq", roll_up, is_warm=True, path=path).result["whole"]
     theirs = bench.call("duckdb", roll_up_in_duckdb, path=path, target=target).result["whole"]
     digests = [_digest(files) for files in (data_files(path / "consumer_offset"), [str(target)])]
     if digests[0] != digests[1] or digests[0][0] != size["queues"]:

@@ -22,7 +22,7 @@ from txmq_lib.pipeline.reconcile import run_reconcile
 from txmq_lib.tables.warehouse import Warehouse
 
 NEW = 1000
-ROUNDS = {"small": 6, "full": 12}
+ROUNDS = {"small": 5, "full": 12}
 WARM_UP = 2
 ROOT = Path(__file__).parents[2]
 LONGEST_S = 300

@@ -23,7 +23,7 @@ from scenario import write_inputs
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 FULL_DISK_BYTES, GROWTH_BYTES, MOST_FAILURES = 700_000, 150_000, 60
-LATEST_KILL_S = 15.0  # most steps take less, so that most processes are killed in their first or second
+KILLED_WITHIN = 0.35  # of what the whole scenario takes: the first steps of a JVM are slow
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Matrix:
             run, killed = self._fresh(f"random-{total.times}"), 0
             while True:
                 may_go_on = total.times + killed >= kills
-                code = self._run(run, kill_after=None if may_go_on else dice.uniform(0.0, LATEST_KILL_S))
+                code = self._run(run, kill_after=None if may_go_on else dice.uniform(0.0, KILLED_WITHIN * self.seconds))
                 killed += code == -signal.SIGKILL
                 if code != -signal.SIGKILL:
                     break
