@@ -32,7 +32,7 @@ def test_the_pages_on_live_brokers_run_against_a_real_one(tmp_path):
     directory = checkout(tmp_path)
     written("brokers.md", directory)
     with real_rocketmq() as rocketmq:
-        producer = rocketmq.client("produce", rocketmq.namesrv, "GID_AWAY", "TopicA", "UU", "2")
+        producer = rocketmq.client("produce", rocketmq.namesrv, "GID_AWAY", "TopicA", "UU", "2", "0")
         producer.wait_for("done")
         (_, settled), (_, resumed) = producer.told("sent")
         environ = {**environment(directory), "NAMESRV": rocketmq.namesrv, "TX": settled, "LOST": resumed}
