@@ -36,6 +36,7 @@ def run_serve(options: Given, *, is_first_at_once: bool, health_path: Path, list
         with spark_warehouse("serve", settings) as (warehouse, _):
             warehouse.ensure()
             spark = warehouse.spark
+            log = RoundLog()
 
             def failure(step: Step, error: str, pause_s: float) -> None:
                 health.failure(step.name, error, failures=step.failures, pause_s=pause_s)
@@ -45,7 +46,7 @@ def run_serve(options: Given, *, is_first_at_once: bool, health_path: Path, list
 
             def report(step: str, done: PassReport) -> None:
                 health.report(step, done)
-                _say_report(step, done)
+                log.report(step, done)
 
             running = services(
                 warehouse,
@@ -82,6 +83,25 @@ def run_serve(options: Given, *, is_first_at_once: bool, health_path: Path, list
         raise typer.Exit(EXIT_FAILED)
 
 
+class RoundLog:
+    """What is said of steps on stderr: every pass; what was found without one only when it is other than before."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[str, ...]] = {}
+
+    def report(self, step: str, done: PassReport) -> None:
+        """A step has ended."""
+        before, self._found[step] = self._found.get(step, ()), done.findings
+        if done.number:
+            counts = " ".join(f"{name} {count}" for name, count in done.counts.items() if count)
+            seconds = round(sum(done.seconds.values()), 1)
+            _say(f"{step}: pass {done.number}, {counts or 'nothing'}, {seconds} s")
+        elif done.findings == before:
+            return
+        for finding in done.findings:
+            _say(f"{step}: {finding}")
+
+
 def wake(pid: int) -> None:
     """Let the service begin its rounds now."""
     os.kill(pid, signal.SIGUSR1)
@@ -96,16 +116,6 @@ def _signals_into(inbox: SimpleQueue[str]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _say_report(step: str, done: PassReport) -> None:
-    if done.number == 0:
-        return
-    counts = " ".join(f"{name} {count}" for name, count in done.counts.items() if count)
-    seconds = round(sum(done.seconds.values()), 1)
-    _say(f"{step}: pass {done.number}, {counts or 'nothing'}, {seconds} s")
-    for finding in done.findings:
-        _say(f"{step}: {finding}")
 
 
 def _say(words: str) -> None:
