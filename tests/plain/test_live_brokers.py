@@ -72,6 +72,16 @@ def test_messages_deleted_before_anybody_read_them_are_counted():
     assert {queue.topic: plan.lost for queue, plan in plans.items()} == {"TopicA": 10, "TopicB": 8}
 
 
+def test_what_was_deleted_before_the_tables_last_heard_of_a_queue_is_not_counted_again():
+    fake = FakeBroker({(topic, 0): stored(50) for topic in ("TopicA", "TopicB")})
+    fake.lowest = {("TopicA", 0): 40, ("TopicB", 0): 45}
+    # Nothing of them was left when they were read last, and so no record to go on behind.
+    known = {Queue(topic, 0): KnownQueue(40, 40, (19, 19_000, STORE_MS)) for topic in ("TopicA", "TopicB")}
+    plans, _, _ = planned(fake, known)
+    assert spans(plans) == {"TopicA": (40, 50), "TopicB": (45, 50)}
+    assert {queue.topic: plan.lost for queue, plan in plans.items()} == {"TopicA": 0, "TopicB": 5}
+
+
 def test_a_queue_that_shrank_or_holds_other_records_is_read_from_its_start():
     fake = FakeBroker(
         {("TopicA", 0): stored(10), ("TopicB", 0): stored(50, store_ms=STORE_MS + 1), ("C", 0): stored(5)}
@@ -140,10 +150,13 @@ def plans_order(plans) -> list[str]:
     return [queue.topic for queue in plans]
 
 
-def test_a_queue_that_refuses_is_told_and_the_others_are_planned():
+@pytest.mark.parametrize("code", [30, 31])
+def test_a_queue_that_refuses_is_told_and_the_others_are_planned(code):
     fake = FakeBroker({("TopicA", 0): stored(5), ("TopicB", 0): stored(5)})
     fake.before = lambda request: (
-        answer(request, 16, remark="denied") if request["extFields"].get("topic") == "TopicB" else None
+        answer(request, 16, remark="denied")
+        if request["code"] == code and request["extFields"].get("topic") == "TopicB"
+        else None
     )
     plans, (refusal,), _ = planned(fake)
     assert spans(plans) == {"TopicA": (0, 5)}

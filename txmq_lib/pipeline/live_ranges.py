@@ -69,11 +69,12 @@ def plan_queues(
     Errors  RemotingError where the broker cannot be asked
     """
     highs, refusals = _highs(connection, queues)
-    lows = {
-        queue: low
-        for queue, low in zip(highs, min_offsets(connection, list(highs)), strict=True)
-        if not isinstance(low, RefusedError)
-    }
+    lows: dict[Queue, int] = {}
+    for queue, low in zip(highs, min_offsets(connection, list(highs)), strict=True):
+        if isinstance(low, RefusedError):
+            refusals.append(low)
+        else:
+            lows[queue] = low
     changed = _changed(connection, group, highs, lows, known)
     plans = [
         _queue_plan(queue, min(low, highs[queue]), highs[queue], known.get(queue), changed.get(queue))
@@ -127,13 +128,17 @@ def _changed(
 
 def _looked_at(connection: Connection, group: str, places: Mapping[Queue, int]) -> Iterator[tuple[Queue, Pulled]]:
     """What lies at one offset of each queue. A queue that refuses is left out: reading it will be refused too."""
-    answers = list(connection.ask_all(pull_request(group, queue, place, 1) for queue, place in places.items()))
-    for (queue, place), answer in zip(places.items(), answers, strict=True):
+    to_list = []
+    requests = (pull_request(group, queue, place, 1) for queue, place in places.items())
+    for queue, answer in zip(places, connection.ask_all(requests), strict=True):
+        if has_no_op_topic(queue, answer):
+            to_list.append(queue)  # asked when the connection has nothing under way
+            continue
         with suppress(RefusedError):
-            if has_no_op_topic(queue, answer):
-                yield queue, listed(connection, queue, place, 1)
-            else:
-                yield queue, pulled(connection, answer)
+            yield queue, pulled(connection, answer)
+    for queue in to_list:
+        with suppress(RefusedError):
+            yield queue, listed(connection, queue, places[queue], 1)
 
 
 def _next(known: KnownQueue) -> int:
@@ -141,9 +146,12 @@ def _next(known: KnownQueue) -> int:
 
 
 def _queue_plan(queue: Queue, low: int, high: int, known: KnownQueue | None, change: str | None) -> QueuePlan:
-    wanted = 0 if known is None or change is not None else _next(known)
-    start = max(wanted, low)
-    return QueuePlan(queue, low, high, start, high, start - wanted, change)
+    if known is None or change is not None:
+        return QueuePlan(queue, low, high, low, high, low, change)
+    start = max(_next(known), low)
+    # What was gone when the tables last heard of the queue was counted then.
+    gone_before = max(_next(known), known.lowest_kept_offset or 0)
+    return QueuePlan(queue, low, high, start, high, max(start - gone_before, 0), change)
 
 
 def _bounded(plans: Sequence[QueuePlan], most: int) -> Iterator[QueuePlan]:
