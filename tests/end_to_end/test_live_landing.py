@@ -84,6 +84,18 @@ def test_offsets_of_a_live_broker_land_alone_and_only_when_one_has_moved(open_ho
     assert house.rows("half_message")
 
 
+def test_offsets_that_are_not_told_in_time_do_not_hold_up_the_queues(open_house, served):
+    house = open_house(*QUICK)
+    served.interrupt = lambda request: [] if request["code"] == 43 else None  # never an answer
+    slow = land(house, served)
+    assert (slow.counts["unread"], len(house.rows("half_message"))) == (1, len(truth.rows(CAPTURE, "half")))
+    again = land(house, served)
+    assert (again.counts["idle"], again.counts["unread"]) == (1, 1)
+    assert any("its consumer offsets could not be read" in words for words in again.findings)
+    with pytest.raises(UnreachableError):
+        land(house, served, Parts.OFFSETS)
+
+
 def test_a_broker_without_a_topic_config_of_its_ops_lands_them_all_the_same(open_house, served):
     served.broker.unregistered = {OP_TOPIC}  # as 4.9 does
     house = open_house(*QUICK)

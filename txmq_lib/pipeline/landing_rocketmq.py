@@ -124,9 +124,10 @@ def _plan_queues(warehouse: Warehouse, settings: Settings, reading: Reading, con
 def _read_offsets(reading: Reading, connection: Connection) -> None:
     try:
         reading.offsets = parse_consumer_offsets(all_consumer_offsets(connection))
-    except UnreachableError:
-        raise
     except RemotingError as failure:
+        # No answer in time is no reason to leave the queues, which are planned by now: the table may be large.
+        if isinstance(failure, UnreachableError) and Parts.QUEUES not in reading.parts:
+            raise
         reading.counts[UNREAD] += 1
         reading.tell(f"its consumer offsets could not be read: {failure.message}")
 
