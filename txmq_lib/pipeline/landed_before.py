@@ -19,6 +19,8 @@ from txmq_lib.tables.warehouse import Warehouse
 NOTE = "landed"
 # The note of a commit stays small; what is forgotten lands again, which adds nothing.
 REMEMBERED = 500
+# Kinds that may bring a broker's own table of consumer offsets.
+TABLE_FILE_KINDS = ("store", "offset")
 
 
 def known(warehouse: Warehouse, settings: Settings, note: Mapping[str, Any]) -> dict[str, str]:
@@ -29,10 +31,20 @@ def known(warehouse: Warehouse, settings: Settings, note: Mapping[str, Any]) -> 
 
 def word_of(current: Pass) -> dict[str, Any]:
     """What the commit of a landing leaves for the next: all that was known, and what it landed."""
-    landed = states(current.arguments)
     before = known(current.warehouse, current.settings, current.last_note)
-    now = {place: state for place, state in before.items() if place not in landed} | landed
+    now = remembered(before, current.arguments)
     return {NOTE: dict(list(now.items())[-REMEMBERED:]), "taken_back": _taken_back(current.warehouse)}
+
+
+def remembered(before: Mapping[str, str], arguments: Mapping[str, Any]) -> dict[str, str]:
+    """`before` and what a landing with these arguments lands, the newest last.
+
+    The offsets of a live broker are forgotten where a table of the same broker lands from a file: the tables now hold
+    what the file said, and the broker saying the same as before is news again.
+    """
+    landed = states(arguments)
+    overtaken = {_live_offsets(arguments["broker_name"])} if arguments["kind"] in TABLE_FILE_KINDS else set()
+    return {place: state for place, state in before.items() if place not in {*landed, *overtaken}} | landed
 
 
 def states(arguments: Mapping[str, Any]) -> dict[str, str]:
@@ -42,11 +54,15 @@ def states(arguments: Mapping[str, Any]) -> dict[str, str]:
         kept = ("to_offset", "lowest_offset", "last", "topics", "offset_table")
         return {_digest([*told, arguments["path"]]): _digest([arguments.get(name) for name in kept])}
     if arguments.get("offsets") is not None:  # of a live broker; its queues are known by the frontier
-        return {_digest([*told, "offsets"]): arguments["offsets"]}
+        return {_live_offsets(arguments["broker_name"]): arguments["offsets"]}
     return {
         _digest([*told, file["path"]]): _digest([value for name, value in sorted(file.items()) if name != "path"])
         for file in arguments.get("files", ())
     }
+
+
+def _live_offsets(broker_name: str) -> str:
+    return _digest(["rocketmq", broker_name, "offsets"])
 
 
 def _taken_back(warehouse: Warehouse) -> int:
