@@ -335,6 +335,36 @@ def test_a_story_ends_with_what_its_verdict_means_why_and_what_to_do(closing):
     assert closing("COMMITTED") == []
 
 
+def test_what_a_broker_decides_must_be_told_to_it(closing):
+    settle = f"txmq settle {ID} --commit (or --rollback) --reason TEXT"
+    assert closing("PENDING")[2:] == [
+        "do:    wait for the next check, or configure a resolver for GID_P1",
+        f"       or ask the database of record, then {settle}",
+        "       where a broker decides, with --to-broker",
+    ]
+    assert closing("EXPIRED_UNSEEN")[2:] == [
+        f"do:    ask the database of record, then {settle}",
+        "       with --to-broker, while the broker still keeps its half; and check the broker's retention",
+    ]
+
+
+def test_what_txmq_decided_itself_is_told_as_it_was(closing):
+    expired = {**KEY, "given_up_timestamp": at("05.000"), "reason": "expired", "check_times": 0}
+    assert closing("DISCARDED", trans_check_max_time=[expired]) == [
+        "means: given up when it grew older than the reserved time: nobody decided it",
+        "why:   never asked about; no answer and no end has landed",
+        f"do:    ask the database of record, then txmq settle {ID} --commit (or --rollback) --reason TEXT",
+    ]
+    told = closing("CONFLICT")[0]
+    assert told.startswith("means: decided, and an end that says otherwise came later")
+
+
+def test_texts_of_others_do_not_steer_the_terminal(closing):
+    answer = {**KEY, "check_times": 1, "asked_for": "check", "resolver": "GID_*", "answered_timestamp": at("04.100")}
+    why = closing("PENDING", check_answer=[{**answer, "reason": "\x1b[2J\nwhy:   all is well"}])[1]
+    assert why.endswith(r"no answer, \x1b[2J\x0awhy:   all is well")
+
+
 def test_what_came_last_tells_why_a_transaction_is_undecided(closing):
     asked = [{**KEY, "check_times": 1, "check_timestamp": at("04.000"), "tran_state_table_offset": 34}]
     answer = {**KEY, "check_times": 1, "asked_for": "check", "resolver": "GID_*", "answered_timestamp": at("04.100")}

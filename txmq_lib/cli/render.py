@@ -7,6 +7,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
+# On a screen, what would move the cursor or change colours shows as its escape.
+VISIBLE_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+
 
 def write_json(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> int:
     """One object per line, keys in column order; the number of rows."""

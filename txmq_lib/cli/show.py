@@ -14,7 +14,7 @@ import typer
 from txmq_lib.cli.formats import TABLE_LIMIT, OutputFormat
 from txmq_lib.cli.given import Given, location
 from txmq_lib.cli.pipe import while_read
-from txmq_lib.cli.render import write_csv, write_json
+from txmq_lib.cli.render import VISIBLE_CONTROLS, write_csv, write_json
 from txmq_lib.errors import UsageError
 from txmq_lib.secrets import is_secret
 from txmq_lib.settings import Settings
@@ -142,13 +142,14 @@ def write_events(stories: Sequence[Story]) -> None:
 def write_stories(stories: Sequence[tuple[str, Story]]) -> None:
     """Each story under a line that names its transaction by the id it was found by."""
     for place, (transaction_id, told) in enumerate(stories):
-        typer.echo(("\n" if place else "") + _heading(transaction_id, told.key))
+        typer.echo(("\n" if place else "") + _heading(transaction_id, told.key).translate(VISIBLE_CONTROLS))
         events = [(event.time, event.event, event.text) for event in told.events]
         write_rows(OutputFormat.table, ("time", "event", "text"), events)
         if told_of := advice(told.events):
             why = [] if told_of.why is None else [f"why:   {told_of.why}"]
-            to_do = told_of.to_do.replace("\n", "\n       ")
-            typer.echo("\n".join([f"means: {told_of.meaning}", *why, f"do:    {to_do}"]))
+            first, *more = told_of.to_do
+            lines = [f"means: {told_of.meaning}", *why, f"do:    {first}", *(f"       {line}" for line in more)]
+            typer.echo("\n".join(line.translate(VISIBLE_CONTROLS) for line in lines))
 
 
 def _heading(transaction_id: str, key: Row | None) -> str:

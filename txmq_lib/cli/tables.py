@@ -11,15 +11,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from txmq_lib.cli.render import as_text
+from txmq_lib.cli.render import VISIBLE_CONTROLS, as_text
 
 NOTHING = "-"
 GAP = 2
 # Free text may be folded into its column; everything else stays on one line, whole.
 FOLDED = ("detail", "source", "counts", "text", "value", "meaning", "remark")
 FOLDED_WIDTH = 24
-# What would move the cursor or change colours shows as its escape.
-VISIBLE_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 
 
 def write_table(

@@ -32,21 +32,26 @@ TO_DO = {
     "or have it asked again: txmq resume {id}\n"
     "where a broker decides, both with --to-broker",
     names.DIVERTED: "fix the producer: a delay or timer property took the half away; it is lost for its topic",
-    names.EXPIRED_UNSEEN: f"ask the database of record, then {SETTLE}",
+    names.EXPIRED_UNSEEN: f"ask the database of record, then {SETTLE}\n"
+    "with --to-broker, while the broker still keeps its half; and check the broker's retention",
     names.PENDING: "wait for the next check, or configure a resolver for {group}\n"
-    f"or ask the database of record, then {SETTLE}",
+    f"or ask the database of record, then {SETTLE}\n"
+    "where a broker decides, with --to-broker",
 }
+# What txmq itself decided reads otherwise: it applies one end, and gives up what has grown too old without a check.
+CONTRADICTED = "decided, and an end that says otherwise came later: it was not applied, the first one counts"
+GIVEN_UP_EXPIRED = "given up when it grew older than the reserved time: nobody decided it"
 UNDECIDED = (names.PENDING, names.DISCARDED, names.EXPIRED_UNSEEN)
 DECIDING = ("check_answer", "manual_decision", "broker_request", "end_transaction", "end_outcome")
 
 
 @dataclass(frozen=True)
 class Advice:
-    """A verdict in words; `why` only of what is undecided."""
+    """A verdict in words; `why` only of what is undecided, `to_do` in lines."""
 
     meaning: str
     why: str | None
-    to_do: str
+    to_do: tuple[str, ...]
 
 
 def advice(events: Sequence[Event]) -> Advice | None:
@@ -55,8 +60,15 @@ def advice(events: Sequence[Event]) -> Advice | None:
     if row is None or row["verdict"] not in TO_DO:
         return None
     verdict = row["verdict"]
-    to_do = TO_DO[verdict].format(id=row["transaction_id"], group=row["producer_group"] or "its group")
-    return Advice(MEANING[verdict], _why(events) if verdict in UNDECIDED else None, to_do)
+    is_expired = any(event.row["reason"] == names.GIVEN_UP_EXPIRED for event in events if event.event == "given_up")
+    meaning, to_do = MEANING[verdict], TO_DO[verdict]
+    if verdict == names.CONFLICT and row["op_count"] < 2:
+        meaning = CONTRADICTED
+    elif verdict == names.DISCARDED and is_expired:
+        meaning, to_do = GIVEN_UP_EXPIRED, f"ask the database of record, then {SETTLE}"
+    named = {"id": row["transaction_id"], "group": row["producer_group"] or "its group"}
+    lines = tuple(line.format(**named) for line in to_do.split("\n"))
+    return Advice(meaning, _why(events) if verdict in UNDECIDED else None, lines)
 
 
 def _why(events: Sequence[Event]) -> str:
