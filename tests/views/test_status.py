@@ -240,6 +240,12 @@ def test_an_empty_warehouse_says_that_nothing_has_landed(status):
     assert "LANDING  nothing has landed" in out
 
 
+def test_a_warehouse_where_only_ends_have_landed_is_not_told_as_empty(status):
+    landed = {"job": "land", "pass_number": 1, "state": "committed", "wall_timestamp": "2026-11-21T10:30:00Z"}
+    _, out, _ = status(rows={"pass": [landed]})
+    assert out.splitlines()[1] == "no problem found"
+
+
 def test_what_is_streamed_from_afar_is_what_is_read_from_local_files(status, monkeypatch):
     near = status("--format", "json")
     monkeypatch.setattr(WarehouseReader, "_files", lambda reader, scan: None)

@@ -71,7 +71,9 @@ class Status:
     @property
     def is_empty(self) -> bool:
         """Nothing has landed yet, and so nothing was looked at."""
-        return not any((self.landed, self.pending, self.verdicts, self.offsets, self.quarantine, self.given_up))
+        # Ends and reports that landed alone move no queue: only their pass tells of them.
+        has_landed = self.landed or any(last.job == "land" and last.pass_number for last in self.passes)
+        return not any((has_landed, self.pending, self.verdicts, self.offsets, self.quarantine, self.given_up))
 
     def with_verdict(self, *verdicts: str) -> int:
         """Transactions with any of these verdicts."""
