@@ -39,7 +39,7 @@ _CHOSEN = {
     # The same in the JVM, and Delta makes many columns of its own.
     "spark.sql.dataFrameQueryContext.enabled": "false",
     # A pass compiles some 270 classes. Spark keeps 100, so that each pass of a warm session compiled them all anew.
-    "spark.sql.codegen.cache.maxEntries": "2000",
+    "spark.sql.codegen.cache.maxEntries": "1000",
     # The read views use deltalake, which cannot read tables with deletion vectors.
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
 }
