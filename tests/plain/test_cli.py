@@ -24,6 +24,7 @@ from txmq_lib.cli.passes import judge
 from txmq_lib.cli.render import write_csv
 from txmq_lib.cli.tables import fitting, write_table
 from txmq_lib.errors import UsageError
+from txmq_lib.pipeline.decisions import findings
 from txmq_lib.settings import Settings
 from txmq_lib.tables.passes import PassReport
 
@@ -84,8 +85,29 @@ def test_now_is_iso_8601_or_epoch_milliseconds_in_utc_and_whole_milliseconds():
 
 def test_a_plan_is_told_by_its_actions_and_an_empty_one_as_nothing_to_do():
     plan = [{"action": "resume"}, {"action": "expired"}, {"action": "resume"}]
-    assert summary(plan) == "1 expired, 2 resume; nothing was written: --apply does it"
-    assert summary([]).startswith("nothing to do: no given-up transaction fits;")
+    assert summary(plan, is_sent=False) == "1 expired, 2 resume; nothing was written: --apply does it"
+    assert summary(plan, is_sent=True) == "1 expired, 2 resume; nothing was written or sent: --apply does it"
+    assert summary([], is_sent=False).startswith("nothing to do: no given-up transaction fits;")
+
+
+def test_a_plan_of_what_a_broker_decides_says_whether_and_by_whom_it_is_told():
+    plan = [{"action": "commit", "is_brokers": True}]
+    assert list(findings(plan, [])) == ["its broker decides: the end is recorded; --to-broker sends it"]
+    assert list(findings(plan, ["n:1", "m:2"])) == [
+        "its broker decides: END_TRANSACTION with these offsets is sent to it, found by name server n:1, m:2"
+    ]
+    assert list(findings([{"action": "commit", "is_brokers": False}], ["n:1"])) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["settle", "T1", "--commit", "--reason", "paid"], ["resume", "--all"], ["resolve"]],
+)
+def test_without_a_name_server_nothing_is_begun_that_is_to_be_sent(capsys, tmp_path, command):
+    status, out, err = run(capsys, "--warehouse", str(tmp_path / "w"), *command, "--to-broker", "--apply")
+    assert (status, out) == (2, "")
+    assert err == "error USAGE: --to-broker needs a name server: give --namesrv, or a source of kind rocketmq\n"
+    assert not (tmp_path / "w").exists()
 
 
 def test_the_demo_names_the_commands_that_tell_which_messages_are_stuck_the_oldest_first(capsys, tmp_path):

@@ -25,27 +25,32 @@ def run_decision(
     wall_clock: Callable[[], datetime],
     apply: bool,
     format_: OutputFormat,
+    sends_to: Sequence[str] = (),
 ) -> None:
-    """With `apply` decide and tell the report, else print the plan."""
+    """With `apply` decide and tell the report, else print the plan.
+
+    sends_to  name servers by which the broker is told afterwards
+    """
     if apply:
-        run_job(wanted.decision, options, partial(decide, wanted=wanted, now=now, wall_clock=wall_clock))
+        work = partial(decide, wanted=wanted, now=now, wall_clock=wall_clock, sends_to=sends_to)
+        run_job(wanted.decision, options, work)
         return
     settings = Settings.load(options.conf, options.assignments, options.warehouse)
     with spark_warehouse(wanted.decision, settings) as (warehouse, _):
         plan = planned(warehouse, settings, wanted, now=now)
     write_rows(format_, PLAN_COLUMNS, [[shown(row[name]) for name in PLAN_COLUMNS] for row in plan])
-    for finding in findings(plan):
+    for finding in findings(plan, sends_to):
         typer.echo(finding, err=True)
-    typer.echo(summary(plan), err=True)
+    typer.echo(summary(plan, is_sent=bool(sends_to)), err=True)
 
 
-def summary(plan: Sequence[dict[str, Any]]) -> str:
+def summary(plan: Sequence[dict[str, Any]], *, is_sent: bool) -> str:
     """How many of each action a plan has, and that it is only a plan."""
     if not plan:
         return "nothing to do: no given-up transaction fits; txmq verdicts --state discarded lists those there are"
     actions = sorted({row["action"] for row in plan})
     told = ", ".join(f"{sum(row['action'] == action for row in plan)} {action}" for action in actions)
-    return f"{told}; nothing was written: --apply does it"
+    return f"{told}; nothing was written{' or sent' if is_sent else ''}: --apply does it"
 
 
 def shown(value: object) -> object:

@@ -14,7 +14,7 @@ from txmq_lib.cli.clock import Now, moment, wall_clock
 from txmq_lib.cli.formats import DECISIONS_PANEL, TABLE, Brokers, Format, OutputFormat, Values
 from txmq_lib.cli.given import Given, given
 from txmq_lib.cli.name_servers import NameServersIfAny as NameServers
-from txmq_lib.cli.name_servers import name_servers
+from txmq_lib.cli.name_servers import name_servers_of
 from txmq_lib.errors import UsageError
 from txmq_lib.names import COMMIT, ROLLBACK
 
@@ -78,9 +78,11 @@ def settle(
         decided_by=who(),
     )
     options, at = given(ctx), moment(now)
-    run_decision(options, wanted, now=at, wall_clock=wall_clock, apply=apply, format_=format_)
+    # Before anything is recorded that could then not be sent.
+    servers = name_servers_of(options, namesrv) if to_broker else []
+    run_decision(options, wanted, now=at, wall_clock=wall_clock, apply=apply, format_=format_, sends_to=servers)
     if to_broker and apply:
-        send(options, "settle", wanted, namesrv, now=at, apply=apply, format_=format_)
+        send(options, "settle", wanted, servers, now=at, apply=apply, format_=format_)
 
 
 def resume(
@@ -111,7 +113,7 @@ def resume(
     )
     options, at = given(ctx), moment(now)
     if to_broker:
-        send(options, "resume", wanted, namesrv, now=at, apply=apply, format_=format_)
+        send(options, "resume", wanted, name_servers_of(options, namesrv), now=at, apply=apply, format_=format_)
     else:
         run_decision(options, wanted, now=at, wall_clock=wall_clock, apply=apply, format_=format_)
 
@@ -120,7 +122,7 @@ def send(
     options: Given,
     requested_for: str,
     wanted: Wanted,
-    namesrv: list[str] | None,
+    servers: list[str],
     *,
     now: datetime,
     apply: bool,
@@ -133,7 +135,7 @@ def send(
     run_sending(
         options,
         ToSend(requested_for, wanted),
-        name_servers=name_servers(namesrv) if namesrv else [],
+        name_servers=servers,
         now=now,
         wall_clock=wall_clock,
         environ=os.environ,

@@ -14,7 +14,7 @@ from txmq_lib.cli.clock import Now, moment, wall_clock
 from txmq_lib.cli.decisions import Apply, ToBroker, send, who
 from txmq_lib.cli.formats import PASSES_PANEL, Brokers, OutputFormat
 from txmq_lib.cli.given import given
-from txmq_lib.cli.name_servers import NameServers, NameServersIfAny, name_servers
+from txmq_lib.cli.name_servers import NameServers, NameServersIfAny, name_servers, name_servers_of
 from txmq_lib.names import ASKED_FOR_GIVEN_UP, COMMIT
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Compute the pass and say what it would do; write nothing.")]
@@ -114,6 +114,7 @@ def resolve(
     from txmq_lib.views.catalogue import ANSWERS
     from txmq_lib.views.select import Asked
 
+    servers = name_servers_of(given(ctx), namesrv) if to_broker else []
     job = partial(run_resolve, now=moment(now), wall_clock=wall_clock, environ=os.environ, given_up=ask_given_up)
     committed = Asked(filters={"asked-for": [ASKED_FOR_GIVEN_UP], "state": [COMMIT]})
     shown = (given(ctx), ANSWERS, committed, moment(now), Shown(OutputFormat.table))
@@ -121,7 +122,7 @@ def resolve(
     run_job("resolve", given(ctx), job, show=show)
     if to_broker:
         wanted = Wanted(decided_by=who())
-        send(given(ctx), "resolve", wanted, namesrv, now=moment(now), apply=apply, format_=OutputFormat.table)
+        send(given(ctx), "resolve", wanted, servers, now=moment(now), apply=apply, format_=OutputFormat.table)
 
 
 def rollup(ctx: typer.Context, now: Now = None) -> None:

@@ -8,13 +8,26 @@ from typing import Annotated
 import typer
 
 from txmq_lib.addresses import host_and_port
+from txmq_lib.cli.given import Given
 from txmq_lib.errors import UsageError
+from txmq_lib.settings import Settings
 
 NameServers = Annotated[list[str], typer.Option("--namesrv", metavar="HOST:PORT", help="Name server; may be repeated.")]
 NameServersIfAny = Annotated[
     list[str] | None,
     typer.Option("--namesrv", metavar="HOST:PORT", help="Name server, for --to-broker; else those of the sources."),
 ]
+
+
+def name_servers_of(options: Given, given: Sequence[str] | None) -> list[str]:
+    """Those given, else those of the configured sources; UsageError where there are none."""
+    if given:
+        return name_servers(given)
+    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    known = list(dict.fromkeys(address for source in settings.sources for address in source.namesrv or ()))
+    if not known:
+        raise UsageError("--to-broker needs a name server: give --namesrv, or a source of kind rocketmq")
+    return known
 
 
 def name_servers(given: Sequence[str]) -> list[str]:

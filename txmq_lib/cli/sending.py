@@ -13,7 +13,7 @@ from txmq_lib.cli.formats import OutputFormat
 from txmq_lib.cli.given import Given
 from txmq_lib.cli.passes import spark_warehouse, tell
 from txmq_lib.cli.show import write_rows
-from txmq_lib.errors import EXIT_FINDINGS, UsageError
+from txmq_lib.errors import EXIT_FINDINGS
 from txmq_lib.names import REQUEST_NOT_SENT, REQUEST_REFUSED, REQUEST_UNANSWERED
 from txmq_lib.pipeline.to_broker import JOB, PLAN_COLUMNS, ToSend, requests_planned, run_to_broker
 from txmq_lib.settings import Settings
@@ -34,13 +34,10 @@ def run_sending(
 ) -> None:
     """With `apply` send and tell the report, with status 1 where a broker did not accept; else print the plan.
 
-    name_servers  where none is given, those of the configured sources
+    name_servers  by which brokers are found
     """
     settings = Settings.load(options.conf, options.assignments, options.warehouse)
-    known = list(dict.fromkeys(address for source in settings.sources for address in source.namesrv or ()))
-    if not (name_servers or known):
-        raise UsageError("--to-broker needs a name server: give --namesrv, or a source of kind rocketmq")
-    send = partial(run_to_broker, name_servers=name_servers or known, wall_clock=wall_clock, environ=environ)
+    send = partial(run_to_broker, name_servers=name_servers, wall_clock=wall_clock, environ=environ)
     with spark_warehouse(JOB, settings) as (warehouse, _):
         if not apply:
             plan = requests_planned(warehouse, settings, to_send, now=now)

@@ -94,10 +94,17 @@ def planned(warehouse: Warehouse, settings: Settings, wanted: Wanted, *, now: da
 
 
 def decide(
-    warehouse: Warehouse, settings: Settings, wanted: Wanted, *, now: datetime, wall_clock: Callable[[], datetime]
+    warehouse: Warehouse,
+    settings: Settings,
+    wanted: Wanted,
+    *,
+    now: datetime,
+    wall_clock: Callable[[], datetime],
+    sends_to: Sequence[str] = (),
 ) -> PassReport:
     """Record the decision and, for a commit or rollback, write the end that the next reconcile applies.
 
+    sends_to  name servers by which the broker is told afterwards, for what is said of it
     Idle where it was decided so before. UsageError where nothing can be decided as wanted.
     """
     plan: list[Planned] = []
@@ -116,15 +123,17 @@ def decide(
         arguments=wanted.to_arguments,
         is_idle=is_idle,
     )
-    return replace(report, findings=tuple(findings(plan)))
+    return replace(report, findings=tuple(findings(plan, sends_to)))
 
 
-def findings(plan: Sequence[Planned]) -> Iterator[str]:
+def findings(plan: Sequence[Planned], sends_to: Sequence[str]) -> Iterator[str]:
     """What a person should know of a plan: what is left as it is and why, and what is not sent."""
     actions = Counter(row["action"] for row in plan)
     yield from (f"{actions[action]} {words}" for action, words in LEFT_ALONE.items() if actions[action])
     if any(row["is_brokers"] for row in _to_do(plan)):
-        yield "its broker decides: the end is recorded; --to-broker sends it"
+        servers = ", ".join(sends_to)
+        sent = f"END_TRANSACTION with these offsets is sent to it, found by name server {servers}"
+        yield f"its broker decides: {sent if servers else 'the end is recorded; --to-broker sends it'}"
 
 
 def _job(decision: str) -> str:
