@@ -11,6 +11,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
+from txmq_lib.tables.delta_log import LEAST_ROW_BYTES, DeltaLogView
 from txmq_lib.tables.log_entries import FEW_FILES, LogEntries, real_path
 
 NO_SESSION = cast("SparkSession", None)  # a log on this machine needs none
@@ -55,6 +56,18 @@ def test_versions_files_and_transaction_numbers_are_those_that_deltalake_knows(p
     # What an older version had is still told.
     assert known_files(entries, 1) == real_files(place, 1)
     assert {file.partition["part"] for file in entries.few_files(3, 3)} == {"0", "1"}
+
+
+def test_many_rows_that_are_alike_count_for_more_than_their_file_is_long(place):
+    entries = LogEntries(NO_SESSION, place)
+    append(place, *[2] * 50_000)
+    append(place, 3)
+    log = DeltaLogView(NO_SESSION, place, entries)
+    (alike,), (one,) = entries.commit(1).added, entries.commit(2).added
+    assert (alike.rows, one.rows) == (50_000, 1)
+    assert alike.size < 50_000 * LEAST_ROW_BYTES < log.bytes_between(0, 2)
+    assert log.bytes_between(0, 2) == 50_000 * LEAST_ROW_BYTES + one.size
+    assert log.bytes_between(1, 2) == one.size > LEAST_ROW_BYTES
 
 
 def real_files(path: str, version: int | None = None) -> set[str]:

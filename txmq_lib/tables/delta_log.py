@@ -13,6 +13,7 @@ from txmq_lib.jvm import jvm_class, set_active
 from txmq_lib.tables.log_entries import DataFile, LogEntries
 
 COMMITS_LOOKED_BACK = 50  # where nothing tells from when on to look
+LEAST_ROW_BYTES = 128
 # As Spark and as deltalake tell them.
 MERGE_METRICS = ("numTargetRowsInserted", "numTargetRowsUpdated", "num_target_rows_inserted", "num_target_rows_updated")
 ROW_METRICS = ("numOutputRows", "num_added_rows", "numDeletedRows")
@@ -99,13 +100,17 @@ class DeltaLogView:
         return None
 
     def bytes_between(self, after: int, upto: int) -> int | None:
-        """Bytes written behind version `after` up to `upto`; None where the log does not tell, or beyond 50 commits."""
+        """Bytes written behind version `after` up to `upto`; None where the log does not tell, or beyond 50 commits.
+
+        A row counts as LEAST_ROW_BYTES at least: millions of rows that are much alike make a small file.
+        """
         if upto - after > COMMITS_LOOKED_BACK:
             return None
         commits = [self._entries.commit(version) for version in range(after + 1, upto + 1)]
         if any(commit is None for commit in commits):
             return None
-        return sum(file.size for commit in commits if commit is not None for file in commit.added)
+        files = [file for commit in commits if commit is not None for file in commit.added]
+        return sum(max(file.size, file.rows * LEAST_ROW_BYTES) for file in files)
 
     def operation(self, version: int) -> str | None:
         """What the commit of a version says it did, or None where the log no longer holds it."""

@@ -21,15 +21,21 @@ CHECKPOINT_FILE = re.compile(r"(\d{20})\.checkpoint\..*parquet")
 # Of how many versions it is remembered which files they have, and of how many files at most.
 REMEMBERED_VERSIONS, FEW_FILES = 64, 32
 REMEMBERED_COMMITS = 200
+# The first of a file's statistics; decoding them all takes longer than the rest of an entry.
+NUM_RECORDS = re.compile(r'"numRecords"\s*:\s*(\d+)')
 COLUMN_MAPPING = "delta.columnMapping.mode"
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of a table: path below it, bytes, partition values; where it is not `is_plain` only Delta can read it."""
+    """A file of a table: path below it, bytes, rows (0: not told), partition values.
+
+    Where it is not `is_plain` only Delta can read it.
+    """
 
     path: str
     size: int
+    rows: int
     partition: Mapping[str, str | None]
     is_plain: bool
 
@@ -196,6 +202,7 @@ def _file_of(action: Mapping[str, Any]) -> DataFile:
     return DataFile(
         path=path,
         size=int(action["size"]),
+        rows=int(told[1]) if (told := NUM_RECORDS.search(action.get("stats") or "")) else 0,
         partition=dict(action.get("partitionValues") or {}),
         is_plain=is_below and not action.get("deletionVector"),
     )
