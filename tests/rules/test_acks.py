@@ -31,6 +31,8 @@ REPORTED = [
     ("nothing acknowledged", [allocated(1), taken(2, 5, 6)], []),
     ("all acknowledged: the highest taken + 1", [allocated(1), taken(2, 5, 6), acked(3, 6, 5)], [("A", 3, 7)]),
     ("one in flight pins what is done above it", [allocated(1), taken(2, 5, 6, 7), acked(3, 6, 7)], [("A", 3, 5)]),
+    ("of several in flight the smallest counts", [allocated(1), taken(2, 5, 6, 7, 8), acked(3, 6)], [("A", 3, 5)]),
+    ("wherever it was taken", [allocated(1), taken(2, 7), taken(3, 5, 6), acked(4, 6)], [("A", 4, 5)]),
     ("the gap closed", [allocated(1), taken(2, 5, 6, 7), acked(3, 7), acked(4, 5)], [("A", 4, 6)]),
     ("taken after the acknowledgement does not count", [allocated(1), taken(2, 5), acked(3, 5), taken(4, 9)],
      [("A", 3, 6)]),
