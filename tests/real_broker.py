@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -135,7 +135,7 @@ class RealRocketmq:
         conf = self.directory / "namesrv.conf"
         lines = {"listenPort": str(self.namesrv_port), "bindAddress": "127.0.0.1", "kvConfigPath": f"{home}/kv.json",
                  "configStorePath": f"{home}/namesrv.properties"}  # fmt: skip
-        conf.write_text("".join(f"{key}={value}\n" for key, value in lines.items()), encoding="utf-8")
+        _write_properties(conf, lines)
         self._spawn("namesrv", "64m", "org.apache.rocketmq.namesrv.NamesrvStartup", conf)
         self._wait_for_port(self.namesrv_port, "namesrv")
         self.start_broker()
@@ -155,7 +155,7 @@ class RealRocketmq:
             "waitTimeMillsInSendQueue": "5000", **self._settings,
         }  # fmt: skip
         conf = self.directory / "broker.conf"
-        conf.write_text("".join(f"{key}={value}\n" for key, value in lines.items()), encoding="utf-8")
+        _write_properties(conf, lines)
         self._spawn("broker", "512m", "org.apache.rocketmq.broker.BrokerStartup", conf)
         self._wait_for_port(self.broker_port, "broker")
         self._wait_for_registration()
@@ -221,7 +221,7 @@ class RealRocketmq:
         subprocess.run(command, check=True, capture_output=True)
         lines = {"tls.test.mode.enable": "false", "tls.server.need.client.auth": "none", "tls.server.keyPath": str(key),
                  "tls.server.certPath": str(self.certificate), "tls.client.authServer": "false"}  # fmt: skip
-        settings.write_text("".join(f"{key}={value}\n" for key, value in lines.items()), encoding="utf-8")
+        _write_properties(settings, lines)
         return ["-Dtls.enable=true", "-Dtls.server.mode=enforcing", f"-Dtls.config.file={settings}"]
 
     def _wait_for_registration(self) -> None:
@@ -239,6 +239,10 @@ class RealRocketmq:
                 return
             time.sleep(0.2)
         raise RuntimeError(f"{name} does not listen on {port}")
+
+
+def _write_properties(path: Path, lines: Mapping[str, str]) -> None:
+    path.write_text("".join(f"{key}={value}\n" for key, value in lines.items()), encoding="utf-8")
 
 
 def _is_registered(server: RealRocketmq) -> bool:

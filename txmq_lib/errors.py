@@ -162,8 +162,7 @@ def code_and_words(error: Exception) -> tuple[str, str]:
         return error.code, error.message
     lines = str(error).strip().splitlines() or [""]
     words = lines[0].removesuffix(_TRACEBACK)
-    if (
-        words != lines[0]
-    ):  # of a Python worker, in words of Spark: the error stands behind its frames, which are indented
+    if words != lines[0]:
+        # Of a Python worker, in words of Spark: the error stands behind its frames, which are indented.
         words += next((line for line in lines[1:] if line and not line[0].isspace()), "")
     return "UNEXPECTED", f"{type(error).__name__}: {words}"

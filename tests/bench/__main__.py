@@ -51,7 +51,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--size", choices=[*OF_SIZE], default="small")
     parser.add_argument("--only", choices=BENCHMARKS, action="append", help="one benchmark; may be repeated")
     parser.add_argument("--out", type=Path, default=Path("build/bench.json"), help="the JSON file")
-    return parser.parse_args()
+    options = parser.parse_args()
+    for name in options.only or ():
+        if name not in OF_SIZE[options.size]:
+            parser.error(f"{name} has no size {options.size}: give --size full")
+    return options
 
 
 def _say(line: str) -> None:

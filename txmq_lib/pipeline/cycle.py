@@ -46,7 +46,7 @@ def run_cycle(
     reached (`unread`). Without a resolver none is asked.
     environ  where secrets that the settings name are looked up; SettingsError where one is missing
     """
-    works = works_of_cycle(settings, settings.sources, wall_clock=wall_clock, environ=environ)
+    works = works_of_cycle(settings, takes_offsets=True, wall_clock=wall_clock, environ=environ)
     counts: Counter[str] = Counter()
     passes: list[PassReport] = []
     unread: list[str] = []
@@ -68,18 +68,18 @@ def run_cycle(
 
 def works_of_cycle(
     settings: Settings,
-    sources: Iterable[Source],
     *,
+    takes_offsets: bool,
     wall_clock: Callable[[], datetime],
     environ: Mapping[str, str],
-    reads: Parts = WHOLE,
 ) -> list[Work]:
-    """The passes of a cycle over `sources`, in order. SettingsError where a secret is missing.
+    """The passes of a cycle, in order. SettingsError where a secret is missing.
 
-    reads  what of live brokers is landed
+    takes_offsets  whether consumer offsets and acknowledgements are landed, too; else `works_on_offsets` does it
     """
     require_secrets(settings, environ)
-    works = [*_landings(settings, sources, wall_clock, environ, reads)]
+    sources = [source for source in settings.sources if takes_offsets or source.kind not in OFFSET_KINDS]
+    works = [*_landings(settings, sources, wall_clock, environ, WHOLE if takes_offsets else Parts.QUEUES)]
     works.append(
         Work("reconcile", reconcile.JOB, lambda at, now: run_reconcile(at, settings, now=now, wall_clock=wall_clock))
     )

@@ -52,22 +52,23 @@ def states(arguments: Mapping[str, Any]) -> dict[str, str]:
     told = (arguments["kind"], arguments["broker_name"])
     if arguments["kind"] == "store":
         kept = ("to_offset", "lowest_offset", "last", "topics", "offset_table")
-        return {_digest([*told, arguments["path"]]): _digest([arguments.get(name) for name in kept])}
+        return {digest([*told, arguments["path"]]): digest([arguments.get(name) for name in kept])}
     if arguments.get("offsets") is not None:  # of a live broker; its queues are known by the frontier
         return {_live_offsets(arguments["broker_name"]): arguments["offsets"]}
     return {
-        _digest([*told, file["path"]]): _digest([value for name, value in sorted(file.items()) if name != "path"])
+        digest([*told, file["path"]]): digest([value for name, value in sorted(file.items()) if name != "path"])
         for file in arguments.get("files", ())
     }
 
 
 def _live_offsets(broker_name: str) -> str:
-    return _digest(["rocketmq", broker_name, "offsets"])
+    return digest(["rocketmq", broker_name, "offsets"])
 
 
 def _taken_back(warehouse: Warehouse) -> int:
     return warehouse.log("pass").txn_version(app_id(JOB_TAKE_BACK, "pass", COMMITTED))
 
 
-def _digest(told: object) -> str:
+def digest(told: object) -> str:
+    """A short name for what JSON can hold; equal for equal things."""
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from txmq_lib.errors import RemotingError, UnreachableError
 from txmq_lib.names import HALF_TOPIC, OP_TOPIC, TRANSACTION_TOPICS
 from txmq_lib.pipeline import landing_broker_offsets, landing_messages
 from txmq_lib.pipeline.broker_settings import live_findings
+from txmq_lib.pipeline.landed_before import digest
 from txmq_lib.pipeline.live_brokers import LiveBroker, is_wanted
 from txmq_lib.pipeline.live_ranges import REBUILT, SHRANK, KnownQueue, QueuePlan, plan_queues
 from txmq_lib.pipeline.topics import is_every_topic, real_topics
@@ -136,8 +136,7 @@ def _state(offsets: ConsumerOffsets | None) -> str | None:
     """What two readings of the same offsets have in common; the broker's table has a version that always moves."""
     if offsets is None:
         return None
-    told = [sorted(offsets.entries), sorted(offsets.bad)]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+    return digest([sorted(offsets.entries), sorted(offsets.bad)])
 
 
 def planned_messages(arguments: Mapping[str, Any]) -> int:

@@ -13,8 +13,7 @@ from pyspark.sql import SparkSession
 
 from txmq_lib.errors import LeftOff
 from txmq_lib.jvm import set_active
-from txmq_lib.pipeline.cycle import OFFSET_KINDS, Work, works_of_cycle, works_on_offsets
-from txmq_lib.pipeline.landing_rocketmq import Parts
+from txmq_lib.pipeline.cycle import Work, works_of_cycle, works_on_offsets
 from txmq_lib.service.rounds import Step, Told, run_round
 from txmq_lib.service.thread import PeriodicService
 from txmq_lib.session import session_beside
@@ -42,8 +41,7 @@ def services(
     thread of their own.
     """
     on_offsets = works_on_offsets(settings, wall_clock=wall_clock, environ=environ)
-    of_cycle = [source for source in settings.sources if source.kind not in OFFSET_KINDS]
-    works = works_of_cycle(settings, of_cycle, wall_clock=wall_clock, environ=environ, reads=Parts.QUEUES)
+    works = works_of_cycle(settings, takes_offsets=False, wall_clock=wall_clock, environ=environ)
     locks: defaultdict[str, Lock] = defaultdict(Lock)
     service = partial(_service, warehouse=warehouse, settings=settings, told=told, locks=locks, wall_clock=wall_clock)
     check_interval_s = settings.transaction_check_interval_ms / 1000
