@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from house import NOW, House, wall_clock
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from truth import CAPTURES
 
-from txmq_lib.errors import PassConflict, PassReplayed
+from txmq_lib.errors import InvariantViolation, PassConflict, PassReplayed
+from txmq_lib.pipeline import reconcile_writes
+from txmq_lib.tables import running
 from txmq_lib.tables.running import next_pass
 
 SETTINGS = (
@@ -40,7 +45,10 @@ def landed(open_house) -> House:
     return house
 
 
-def test_a_reconcile_killed_after_each_of_its_writes_ends_as_if_never_killed(landed, copied):
+@pytest.mark.parametrize("is_small", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_a_reconcile_killed_after_each_of_its_writes_ends_as_if_never_killed(landed, copied, monkeypatch, is_small):
+    if not is_small:
+        monkeypatch.setattr(running, "SMALL_PASS_BYTES", -1)
     whole = copied(landed, "whole")
     with whole.writing() as steps:
         whole.reconcile()
@@ -61,6 +69,32 @@ def test_a_reconcile_killed_after_each_of_its_writes_ends_as_if_never_killed(lan
     before = whole.versions()
     whole.reconcile()
     assert whole.versions() == before
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+def test_a_pass_that_breaks_an_invariant_is_given_up_whole(open_house, monkeypatch, is_small):
+    if not is_small:
+        monkeypatch.setattr(running, "SMALL_PASS_BYTES", -1)
+    house = open_house(*SETTINGS)
+    house.land("end", CAPTURES / "restart" / "ends.jsonl.gz")
+    held = house.reconcile().counts["ends_held"]
+    house.land("half", CAPTURES / "restart" / "half.jsonl.gz")
+    before = contents(house)
+    with monkeypatch.context() as broken:
+        broken.setattr(reconcile_writes, "broken_invariants", one_broken)
+        with pytest.raises(InvariantViolation, match="never so"):
+            house.reconcile()
+    assert contents(house) == before
+    states = sorted((row["pass_number"], row["state"]) for row in house.rows("pass") if row["job"] == "reconcile")
+    assert states == [(1, "committed"), (1, "started"), (2, "abandoned"), (2, "started")]
+    assert house.reconcile().counts["message"] > 0
+    assert Counter(row["pass_number"] for row in house.rows("end_outcome"))[3] == held
+
+
+def one_broken(effective: DataFrame, *_: object) -> DataFrame:
+    """As if a rule were broken."""
+    named = {"invariant": F.lit("never so"), "example": F.lit("x")}
+    return effective.limit(1).select("broker_name").withColumns(named)
 
 
 @pytest.mark.long

@@ -11,7 +11,9 @@ from txmq_lib.rules.effects import (
     given_up_places,
     numbered,
     op_rows,
+    places_by_block,
     restored_messages,
+    restored_messages_by_block,
     restored_places,
 )
 from txmq_lib.tables.local_frame import local_frame
@@ -54,23 +56,30 @@ def test_a_commit_has_a_place_in_its_real_queue_in_the_order_of_ends(spark):
     ]
     frontier = rows(spark, "landing_frontier", [{"next_offset": 100}])
     places = restored_places(rows(spark, "end_outcome", ends), frontier)
-    assert sorted(places.columns) == ["broker_name", "commit_log_offset", "queue_id", "queue_offset", "topic"]
+    assert sorted(places.columns) == [
+        "broker_name", "commit_log_offset", "half_queue_id", "half_queue_offset", "queue_id", "queue_offset", "topic",
+    ]  # fmt: skip
     assert lines_of(places, "topic", "queue_id", "queue_offset", "commit_log_offset") == [
         ("TopicA", 0, 100, 4), ("TopicA", 0, 101, 3), ("TopicA", 0, 102, 2), ("TopicA", 0, 103, 1),
         ("TopicA", 0, 104, 5), ("TopicA", 0, 105, 6), ("TopicA", 1, 0, 8),
     ]  # fmt: skip
 
 
-def test_a_commit_restores_its_half_to_its_real_topic(spark):
+@pytest.mark.parametrize("by_block", [False, True])
+def test_a_commit_restores_its_half_to_its_real_topic(spark, by_block):
     places = local_frame(
         spark,
-        [("b", 9_000, "TopicA", 3, 71)],
-        "broker_name string, commit_log_offset bigint, topic string, queue_id int, queue_offset bigint",
+        [("b", 9_000, 0, 40, "TopicA", 3, 71)],
+        "broker_name string, commit_log_offset bigint, half_queue_id int, half_queue_offset bigint, topic string,"
+        " queue_id int, queue_offset bigint",
     )
     # Compressed, from an IPv6 host, with the rollback bits an old client may have sent.
-    halves = rows(spark, "half_message", [{**HALF, "sys_flag": 0x1 | 0x10 | 0xC, "properties": {**KEPT, **CLEARED}},
-                                          {**HALF, "broker_name": "c", "body": b"other"},
-                                          {**HALF, "commit_log_offset": 9_001, "queue_offset": 41}])  # fmt: skip
+    real = {"real_topic": "TopicA", "real_queue_id": 3}
+    halves = rows(spark, "half_message",
+                  [{**HALF, **real, "sys_flag": 0x1 | 0x10 | 0xC, "properties": {**KEPT, **CLEARED}},
+                   {**HALF, **real, "broker_name": "c", "body": b"other"},
+                   {**HALF, **real, "queue_offset": 39, "body": b"at the same place before the broker was rebuilt"},
+                   {**HALF, **real, "commit_log_offset": 9_001, "queue_offset": 41}])  # fmt: skip
     expected = rows(
         spark,
         "message",
@@ -79,7 +88,10 @@ def test_a_commit_restores_its_half_to_its_real_topic(spark):
           "prepared_transaction_offset": 9_000, "properties": KEPT, "producer_group": "PG", "content_hash": None,
           "origin": "txmq", "landed_pass": 6}],
     )  # fmt: skip
-    found = restored_messages(places, halves, now=NOW, pass_number=6)
+    if by_block:
+        found = restored_messages_by_block(places_by_block(places), halves, now=NOW, pass_number=6)
+    else:
+        found = restored_messages(places, halves, now=NOW, pass_number=6)
     assert sorted(found.columns) == sorted(schema_of("message").names)
     assert_df_equality(found, expected, ignore_column_order=True, ignore_nullable=True, ignore_metadata=True)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from builders import at, lines_of, rows
+from pyspark.sql import functions as F
 
+from txmq_lib.rules.effects import places_by_block
 from txmq_lib.rules.invariants import broken_invariants
 from txmq_lib.tables.local_frame import local_frame
 
@@ -17,14 +19,23 @@ SYSTEM, NOT_ONE, BOTH = (
 )
 
 
-def broken(spark, *, effective, places, pending=()):
-    ddl = "broker_name string, commit_log_offset bigint, topic string, queue_id int, queue_offset bigint"
-    frame = local_frame(spark, [(broker, physical, topic, 0, 0) for broker, physical, topic in places], ddl)
-    found = broken_invariants(rows(spark, "end_outcome", effective), frame, rows(spark, "pending_half", pending))
+@pytest.fixture(params=["one by one", "by block"])
+def by_block(request) -> bool:
+    """Whether places come in blocks too, as in a pass over many."""
+    return request.param == "by block"
+
+
+def broken(spark, by_block, *, effective, places, pending=()):
+    ddl = "broker_name string, commit_log_offset bigint, half_queue_offset bigint, topic string, queue_id int"
+    given = [(broker, physical, physical // 100, topic, 0) for broker, physical, topic in places]
+    frame = local_frame(spark, given, ddl).withColumn("queue_offset", F.lit(0).cast("bigint"))
+    blocks = places_by_block(frame) if by_block else None
+    ends, open_ones = rows(spark, "end_outcome", effective), rows(spark, "pending_half", pending)
+    found = broken_invariants(ends, frame, open_ones, blocks)
     return lines_of(found, "invariant", "broker_name", "example")
 
 
-def test_a_sound_pass_breaks_nothing(spark):
+def test_a_sound_pass_breaks_nothing(spark, by_block):
     effective = [
         {"commit_log_offset": 100},
         {"commit_log_offset": 100, "broker_name": "c"},
@@ -34,10 +45,10 @@ def test_a_sound_pass_breaks_nothing(spark):
         {"transaction_id": "P"}, {"broker_name": "d"}, {"producer_group": None}, {"born_timestamp": at(7)},
     ]  # fmt: skip
     places = [("b", 100, "TopicA"), ("c", 100, "TopicA")]
-    assert broken(spark, effective=effective, places=places, pending=pending) == []
+    assert broken(spark, by_block, effective=effective, places=places, pending=pending) == []
 
 
-def test_each_broken_rule_is_named_with_an_example(spark):
+def test_each_broken_rule_is_named_with_an_example(spark, by_block):
     effective = [
         {"commit_log_offset": 100, "transaction_id": "fine"},
         {"commit_log_offset": 200, "transaction_id": "no message"},
@@ -53,7 +64,16 @@ def test_each_broken_rule_is_named_with_an_example(spark):
         ("b", 600, "RMQ_SYS_TRANS_OP_HALF_TOPIC"), ("b", 800, "TopicA"),
     ]  # fmt: skip
     pending = [{"transaction_id": "still pending", "producer_group": None}, {"transaction_id": "P"}]
-    assert broken(spark, effective=effective, places=places, pending=pending) == sorted(
+    assert broken(spark, by_block, effective=effective, places=places, pending=pending) == sorted(
         [(SYSTEM, "b", "RMQ_SYS_TRANS_OP_HALF_TOPIC"), (BOTH, "b", "still pending"),
          *[(NOT_ONE, "b", example) for example in ("200", "300", "400", "500", "800")]]
     )  # fmt: skip
+
+
+def test_what_is_wrong_in_one_block_does_not_hide_behind_the_sound_ones(spark, by_block):
+    block = 1 << 15
+    effective = [{"commit_log_offset": n * block + 8, "transaction_id": f"T{n}"} for n in range(5)]
+    places = [("b", n * block + 8, "TopicA") for n in (0, 1, 1, 3, 4)] + [("c", 3 * block + 8, "TopicA")]
+    assert broken(spark, by_block, effective=effective, places=places) == sorted(
+        [(NOT_ONE, "b", str(block + 8)), (NOT_ONE, "b", str(2 * block + 8)), (NOT_ONE, "c", str(3 * block + 8))]
+    )

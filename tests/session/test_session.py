@@ -10,14 +10,15 @@ import sys
 import pytest
 from deltalake import DeltaTable
 
-from txmq_lib.session import build_session
+from txmq_lib.session import build_session, collector
 from txmq_lib.settings import Settings
+from txmq_lib.tables.effort import partitions_for
 
 pytestmark = pytest.mark.spark
 
 FIRST_SESSION = """
 import json, os, sys
-from txmq_lib.session import build_session
+from txmq_lib.session import build_session, collector
 from txmq_lib.settings import Settings
 
 spark = build_session("first", Settings.load(assignments=sys.argv[1:]))
@@ -47,6 +48,28 @@ def test_building_again_gives_the_running_session(spark):
 
 def test_workers_run_this_python(spark):
     assert spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).collect() == [sys.executable]
+
+
+@pytest.mark.parametrize(
+    ("given", "environ", "chosen"),
+    [
+        ("", {}, "-XX:+UseParallelGC"),
+        ("-Xss4m -XX:+UseStringDeduplication", {"PATH": "-XX:+UseZGC"}, "-XX:+UseParallelGC"),
+        ("-XX:+UseG1GC -Xss4m", {}, ""),
+        ("", {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}, ""),
+        ("", {"JAVA_TOOL_OPTIONS": "-XX:+UseZGC"}, ""),
+        ("", {"_JAVA_OPTIONS": "-XX:+UseShenandoahGC"}, ""),
+    ],
+)
+def test_a_collector_is_chosen_where_nobody_chose_one(given, environ, chosen):
+    assert collector(given, environ) == chosen
+
+
+def test_the_more_there_is_the_more_parts_it_is_shuffled_into():
+    assert [partitions_for(size, cores=2) for size in (0, 96 << 20, (96 << 20) + 1, 3 << 30)] == [2, 2, 3, 64]
+    assert partitions_for(None, cores=2) == 200
+    assert partitions_for(0, cores=8) == 8
+    assert partitions_for(1 << 50, cores=2) == 2000
 
 
 def test_a_table_that_lost_rows_is_still_readable_without_spark(spark, warehouse_dir):

@@ -30,10 +30,14 @@ class Near:
         """True for every wanted value; false for all where none is wanted."""
         return _any([condition() for condition in self._conditions])
 
-    def rows(self, current: Pass, table: str) -> DataFrame:
-        """The table's rows as the plan of the pass saw them, as far as they are near; a table of few files whole."""
+    def rows(self, current: Pass, table: str, *, whole_if_new: bool = False) -> DataFrame:
+        """The table's rows as the plan of the pass saw them, as far as they are near.
+
+        A table of few files is read whole, and where wanted one of which all is new to the job.
+        """
         rows = current.read(table)
-        return rows if current.has_few_rows(table) else rows.where(self.condition)
+        is_whole = current.has_few_rows(table) or (whole_if_new and current.known_to(table) is None)
+        return rows if is_whole else rows.where(self.condition)
 
     def __or__(self, other: Near) -> Near:
         return Near(*self._conditions, *other._conditions)

@@ -9,21 +9,23 @@ from datetime import datetime
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.names import ROLE_ENGINE
+from txmq_lib.names import ROLE_ENGINE, TRANSACTION_KEY
 from txmq_lib.pipeline import reconcile_inputs as inputs
 from txmq_lib.pipeline.policies import policies_of
-from txmq_lib.pipeline.reconcile_writes import write
+from txmq_lib.pipeline.reconcile_writes import write, write_judged_first
 from txmq_lib.rules import check, settle
 from txmq_lib.rules.moments import epoch_ms
-from txmq_lib.rules.pending import closed, opened
+from txmq_lib.rules.offset_words import with_membership
+from txmq_lib.rules.pending import closed, named_offsets, opened
 from txmq_lib.rules.policy import Policies
-from txmq_lib.rules.transaction import join_transaction, transactions_of
+from txmq_lib.rules.transaction import join_transaction
 from txmq_lib.settings import Settings
 from txmq_lib.tables.passes import Pass, PassReport
 from txmq_lib.tables.running import next_pass, run_passes
 from txmq_lib.tables.warehouse import Warehouse
 
 JOB = "reconcile"
+MOST_KEYS_SENT = 500_000
 INPUTS = ("half_message", "op_message", "message", "trans_check_max_time", "end_transaction", "manual_decision")
 
 
@@ -81,13 +83,19 @@ def _input_bytes(current: Pass) -> int | None:
 
 def _reconcile(current: Pass) -> PassReport:
     policies = policies_of(current.settings)
-    found = _found(current, policies)
+    with current.timed("settle"):
+        outcomes = current.cached_if_small(_outcomes(current, policies))
+    if not current.is_small and _has_ends(current):
+        outcomes = write_judged_first(current, outcomes, inputs.candidate_ends(current))
+    found = Reconciled(outcomes, _acted(current, outcomes, policies))
     checkpoints, next_due_ms = write(current, found.outcomes, found.acted, found.effective(policies), policies)
     return current.commit(checkpoints=checkpoints, next_due_ms=next_due_ms)
 
 
 def _previewed(current: Pass) -> PassReport:
-    found = _found(current, policies_of(current.settings))
+    policies = policies_of(current.settings)
+    judged = current.cached(_outcomes(current, policies))
+    found = Reconciled(judged, _acted(current, judged, policies))
     outcomes = {f"ends_{row['outcome']}": row["count"] for row in found.outcomes.groupBy("outcome").count().collect()}
     actions = {row["action"]: row["count"] for row in found.acted.groupBy("action").count().collect()}
     current.release()
@@ -98,39 +106,51 @@ def _has_new_rows(current: Pass) -> bool:
     return any(current.has_new_rows(table) for table in INPUTS)
 
 
-def _found(current: Pass, policies: Policies) -> Reconciled:
-    with current.timed("settle"):
-        outcomes = current.cached(_outcomes(current, policies))
-    with current.timed("pending"):
-        acted = current.cached(_acted(current, Reconciled(outcomes, outcomes).effective(policies), policies))
-    return Reconciled(outcomes, acted)
-
-
 def _outcomes(current: Pass, policies: Policies) -> DataFrame:
-    if not current.has_new_rows("end_transaction") and not _has_held(current):
+    if not _has_ends(current):
         return current.warehouse.empty("end_outcome").withColumn("was_held", F.lit(False))
-    ends = current.cached(inputs.candidate_ends(current))
-    matched = current.cached(settle.matched_ends(ends, inputs.halves_named_by(current, ends)))
-    judged = settle.judged_ends(matched, inputs.prior_decisions(current, matched), policies=policies, now=current.now)
+    ends = current.cached_if_small(inputs.candidate_ends(current))
+    halves = inputs.halves_named_by(current, ends)
+    words = None if current.is_small else current.if_few(settle.landed_offsets(halves))
+    matched = current.cached_if_small(settle.matched_ends(ends, halves, words))
+    prior = inputs.prior_decisions(current, matched if current.is_small else halves)
+    judged = settle.judged_ends(matched, prior, policies=policies, now=current.now)
     return settle.outcome_rows(judged, now=current.now, pass_number=current.number)
 
 
-def _has_held(current: Pass) -> bool:
-    return current.read("end_outcome").where("is_held").limit(1).count() > 0
+def _has_ends(current: Pass) -> bool:
+    return current.has_new_rows("end_transaction") or inputs.has_held(current)
 
 
-def _acted(current: Pass, effective: DataFrame, policies: Policies) -> DataFrame:
+def _acted(current: Pass, outcomes: DataFrame, policies: Policies) -> DataFrame:
+    with current.timed("pending"):
+        effective = Reconciled(outcomes, outcomes).effective(policies)
+        return current.cached(_undecided(current, effective, policies))
+
+
+def _undecided(current: Pass, effective: DataFrame, policies: Policies) -> DataFrame:
     pending = current.read("pending_half")
     if not _has_new_rows(current):
         return check.with_action(pending.drop("next_check_timestamp"), policies=policies, now=current.now)
-    halves = current.cached(inputs.touched_halves(current))
-    candidates = current.cached(opened(pending, halves))
+    halves = current.cached_if_small(inputs.touched_halves(current))
+    ops = inputs.relevant_ops(current, halves)
+    keys = effective.select(*TRANSACTION_KEY)
+    words = None if current.is_small else current.if_few(named_offsets(ops, effective))
+    if words is None:
+        candidates = current.cached(opened(pending, halves))
+    else:
+        # Most are decided: those never become transactions here, only their keys are looked at.
+        marked = with_membership(halves, words, "is_named")
+        candidates = current.cached(opened(pending, marked.where("not is_named").drop("is_named")))
+        keys = keys.unionByName(marked.where("is_named").select(*TRANSACTION_KEY))
+        if (few := current.if_few(candidates.select(*TRANSACTION_KEY), most=MOST_KEYS_SENT)) is not None:
+            keys = join_transaction(keys, F.broadcast(few), "left_semi")
     decided = closed(
         candidates,
-        inputs.relevant_ops(current, halves),
+        ops,
         inputs.relevant_messages(current, halves),
         inputs.relevant_given_up(current, candidates),
         inputs.relevant_resumes(current, candidates),
-    ).unionByName(transactions_of(effective))
+    ).unionByName(keys.distinct())
     undecided = join_transaction(candidates, decided, "left_anti")
     return check.with_action(undecided, policies=policies, now=current.now)

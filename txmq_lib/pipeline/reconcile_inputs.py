@@ -27,6 +27,11 @@ END_COLUMNS = (
 )
 
 
+def has_held(current: Pass) -> bool:
+    """Whether ends wait for their half."""
+    return current.read("end_outcome").where("is_held").limit(1).count() > 0
+
+
 def candidate_ends(current: Pass) -> DataFrame:
     """Ends to judge: new ones, and those held so far (`was_held`)."""
     held = current.read("end_outcome").where("is_held").drop("transaction_id")
@@ -43,12 +48,12 @@ def halves_named_by(current: Pass, ends: DataFrame) -> DataFrame:
     """Half rows at the physical or queue offsets that `ends` name, and some around them."""
     by_physical = near_offsets("commit_log_offset", ends, "commit_log_offset")
     by_queue = near_offsets("queue_offset", ends, "tran_state_table_offset")
-    return (by_physical | by_queue).rows(current, "half_message")
+    return (by_physical | by_queue).rows(current, "half_message", whole_if_new=True)
 
 
-def prior_decisions(current: Pass, matched: DataFrame) -> DataFrame:
-    """Transactions of `matched` ends decided in earlier passes: key and `prior_decision`."""
-    born = near_times("born_timestamp", matched, "born_timestamp")
+def prior_decisions(current: Pass, halves: DataFrame) -> DataFrame:
+    """Transactions born when `halves`, or ends matched with theirs, were, decided before: key and `prior_decision`."""
+    born = near_times("born_timestamp", halves, "born_timestamp")
     decided = born.rows(current, "end_outcome").where("is_effective")
     rolled_back = born.rows(current, "trans_check_max_time").where("is_rolled_back")
     both = decided.select(*TRANSACTION_KEY, F.col("decision").alias("prior_decision")).unionByName(

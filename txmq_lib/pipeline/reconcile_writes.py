@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import reduce
 from typing import NamedTuple
@@ -10,7 +11,8 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from txmq_lib.errors import InvariantViolation
-from txmq_lib.names import COMMIT, END_KEY, HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, OUTCOME_REFUSED
+from txmq_lib.names import COMMIT, END_KEY, HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, OUTCOME_REFUSED, ROLE_ENGINE
+from txmq_lib.pipeline import reconcile_inputs as inputs
 from txmq_lib.pipeline.landing_messages import move_frontier
 from txmq_lib.pipeline.pruning import near_offsets
 from txmq_lib.pipeline.quarantining import append_quarantine
@@ -20,13 +22,18 @@ from txmq_lib.rules.policy import Policies
 from txmq_lib.schemas import table_spec
 from txmq_lib.tables.passes import Pass
 
+MOST_PLACES_SENT, MOST_BLOCKS_SENT = 12_000_000, 1_000_000
 OF_THE_PASS = ("was_held", "pass_number", "judged_timestamp")
 
 
 class Placed(NamedTuple):
-    """Where restored and given-up messages go, from the ends of their queues (rows of landing_frontier)."""
+    """Where restored and given-up messages go, from the ends of their queues (rows of landing_frontier).
+
+    blocks  the places of restored messages by stretches of the commit log, where they are many
+    """
 
     places: DataFrame
+    blocks: DataFrame | None
     routed: DataFrame
     ends: DataFrame
 
@@ -44,14 +51,18 @@ def write(
     """
     with current.timed("tally"):
         actions = {row["action"]: row["count"] for row in acted.groupBy("action").count().collect()}
-        decisions = {row["decision"]: row["count"] for row in effective.groupBy("decision").count().collect()}
         refused_after = F.unix_millis("ts") + policies.column("file_reserved_time_ms") + 1
+        # As `effective` has them: elsewhere the broker decides.
+        is_effective = (F.col("is_effective") & policies.has_role(ROLE_ENGINE)).alias("is_effective")
         tally = (
-            outcomes.groupBy("outcome", "is_held", "was_held")
+            outcomes.groupBy("outcome", "is_held", "was_held", "decision", is_effective)
             .agg(F.count("*").alias("rows"), F.min(refused_after).alias("refused_after_ms"))
             .collect()
         )
+    decisions: Counter[str] = Counter()
     for row in tally:
+        if row["is_effective"]:
+            decisions[row["decision"]] += row["rows"]
         name = f"ends_{row['outcome']}"
         current.counts[name] = current.counts.get(name, 0) + row["rows"]
     still = acted.where(F.col("action") != check.GIVE_UP)
@@ -60,9 +71,13 @@ def write(
     placed = None
     if decisions or check.GIVE_UP in actions:
         # Before the first write: a pass that must not be is given up whole.
-        placed = _placed(current, effective, giving_up, pending)
-    if tally:
-        _write_outcomes(current, outcomes, tally)
+        placed = _placed(current, effective, giving_up, pending, commits=decisions.get(COMMIT, 0))
+    if tally and current.is_small:
+        judged = outcomes.where("not is_held").drop("was_held")
+        count = sum(row["rows"] for row in tally if not row["is_held"])
+        current.append("end_outcome", judged, step="end_outcome", count=count)
+    _write_held(current, outcomes, tally)
+    _quarantine_refused(current, outcomes, tally)
     if placed is not None:
         _write_effects(
             current,
@@ -91,40 +106,72 @@ def _digest(pending: DataFrame) -> tuple[int, int]:
     return int(row["rows"]), int(row["sum"])
 
 
-def _write_outcomes(current: Pass, outcomes: DataFrame, tally: list[Row]) -> None:
-    judged = outcomes.where("not is_held").drop("was_held")
-    count = sum(row["rows"] for row in tally if not row["is_held"])
-    current.append("end_outcome", judged, step="end_outcome", count=count)
+def write_judged_first(current: Pass, outcomes: DataFrame, ends: DataFrame) -> DataFrame:
+    """Write the outcomes of all `ends` that are judged before anything else; `outcomes` as they are in the table then.
+
+    Ends joined with their halves are worth more disk than memory, and what is written once is read by column. Those
+    held are few, and kept.
+    """
+    rows = outcomes.where("not is_held").drop("was_held")
+    # To look whether there are any is to join them all.
+    current.append("end_outcome", rows, step="end_outcome", even_if_empty=current.has_new_rows("end_transaction"))
+    written = current.written_rows("end_outcome", "end_outcome")
+    if inputs.has_held(current):
+        before = current.read("end_outcome").where("is_held").select(*END_KEY, F.lit(True).alias("was_held"))
+        known = written.join(F.broadcast(before), on=list(END_KEY), how="left")
+        written = known.withColumn("was_held", F.coalesce("was_held", F.lit(False)))
+    else:
+        written = written.withColumn("was_held", F.lit(False))
+    if _which_ends(written) == _which_ends(ends):
+        return written
+    return written.unionByName(current.cached(outcomes.where("is_held")))
+
+
+def _which_ends(rows: DataFrame) -> tuple[int, int]:
+    """Equal for the same ends, each there once."""
+    row = rows.agg(F.count("*").alias("rows"), F.bit_xor(F.xxhash64(*END_KEY)).alias("hash")).collect()[0]
+    return row["rows"], row["hash"]
+
+
+def _write_held(current: Pass, outcomes: DataFrame, tally: list[Row]) -> None:
     if any(row["is_held"] != row["was_held"] for row in tally):
         # Those that waited before keep the row that first held them.
         before = current.read("end_outcome").where("is_held")
         still = before.join(outcomes.where("is_held and was_held").select(*END_KEY), on=list(END_KEY), how="left_semi")
         held = still.unionByName(outcomes.where("is_held and not was_held").drop("was_held"))
         current.overwrite("end_outcome", held, step="end_held", where="is_held = true")
+
+
+def _quarantine_refused(current: Pass, outcomes: DataFrame, tally: list[Row]) -> None:
     if all(row["outcome"] != OUTCOME_REFUSED for row in tally):
         return
     refused = outcomes.where(F.col("outcome") == OUTCOME_REFUSED)
     place = [F.col(name).cast("string") for name in END_KEY[1:]]
+    told = [name for name in table_spec("end_outcome").columns if name not in OF_THE_PASS]
     named = refused.select(
         "broker_name",
         F.col("reason"),
         F.concat(F.lit("code "), F.col("code"), F.lit(": "), F.col("remark")).alias("detail"),
-        F.to_json(F.struct(*[name for name in outcomes.columns if name not in OF_THE_PASS])).alias("raw"),
+        F.to_json(F.struct(*told)).alias("raw"),
         F.concat_ws(":", F.lit("end_transaction"), *place).alias("source"),
     )
     append_quarantine(current, named, broker_name=None, kind="end")
 
 
-def _placed(current: Pass, effective: DataFrame, giving_up: DataFrame, pending: DataFrame) -> Placed:
+def _placed(current: Pass, effective: DataFrame, giving_up: DataFrame, pending: DataFrame, *, commits: int) -> Placed:
     ends = current.read("landing_frontier")
     places = current.cached(effects.restored_places(effective, ends))
     routed = current.cached(effects.given_up_places(giving_up, ends))
+    # Two numbers per message are sent to every task, or else bodies are shuffled.
+    has_blocks = not current.is_small and commits <= MOST_PLACES_SENT
     with current.timed("invariants"):
-        broken = broken_invariants(effective, places, pending).limit(10).collect()
+        blocks = current.if_few(effects.places_by_block(places), most=MOST_BLOCKS_SENT) if has_blocks else None
+        broken = broken_invariants(effective, places, pending, blocks).limit(10).collect()
     if broken:
+        current.withdraw("end_outcome", F.col("pass_number") == current.number, of_step="end_outcome")
         listed = "; ".join(f"{row['invariant']} ({row['broker_name']}: {row['example']})" for row in broken)
         raise InvariantViolation(f"reconcile pass {current.number}: {listed}; the pass is not committed")
-    return Placed(places, routed, ends)
+    return Placed(places, blocks, routed, ends)
 
 
 def _write_effects(
@@ -137,10 +184,17 @@ def _write_effects(
     given_up_count: int,
 ) -> None:
     rolls_back = current.settings.roll_back_given_up
-    places, routed, ends = placed
-    restored_halves = near_offsets("commit_log_offset", places, "commit_log_offset").rows(current, "half_message")
-    restored = effects.restored_messages(places, restored_halves, now=current.now, pass_number=current.number)
-    current.append("message", restored, step="message", count=decisions.get(COMMIT, 0))
+    places, blocks, routed, ends = placed
+    near = near_offsets("commit_log_offset", places, "commit_log_offset")
+    restored_halves = near.rows(current, "half_message", whole_if_new=True)
+    commits = decisions.get(COMMIT, 0)
+    if blocks is None:
+        restored = effects.restored_messages(places, restored_halves, now=current.now, pass_number=current.number)
+    else:
+        restored = effects.restored_messages_by_block(
+            blocks, restored_halves, now=current.now, pass_number=current.number
+        )
+    current.append("message", restored, step="message", count=commits)
     given_up_halves = near_offsets("commit_log_offset", routed, "half_commit_log_offset").rows(current, "half_message")
     given_up = effects.given_up_messages(
         routed, given_up_halves, now=current.now, pass_number=current.number, rolls_back=rolls_back
@@ -154,7 +208,8 @@ def _write_effects(
     ops = effects.op_rows(named, ends, now=current.now, pass_number=current.number)
     count = sum(decisions.values()) + (given_up_count if rolls_back else 0)
     current.append("op_message", ops, step="op_message", count=count)
-    _move_frontier(current, places, ops, routed)
+    written = ops if current.is_small else current.written_rows("op_message", "op_message")
+    _move_frontier(current, places, written, routed)
 
 
 def _move_frontier(current: Pass, places: DataFrame, ops: DataFrame, routed: DataFrame) -> None:

@@ -21,9 +21,16 @@ from txmq_lib.names import (
     SYS_FLAG_COMMIT,
     SYS_FLAG_TRANSACTION_MASK,
 )
+from txmq_lib.rules.offset_words import offset_words, ranked_offsets
 
 END_ORDER = ("ts", "commit_or_rollback", "landed_pass", "landing_order")
 MAX_TIME_QUEUE_ID = 0
+RESTORED = (
+    *("sys_flag", "flag", "born_timestamp", "born_host", "store_host", "reconsume_times"),
+    *("properties", "body", "tags", "keys", "transaction_id", "producer_group"),
+)
+QUEUE = ("broker_name", "topic", "queue_id")
+BLOCK = "shiftright(commit_log_offset, 15)"  # some 64 messages of 512 bytes
 
 
 def numbered(rows: DataFrame, frontier: DataFrame, order: tuple[str, ...]) -> DataFrame:
@@ -31,16 +38,18 @@ def numbered(rows: DataFrame, frontier: DataFrame, order: tuple[str, ...]) -> Da
 
     Offsets continue at the frontier's next_offset (0 for a new queue), in `order`.
     """
-    queue = ("broker_name", "topic", "queue_id")
-    ends = frontier.select(*queue, F.col("next_offset").alias("_start"))
-    in_order = Window.partitionBy(*queue).orderBy(*order)
-    started = rows.join(F.broadcast(ends), on=list(queue), how="left")
-    offset = F.coalesce("_start", F.lit(0)) + F.row_number().over(in_order) - 1
+    return _placed(rows, frontier, F.row_number().over(Window.partitionBy(*QUEUE).orderBy(*order)) - 1)
+
+
+def _placed(rows: DataFrame, frontier: DataFrame, rank: Column) -> DataFrame:
+    ends = frontier.select(*QUEUE, F.col("next_offset").alias("_start"))
+    started = rows.join(F.broadcast(ends), on=list(QUEUE), how="left")
+    offset = F.coalesce("_start", F.lit(0)) + rank
     return started.withColumn("queue_offset", offset.cast("bigint")).drop("_start")
 
 
 def restored_places(decided: DataFrame, frontier: DataFrame) -> DataFrame:
-    """One row per accepted commit: where its message goes (topic, queue_id, queue_offset), its half's physical offset.
+    """One row per accepted commit: where its message goes (topic, queue_id, queue_offset), and its half's places.
 
     decided  effective ends as rules.settle judged them
     """
@@ -49,6 +58,8 @@ def restored_places(decided: DataFrame, frontier: DataFrame) -> DataFrame:
         "commit_log_offset",
         F.col("real_topic").alias("topic"),
         F.col("real_queue_id").alias("queue_id"),
+        "half_queue_id",
+        "half_queue_offset",
         *END_ORDER,
     )
     # Ends of two origins may share a landing place: the half tells them apart.
@@ -60,13 +71,34 @@ def restored_messages(places: DataFrame, halves: DataFrame, *, now: datetime, pa
 
     halves  rows of half_message that hold the halves of `places`
     """
+    # A rebuilt broker may have had another half at the same physical offset.
+    half_queue = [F.col("queue_id").alias("half_queue_id"), F.col("queue_offset").alias("half_queue_offset")]
+    source = halves.select("broker_name", "commit_log_offset", *half_queue, *RESTORED)
+    on = ["broker_name", "commit_log_offset", "half_queue_id", "half_queue_offset"]
+    joined = places.join(source, on=on, how="inner")
+    return _restored(joined, now, pass_number)
+
+
+def restored_messages_by_block(blocks: DataFrame, halves: DataFrame, *, now: datetime, pass_number: int) -> DataFrame:
+    """What `restored_messages` gives, without a shuffle of bodies: each half looks its place up.
+
+    blocks  what `places_by_block` gives, sent whole to every task: as many as the driver can hold
+    """
+    place = F.array_position("commit_log_offsets", F.col("commit_log_offset")).cast("int") - 1
     source = halves.select(
-        "broker_name",
-        "commit_log_offset",
-        *("sys_flag", "flag", "born_timestamp", "born_host", "store_host", "reconsume_times"),
-        *("properties", "body", "tags", "keys", "transaction_id", "producer_group"),
+        *("broker_name", "commit_log_offset", *RESTORED),
+        F.expr(BLOCK).alias("block"),
+        F.col("real_topic").alias("topic"),
+        F.col("real_queue_id").alias("queue_id"),
+        F.col("queue_offset").alias("half_queue_offset"),
     )
-    joined = places.join(source, on=["broker_name", "commit_log_offset"], how="inner")
+    looked_up = source.join(F.broadcast(blocks), on=["broker_name", "block"], how="inner")
+    is_this_half = F.get("half_queue_offsets", place) == F.col("half_queue_offset")
+    placed = looked_up.where(is_this_half).withColumn("queue_offset", F.get("queue_offsets", place))
+    return _restored(placed, now, pass_number)
+
+
+def _restored(joined: DataFrame, now: datetime, pass_number: int) -> DataFrame:
     cleared = (PROPERTY_REAL_TOPIC, PROPERTY_REAL_QUEUE_ID, PROPERTY_TRAN_MSG)
     committed = F.col("sys_flag").bitwiseAND(~SYS_FLAG_TRANSACTION_MASK).bitwiseOR(SYS_FLAG_COMMIT)
     return joined.select(
@@ -85,13 +117,34 @@ def restored_messages(places: DataFrame, halves: DataFrame, *, now: datetime, pa
     )
 
 
+def places_by_block(places: DataFrame) -> DataFrame:
+    """`places` as `restored_messages_by_block` takes them: one row per broker and stretch of the commit log.
+
+    Columns  broker_name, block, commit_log_offsets, half_queue_offsets, queue_offsets; equally long
+             messages_hash (of the commit log offsets, in whatever order)
+    """
+    place = F.struct("commit_log_offset", "half_queue_offset", "queue_offset")
+    placed = F.array_sort(F.collect_list(place)).alias("placed")
+    together = F.bit_xor(F.xxhash64("commit_log_offset")).alias("messages_hash")
+    grouped = places.groupBy("broker_name", F.expr(BLOCK).alias("block")).agg(placed, together)
+    return grouped.select(
+        "broker_name",
+        "block",
+        F.col("placed.commit_log_offset").alias("commit_log_offsets"),
+        F.col("placed.half_queue_offset").alias("half_queue_offsets"),
+        F.col("placed.queue_offset").alias("queue_offsets"),
+        "messages_hash",
+    )
+
+
 def op_rows(named: DataFrame, frontier: DataFrame, *, now: datetime, pass_number: int) -> DataFrame:
     """Rows of `op_message`, one op per decided half (R26); an op does not say commit or rollback (R25).
 
-    named  broker_name, queue_id, half_queue_offset of each half, unique
+    named  broker_name, queue_id, half_queue_offset of each half
     """
-    ops = named.select("broker_name", F.lit(OP_TOPIC).alias("topic"), "queue_id", "half_queue_offset")
-    return numbered(ops, frontier, ("half_queue_offset",)).select(
+    words = offset_words(named.withColumnRenamed("half_queue_offset", "queue_offset"))
+    ops = ranked_offsets(words).withColumnRenamed("queue_offset", "half_queue_offset")
+    return _placed(ops.withColumn("topic", F.lit(OP_TOPIC)), frontier, F.col("rank")).select(
         *("broker_name", "queue_id", "queue_offset"),
         F.lit(0).alias("position"),
         "half_queue_offset",

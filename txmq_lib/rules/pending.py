@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 from txmq_lib.names import SYS_FLAG_COMMIT, SYS_FLAG_TRANSACTION_MASK, TRANSACTION_KEY
 from txmq_lib.rules.decisions import not_resumed
+from txmq_lib.rules.offset_words import offset_words
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 
 NEWEST = ("queue_id", "queue_offset", "commit_log_offset", "offset_msg_id", "check_immunity")
@@ -37,6 +38,15 @@ def folded(halves: DataFrame) -> DataFrame:
         F.col("_offsets.commit_log_offset").alias("half_commit_log_offsets"),
         *("first_store_timestamp", "last_store_timestamp", "broker_check_times"),
     )
+
+
+def named_offsets(ops: DataFrame, effective: DataFrame) -> DataFrame:
+    """Offsets of halves that `ops` name or `effective` ends decide, as words: their transactions are decided (R26)."""
+    of_ends = effective.select(
+        "broker_name", F.col("half_queue_id").alias("queue_id"), F.col("half_queue_offset").alias("queue_offset")
+    )
+    of_ops = ops.select("broker_name", "queue_id", F.col("half_queue_offset").alias("queue_offset"))
+    return offset_words(of_ends.unionByName(of_ops))
 
 
 def opened(pending: DataFrame, touched_halves: DataFrame) -> DataFrame:

@@ -24,6 +24,7 @@ from txmq_lib.names import (
     UNKNOWN,
 )
 from txmq_lib.rules.moments import age_ms
+from txmq_lib.rules.offset_words import offset_words, with_membership
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction import join_transaction
 
@@ -55,21 +56,30 @@ HALF_OF_END = {
 }
 
 
-def matched_ends(ends: DataFrame, halves: DataFrame) -> DataFrame:
+def landed_offsets(halves: DataFrame) -> DataFrame:
+    """The queue offsets of `halves`, of whatever half queue, as words."""
+    return offset_words(halves.select("broker_name", F.lit(0).alias("queue_id"), "queue_offset"))
+
+
+def matched_ends(ends: DataFrame, halves: DataFrame, landed_words: DataFrame | None = None) -> DataFrame:
     """`ends` with the half at their physical offset (R14), and whether the half at their queue offset has landed.
 
     Adds     HALF_OF_END (null where no half is there), is_queue_offset_landed
+    landed_words  what `landed_offsets` gives, where that fits into every task: ends are shuffled once less
     """
     named = ends.withColumnRenamed("transaction_id", "end_transaction_id")
     at_offset = halves.select(
         "broker_name", "commit_log_offset", *[F.col(name).alias(alias) for alias, name in HALF_OF_END.items()]
     )
+    matched = named.join(at_offset, on=["broker_name", "commit_log_offset"], how="left")
+    if landed_words is not None:
+        place = {"queue_id": F.lit(0), "queue_offset": F.col("tran_state_table_offset")}
+        return with_membership(matched.withColumns(place), landed_words, "is_queue_offset_landed").drop(*place)
     landed = halves.select(
         "broker_name", F.col("queue_offset").alias("tran_state_table_offset"), F.lit(True).alias("_is_landed")
     ).dropDuplicates(["broker_name", "tran_state_table_offset"])  # one offset may exist in several half queues
     return (
-        named.join(at_offset, on=["broker_name", "commit_log_offset"], how="left")
-        .join(landed, on=["broker_name", "tran_state_table_offset"], how="left")
+        matched.join(landed, on=["broker_name", "tran_state_table_offset"], how="left")
         .withColumn("is_queue_offset_landed", F.coalesce("_is_landed", F.lit(False)))
         .drop("_is_landed")
     )
@@ -90,7 +100,9 @@ def judged_ends(matched: DataFrame, decided: DataFrame, *, policies: Policies, n
     # The transaction key's group is the half's; the end's own stays as it was named.
     keyed = staged.withColumnsRenamed({"producer_group": "_named_group", "half_producer_group": "producer_group"})
     with_prior = join_transaction(keyed, decided.select(*TRANSACTION_KEY, "prior_decision"), "left")
-    in_order = Window.partitionBy(*TRANSACTION_KEY, "_is_candidate").orderBy(
+    # Numbers sort faster than keys, of which most begin alike.
+    transaction = (F.xxhash64(*TRANSACTION_KEY), *[F.col(name) for name in TRANSACTION_KEY])
+    in_order = Window.partitionBy(*transaction, "_is_candidate").orderBy(
         F.col("ts"), F.col("commit_or_rollback"), F.col("landed_pass"), F.col("landing_order"), F.col("origin")
     )
     first = F.first("decision").over(in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing))

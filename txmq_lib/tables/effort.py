@@ -16,12 +16,33 @@ _LITTLE = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+# Many rows: no task may need more memory than it has, and what need not be sorted is not.
+_MUCH = {
+    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "16m",
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "50000",
+    "spark.sql.maxConcurrentOutputFileWriters": "8",
+}
+BYTES_PER_PARTITION = 48 << 20
+UNKNOWN_PARTITIONS, MOST_PARTITIONS = 200, 2000
 
 
 @contextmanager
-def little_effort(spark: SparkSession, *, when: bool) -> Iterator[None]:
-    """Within it, and only `when`, Spark plans for a few thousand rows; a key that somebody set stays as it is."""
-    given = spark.sparkContext.getConf()
-    values = {key: value for key, value in _LITTLE.items() if when and not given.contains(key)}
-    with session_conf(spark, values):
+def effort(spark: SparkSession, *, input_bytes: int | None, is_small: bool, is_known: bool = True) -> Iterator[None]:
+    """Within it Spark plans for so much input (None: too much to tell); a key that somebody set stays as it is.
+
+    is_known  False for a job that never tells: it is planned as the session is
+    """
+    context = spark.sparkContext
+    wanted = _LITTLE if is_small else _MUCH if is_known else {}
+    if is_known and not is_small and str(context.master).startswith("local"):
+        partitions = partitions_for(input_bytes, cores=context.defaultParallelism)
+        wanted = {**wanted, "spark.sql.shuffle.partitions": str(partitions)}
+    given = context.getConf()
+    with session_conf(spark, {key: value for key, value in wanted.items() if not given.contains(key)}):
         yield
+
+
+def partitions_for(input_bytes: int | None, *, cores: int) -> int:
+    """Into how many parts so much input is shuffled on one machine, so that each fits into a task's memory."""
+    parts = UNKNOWN_PARTITIONS if input_bytes is None else -(-input_bytes // BYTES_PER_PARTITION)
+    return max(cores, min(MOST_PARTITIONS, parts))

@@ -15,7 +15,7 @@ from functools import cache, cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.errors import PassConflict, PassReplayed
@@ -32,6 +32,8 @@ from txmq_lib.tables.warehouse import Warehouse
 
 # As many rows without bodies take less time from here than a commit of Spark does.
 FEW_ROWS = 20_000
+# Rows of a few numbers that may be sent whole to every task: some 300 MiB of memory.
+FEW_FOR_TASKS = 3_000_000
 
 
 @dataclass(frozen=True)
@@ -107,12 +109,23 @@ class Pass:
     def cached(self, frame: DataFrame) -> DataFrame:
         """`frame`, computed once and kept until the pass ends: what several steps read is planned and read once."""
         if self.is_small and self.warehouse.is_on_one_machine:
+            # Cuts the plan as well, which is what a small pass spends its time on.
             return at_hand(frame)[0]
-        if self.warehouse.is_on_one_machine:
-            # Cuts the plan as well, which is what a small pass spends its time on. No executor can be lost with it.
-            return frame.localCheckpoint(eager=False)
+        # By columns, so that whoever reads some of them reads only those.
         self._kept.append(frame.persist())
         return self._kept[-1]
+
+    def cached_if_small(self, frame: DataFrame) -> DataFrame:
+        """`frame` as `cached` keeps it in a small pass; elsewhere a plan, cheaper to read than to keep."""
+        return self.cached(frame) if self.is_small else frame
+
+    def if_few(self, frame: DataFrame, *, most: int = FEW_FOR_TASKS) -> DataFrame | None:
+        """`frame`, computed and kept, where it has at most `most` rows and so can be sent to every task; else None."""
+        kept = self.cached(frame)
+        if kept.count() <= most:
+            return kept
+        kept.unpersist()
+        return None
 
     def release(self) -> None:
         """Let go of what `cached` kept."""
@@ -234,9 +247,29 @@ class Pass:
             for writer, version in versions.items()
         )
 
+    def written_rows(self, table: str, step: str) -> DataFrame:
+        """The rows that a step of this plan has put into a table; none where it had none."""
+        commit = self._landed_commit(table, step)
+        if commit is None:
+            return self.warehouse.empty(table)
+        return self.warehouse.rows_between(table, commit.version - 1, commit.version)
+
+    def withdraw(self, table: str, which: Column, *, of_step: str) -> None:
+        """Delete what a step of this plan has put into a table, if it has, and give the plan up for good."""
+        step = "withdrawn"
+        by = SparkWrite(app_id(self.job, table, step), self.number, self.tag(step))
+        self._write_once(
+            table,
+            step,
+            lambda: by.delete(self.warehouse.spark, self.warehouse.path(table), which),
+            is_empty=lambda: not self.has_landed(table, of_step),
+        )
+        self.abandon()
+
     def abandon(self) -> None:
-        """Give the plan up for good: its inputs are gone. What it wrote stays, landing again adds what is missing."""
-        self.append_row(ABANDONED, {})
+        """Give the plan up for good: its inputs are gone, or it must not be. What it wrote stays."""
+        if self.warehouse.log("pass").txn_version(app_id(self.job, "pass", ABANDONED)) < self.number:
+            self.append_row(ABANDONED, {})
 
     def append_row(self, state: str, note: Mapping[str, Any], checkpoints: Mapping[str, int] | None = None) -> None:
         """Append the row of a state to the pass log, once; `note` goes with its commit."""

@@ -17,7 +17,7 @@ from txmq_lib.schemas import table_specs
 from txmq_lib.settings import Settings
 from txmq_lib.tables.conflicts import is_cancelled
 from txmq_lib.tables.delta_log import DeltaLogView
-from txmq_lib.tables.effort import little_effort
+from txmq_lib.tables.effort import effort
 from txmq_lib.tables.pass_log import (
     STARTED,
     app_id,
@@ -104,8 +104,11 @@ def run_passes(
     while True:
         current = next_pass(warehouse, job, now=now, arguments=arguments(), settings=settings, wall_clock=wall_clock)
         if current.is_own:
-            if is_idle is not None and is_idle(current):
-                return PassReport(job, 0, {"idle": 1}, {})
+            try:
+                if is_idle is not None and is_idle(current):
+                    return PassReport(job, 0, {"idle": 1}, {})
+            finally:
+                current.release()
             current = _planned(current)
         elif gone := current.gone_inputs():
             if not lands_again and not current.has_landed_nothing():
@@ -118,7 +121,7 @@ def run_passes(
         size = input_bytes(current) if input_bytes is not None else None
         current.is_small = size is not None and size <= SMALL_PASS_BYTES
         try:
-            with little_effort(warehouse.spark, when=current.is_small):
+            with effort(warehouse.spark, input_bytes=size, is_small=current.is_small, is_known=input_bytes is not None):
                 report = work(current)
         except (PassConflict, PassReplayed):
             raise
