@@ -66,7 +66,7 @@ def write(
         name = f"ends_{row['outcome']}"
         current.counts[name] = current.counts.get(name, 0) + row["rows"]
     still = acted.where(F.col("action") != check.GIVE_UP)
-    pending = current.cached(check.asked(still, policies=policies, now=current.now))
+    pending = current.cached_if_small(check.asked(still, policies=policies, now=current.now))
     giving_up = acted.where(F.col("action") == check.GIVE_UP)
     placed = None
     if decisions or check.GIVE_UP in actions:
