@@ -12,6 +12,7 @@ from house import House
 from pyspark.sql import SparkSession
 
 from txmq_lib.settings import Settings
+from txmq_lib.tables import running
 from txmq_lib.tables.warehouse import Warehouse
 
 
@@ -21,6 +22,14 @@ def empty_warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactor
     path = tmp_path_factory.mktemp("empty") / "warehouse"
     Warehouse(spark, str(path)).create_missing()
     return path
+
+
+@pytest.fixture
+def is_small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether small passes are planned as such (an indirect parameter); else all as if they were over many rows."""
+    if not request.param:
+        monkeypatch.setattr(running, "SMALL_PASS_BYTES", -1)
+    return bool(request.param)
 
 
 @pytest.fixture

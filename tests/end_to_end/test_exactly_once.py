@@ -15,7 +15,6 @@ from truth import CAPTURES
 
 from txmq_lib.errors import InvariantViolation, PassConflict, PassReplayed
 from txmq_lib.pipeline import reconcile_writes
-from txmq_lib.tables import running
 from txmq_lib.tables.running import next_pass
 
 SETTINGS = (
@@ -45,10 +44,8 @@ def landed(open_house) -> House:
     return house
 
 
-@pytest.mark.parametrize("is_small", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_a_reconcile_killed_after_each_of_its_writes_ends_as_if_never_killed(landed, copied, monkeypatch, is_small):
-    if not is_small:
-        monkeypatch.setattr(running, "SMALL_PASS_BYTES", -1)
+@pytest.mark.parametrize("is_small", [True, pytest.param(False, marks=pytest.mark.long)], indirect=True)
+def test_a_reconcile_killed_after_each_of_its_writes_ends_as_if_never_killed(landed, copied, is_small):
     whole = copied(landed, "whole")
     with whole.writing() as steps:
         whole.reconcile()
@@ -71,10 +68,8 @@ def test_a_reconcile_killed_after_each_of_its_writes_ends_as_if_never_killed(lan
     assert whole.versions() == before
 
 
-@pytest.mark.parametrize("is_small", [True, False])
+@pytest.mark.parametrize("is_small", [True, False], indirect=True)
 def test_a_pass_that_breaks_an_invariant_is_given_up_whole(open_house, monkeypatch, is_small):
-    if not is_small:
-        monkeypatch.setattr(running, "SMALL_PASS_BYTES", -1)
     house = open_house(*SETTINGS)
     house.land("end", CAPTURES / "restart" / "ends.jsonl.gz")
     held = house.reconcile().counts["ends_held"]

@@ -12,8 +12,6 @@ from engine_model import Check, Engine, GivenUp, Limits, Pending, Transaction, V
 from histories import PLACES, START_MS, Event, audit_history, engine_history, rows_of
 from truth import Facts, pending, verdicts
 
-from txmq_lib.tables import running
-
 BATCHES, SPAN_MS = 4, 12_000
 LIMITS = Limits(timeout_ms=2_000, interval_ms=3_000, check_max=2, reserved_ms=14_000)
 SETTINGS = (
@@ -64,11 +62,12 @@ def feed(model: Engine, batch: int, told: dict[str, list[Event]]) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("rolls_back", "is_small"), [(False, True), (True, True), (False, False), (True, False)], ids=str
+    ("rolls_back", "is_small"),
+    [(False, True), (True, True), (False, False), (True, False)],
+    ids=str,
+    indirect=["is_small"],
 )
-def test_engine_passes_do_to_every_history_what_the_model_does(open_house, monkeypatch, rolls_back, is_small):
-    if not is_small:
-        monkeypatch.setattr(running, "SMALL_PASS_BYTES", -1)
+def test_engine_passes_do_to_every_history_what_the_model_does(open_house, rolls_back, is_small):
     house = open_house(*SETTINGS, f"roll_back_given_up={str(rolls_back).lower()}")
     dice = random.Random(SEED + rolls_back)
     histories = [engine_history(number, dice, BATCHES, SPAN_MS) for number in range(HISTORIES // 2)]
@@ -143,10 +142,8 @@ def facts_of(told: list[Event]) -> Facts:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("is_small", [True, False])
-def test_what_a_broker_stored_gets_the_same_verdicts_at_once_and_cut_anywhere(open_house, monkeypatch, is_small):
-    if not is_small:
-        monkeypatch.setattr(running, "SMALL_PASS_BYTES", -1)
+@pytest.mark.parametrize("is_small", [True, False], indirect=True)
+def test_what_a_broker_stored_gets_the_same_verdicts_at_once_and_cut_anywhere(open_house, is_small):
     at_once, cut = (open_house("role=audit", *SETTINGS[:3], name=name) for name in ("once", "cut"))
     dice = random.Random(SEED + 2)
     histories = [audit_history(number, dice, BATCHES, SPAN_MS) for number in range(HISTORIES // 2)]

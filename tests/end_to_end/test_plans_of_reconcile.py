@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from truth import CAPTURES
 
-from txmq_lib.tables import running
 from txmq_lib.tables.passes import Pass
 
 # Spark's operators that hand rows to Python: BatchEvalPython, MapInArrow, FlatMapGroupsInPandas and the like.
@@ -46,12 +45,8 @@ def test_an_operator_of_python_shows_in_a_plan(spark: SparkSession):
     assert OF_PYTHON.search(plan_of(spark.range(1).select(same("id"))))
 
 
-@pytest.mark.parametrize("is_small", [True, False])
-def test_no_row_of_a_reconcile_goes_through_python(
-    plans: list[str], open_house: Callable[..., House], monkeypatch: pytest.MonkeyPatch, is_small: bool
-):
-    if not is_small:
-        monkeypatch.setattr(running, "SMALL_PASS_BYTES", -1)
+@pytest.mark.parametrize("is_small", [True, False], indirect=True)
+def test_no_row_of_a_reconcile_goes_through_python(plans: list[str], open_house: Callable[..., House], is_small: bool):
     house = open_house("transaction_timeout=2", "transaction_check_interval=3", "roll_back_given_up=true")
     house.land("half", CAPTURES / "restart" / "half.jsonl.gz")
     house.land("end", CAPTURES / "restart" / "ends.jsonl.gz")

@@ -19,6 +19,7 @@ SETTLE = ("rules/test_settle.py", "rules/test_settle_order.py")
 CHECK, PENDING, VERDICT = ("rules/test_check.py",), ("rules/test_pending.py",), ("rules/test_verdict.py",)
 FRONTIER_VERDICT = ("rules/test_verdict_frontier.py",)
 EFFECTS, OFFSETS, ACKS = ("rules/test_effects.py",), ("rules/test_offsets.py",), ("rules/test_acks.py",)
+WORDS, INVARIANTS = ("rules/test_offset_words.py",), ("rules/test_invariants.py",)
 CONFLICTS = ("rules/test_offsets.py", "model/test_offsets_model.py")
 
 MUTANTS = (
@@ -76,10 +77,17 @@ MUTANTS = (
     Mutant("rules/effects.py", "a restored message keeps REAL_TOPIC (R20)", "(PROPERTY_REAL_TOPIC, PROPERTY_REAL_QUEUE_ID, PROPERTY_TRAN_MSG)",
            "(PROPERTY_REAL_QUEUE_ID, PROPERTY_TRAN_MSG)", EFFECTS),
     Mutant("rules/effects.py", "a restored message keeps its type bits", ".bitwiseOR(SYS_FLAG_COMMIT)", "", EFFECTS),
-    Mutant("rules/effects.py", "queue offsets begin at 1", "F.row_number().over(in_order) - 1\n    return started", "F.row_number().over(in_order)\n    return started", EFFECTS),
+    Mutant("rules/effects.py", "queue offsets begin at 1", "orderBy(*order)) - 1)", "orderBy(*order)))", EFFECTS),
     Mutant("rules/effects.py", "every pass numbers from 0", 'F.coalesce("_start", F.lit(0)) +', "F.lit(0) +", EFFECTS),
     Mutant("rules/effects.py", "given-up messages do not tell how often asked (R70)", 'F.map_concat(others, asked).alias("properties")',
            'F.col("properties").alias("properties")', EFFECTS),
+    Mutant("rules/effects.py", "of two halves at one place any is restored", "looked_up.where(is_this_half)", "looked_up", EFFECTS),
+    Mutant("rules/offset_words.py", "every offset is there", '"getbit(mask, {_BIT})") == 1', '"getbit(mask, {_BIT})") >= 0', WORDS),
+    Mutant("rules/offset_words.py", "ranks begin anew with each word", 'F.col("before") + lower', "lower", WORDS),
+    Mutant("rules/offset_words.py", "the largest bit is lost", 'sequence(0, 63)', 'sequence(0, 62)', WORDS),
+    Mutant("rules/invariants.py", "a commit that is there twice goes unseen", 'F.col("commits").eqNullSafe(F.col("messages")) & ', "", INVARIANTS),
+    Mutant("rules/invariants.py", "a commit beside its message goes unseen", ' & F.col("commits_hash").eqNullSafe(F.col("messages_hash"))', "", INVARIANTS),
+    Mutant("rules/invariants.py", "a place that is there twice goes unseen", 'is_sound & F.col("messages").eqNullSafe(F.col("distinct_places"))', "is_sound", INVARIANTS),
     # --- verdicts (design section 3)
     Mutant("rules/verdict.py", "two visible ones are one", 'F.col("visible_count") >= 2', 'F.col("visible_count") >= 3', VERDICT),
     Mutant("rules/verdict.py", "two ops are no conflict", '(F.col("op_count") >= 2)', '(F.col("op_count") >= 3)', VERDICT),

@@ -70,10 +70,29 @@ def test_each_broken_rule_is_named_with_an_example(spark, by_block):
     )  # fmt: skip
 
 
-def test_what_is_wrong_in_one_block_does_not_hide_behind_the_sound_ones(spark, by_block):
-    block = 1 << 15
-    effective = [{"commit_log_offset": n * block + 8, "transaction_id": f"T{n}"} for n in range(5)]
-    places = [("b", n * block + 8, "TopicA") for n in (0, 1, 1, 3, 4)] + [("c", 3 * block + 8, "TopicA")]
+BLOCK = 1 << 15
+
+
+@pytest.mark.parametrize(
+    ("commits", "messages", "wrong"),
+    [
+        ([8], [8, 8], [8]),
+        ([8, 16], [8], [16]),
+        ([8], [8, 16], [16]),
+        ([8], [16], [8, 16]),
+        ([8, 16, 16], [8], [16]),  # the hash of what is there twice is that of what is not there
+        ([8], [8, 16, 16], [16]),
+        ([8, 16, 16], [8, 24, 24], [16, 24]),
+    ],
+)
+def test_what_is_wrong_in_one_block_does_not_hide_behind_the_sound_ones(spark, by_block, commits, messages, wrong):
+    sound = [(broker, n * BLOCK + 8) for broker in "bc" for n in (0, 1, 2, 3) if (broker, n) != ("b", 2)]
+    ends = [*sound, *(("b", 2 * BLOCK + at) for at in commits)]
+    effective = [
+        {"broker_name": broker, "commit_log_offset": at, "transaction_id": f"T{n}"}
+        for n, (broker, at) in enumerate(ends)
+    ]
+    places = [(*place, "TopicA") for place in (*sound, *(("b", 2 * BLOCK + at) for at in messages))]
     assert broken(spark, by_block, effective=effective, places=places) == sorted(
-        [(NOT_ONE, "b", str(block + 8)), (NOT_ONE, "b", str(2 * block + 8)), (NOT_ONE, "c", str(3 * block + 8))]
+        (NOT_ONE, "b", str(2 * BLOCK + at)) for at in wrong
     )

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 
 FIRST_SESSION = """
 import json, os, sys
-from txmq_lib.session import build_session, collector
+from txmq_lib.session import build_session
 from txmq_lib.settings import Settings
 
 spark = build_session("first", Settings.load(assignments=sys.argv[1:]))

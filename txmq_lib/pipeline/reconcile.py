@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.names import ROLE_ENGINE, TRANSACTION_KEY
+from txmq_lib.names import TRANSACTION_KEY
 from txmq_lib.pipeline import reconcile_inputs as inputs
 from txmq_lib.pipeline.policies import policies_of
 from txmq_lib.pipeline.reconcile_writes import write, write_judged_first
@@ -27,22 +26,6 @@ from txmq_lib.tables.warehouse import Warehouse
 JOB = "reconcile"
 MOST_KEYS_SENT = 500_000
 INPUTS = ("half_message", "op_message", "message", "trans_check_max_time", "end_transaction", "manual_decision")
-
-
-@dataclass(frozen=True)
-class Reconciled:
-    """What a pass found, before anything is written.
-
-    outcomes  rows of end_outcome for ends judged now, with `was_held`
-    acted     undecided transactions with `action` and `reason`
-    """
-
-    outcomes: DataFrame
-    acted: DataFrame
-
-    def effective(self, policies: Policies) -> DataFrame:
-        """Ends that decide a transaction of an engine broker now; elsewhere the broker decides."""
-        return self.outcomes.where("is_effective").where(policies.has_role(ROLE_ENGINE))
 
 
 def run_reconcile(
@@ -84,32 +67,41 @@ def _input_bytes(current: Pass) -> int | None:
 def _reconcile(current: Pass) -> PassReport:
     policies = policies_of(current.settings)
     with current.timed("settle"):
-        outcomes = current.cached_if_small(_outcomes(current, policies))
-    if not current.is_small and _has_ends(current):
-        outcomes = write_judged_first(current, outcomes, inputs.candidate_ends(current))
-    found = Reconciled(outcomes, _acted(current, outcomes, policies))
-    checkpoints, next_due_ms = write(current, found.outcomes, found.acted, found.effective(policies), policies)
+        ends = _ends(current)
+        outcomes = current.cached_if_small(_outcomes(current, ends, policies))
+    if ends is not None and not current.is_small:
+        outcomes = write_judged_first(current, outcomes, ends)
+    effective = outcomes.where(settle.decides(policies))
+    acted = _acted(current, effective, policies)
+    checkpoints, next_due_ms = write(current, outcomes, acted, effective, policies)
     return current.commit(checkpoints=checkpoints, next_due_ms=next_due_ms)
 
 
 def _previewed(current: Pass) -> PassReport:
     policies = policies_of(current.settings)
-    judged = current.cached(_outcomes(current, policies))
-    found = Reconciled(judged, _acted(current, judged, policies))
-    outcomes = {f"ends_{row['outcome']}": row["count"] for row in found.outcomes.groupBy("outcome").count().collect()}
-    actions = {row["action"]: row["count"] for row in found.acted.groupBy("action").count().collect()}
+    outcomes = current.cached(_outcomes(current, _ends(current), policies))
+    acted = _acted(current, outcomes.where(settle.decides(policies)), policies)
+    judged = {f"ends_{row['outcome']}": row["count"] for row in outcomes.groupBy("outcome").count().collect()}
+    actions = {row["action"]: row["count"] for row in acted.groupBy("action").count().collect()}
     current.release()
-    return PassReport(current.job, current.number, {**outcomes, **actions}, dict(current.seconds))
+    return PassReport(current.job, current.number, {**judged, **actions}, dict(current.seconds))
 
 
 def _has_new_rows(current: Pass) -> bool:
     return any(current.has_new_rows(table) for table in INPUTS)
 
 
-def _outcomes(current: Pass, policies: Policies) -> DataFrame:
-    if not _has_ends(current):
+def _ends(current: Pass) -> DataFrame | None:
+    """Ends to judge; None where nobody sent one and none waits."""
+    if not current.has_new_rows("end_transaction") and not inputs.has_held(current):
+        return None
+    return current.cached_if_small(inputs.candidate_ends(current))
+
+
+def _outcomes(current: Pass, ends: DataFrame | None, policies: Policies) -> DataFrame:
+    """Rows of end_outcome for `ends`, with `was_held`."""
+    if ends is None:
         return current.warehouse.empty("end_outcome").withColumn("was_held", F.lit(False))
-    ends = current.cached_if_small(inputs.candidate_ends(current))
     halves = inputs.halves_named_by(current, ends)
     words = None if current.is_small else current.if_few(settle.landed_offsets(halves))
     matched = current.cached_if_small(settle.matched_ends(ends, halves, words))
@@ -118,13 +110,9 @@ def _outcomes(current: Pass, policies: Policies) -> DataFrame:
     return settle.outcome_rows(judged, now=current.now, pass_number=current.number)
 
 
-def _has_ends(current: Pass) -> bool:
-    return current.has_new_rows("end_transaction") or inputs.has_held(current)
-
-
-def _acted(current: Pass, outcomes: DataFrame, policies: Policies) -> DataFrame:
+def _acted(current: Pass, effective: DataFrame, policies: Policies) -> DataFrame:
+    """Undecided transactions with `action` and `reason`."""
     with current.timed("pending"):
-        effective = Reconciled(outcomes, outcomes).effective(policies)
         return current.cached(_undecided(current, effective, policies))
 
 

@@ -11,12 +11,12 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from txmq_lib.errors import InvariantViolation
-from txmq_lib.names import COMMIT, END_KEY, HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, OUTCOME_REFUSED, ROLE_ENGINE
+from txmq_lib.names import COMMIT, END_KEY, HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, OUTCOME_REFUSED
 from txmq_lib.pipeline import reconcile_inputs as inputs
 from txmq_lib.pipeline.landing_messages import move_frontier
 from txmq_lib.pipeline.pruning import near_offsets
 from txmq_lib.pipeline.quarantining import append_quarantine
-from txmq_lib.rules import check, effects, frontier
+from txmq_lib.rules import check, effects, frontier, settle
 from txmq_lib.rules.invariants import broken_invariants
 from txmq_lib.rules.policy import Policies
 from txmq_lib.schemas import table_spec
@@ -52,16 +52,14 @@ def write(
     with current.timed("tally"):
         actions = {row["action"]: row["count"] for row in acted.groupBy("action").count().collect()}
         refused_after = F.unix_millis("ts") + policies.column("file_reserved_time_ms") + 1
-        # As `effective` has them: elsewhere the broker decides.
-        is_effective = (F.col("is_effective") & policies.has_role(ROLE_ENGINE)).alias("is_effective")
         tally = (
-            outcomes.groupBy("outcome", "is_held", "was_held", "decision", is_effective)
+            outcomes.groupBy("outcome", "is_held", "was_held", "decision", settle.decides(policies).alias("decides"))
             .agg(F.count("*").alias("rows"), F.min(refused_after).alias("refused_after_ms"))
             .collect()
         )
     decisions: Counter[str] = Counter()
     for row in tally:
-        if row["is_effective"]:
+        if row["decides"]:
             decisions[row["decision"]] += row["rows"]
         name = f"ends_{row['outcome']}"
         current.counts[name] = current.counts.get(name, 0) + row["rows"]
@@ -163,7 +161,7 @@ def _placed(current: Pass, effective: DataFrame, giving_up: DataFrame, pending: 
     ends = current.read("landing_frontier")
     places = current.cached(effects.restored_places(effective, ends))
     routed = current.cached(effects.given_up_places(giving_up, ends))
-    # Two numbers per message are sent to every task, or else bodies are shuffled.
+    # Three numbers per message are sent to every task, or else bodies are shuffled.
     has_blocks = not current.is_small and commits <= MOST_PLACES_SENT
     with current.timed("invariants"):
         blocks = current.if_few(effects.places_by_block(places), most=MOST_BLOCKS_SENT) if has_blocks else None

@@ -18,6 +18,7 @@ from txmq_lib.names import (
     OUTCOME_HELD,
     OUTCOME_REFUSED,
     OUTCOME_REPEATED,
+    ROLE_ENGINE,
     ROLLBACK,
     TRANSACTION_KEY,
     TRANSACTION_TOPICS,
@@ -184,6 +185,11 @@ def _reason(policies: Policies, now: datetime) -> Column:
         .when(F.col("real_topic").isin(*TRANSACTION_TOPICS), "REAL_TOPIC_IS_SYSTEM")
         .when(F.col("real_queue_id").isNull(), "REAL_QUEUE_MISSING")
     )
+
+
+def decides(policies: Policies) -> Column:
+    """True for outcomes that decide a transaction of an engine broker; elsewhere the broker decides."""
+    return F.col("is_effective") & policies.has_role(ROLE_ENGINE)
 
 
 def outcome_rows(judged: DataFrame, *, now: datetime, pass_number: int) -> DataFrame:
