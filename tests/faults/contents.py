@@ -10,6 +10,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from txmq_lib.names import ORIGIN_ACK
+from txmq_lib.tables.pass_log import COMMITTED
 
 # A job run once more after its pass was committed takes a number for nothing: what counts is all but the numbers.
 NUMBERS = {"landed_pass", "pass_number", "last_report_landed_pass"}
@@ -19,14 +20,18 @@ LANDED_PASS = re.compile(r'"landed_pass":\d+,')
 
 
 def contents(warehouse: Path) -> dict[str, Counter[str]]:
-    """How often each row is in each table; of the pass log, the settings and arguments of what was committed."""
+    """How often each row is in each table; of the pass log, the settings and arguments of what was committed.
+
+    Passes that were begun and given up are no difference: that a job failed is in the log, and shall be.
+    """
     found = {}
     for place in sorted(path for path in warehouse.iterdir() if (path / "_delta_log").is_dir()):
         rows: list[dict[str, Any]] = DeltaTable(str(place)).to_pyarrow_table().to_pylist()
-        left_out = NUMBERS | (OF_THE_PROCESS if place.name == "pass" else set())
-        found[place.name] = Counter(_form(row, left_out) for row in rows)
         if place.name == "pass":
-            found[place.name] = Counter(set(found[place.name]))
+            committed = {_form(row, NUMBERS | OF_THE_PROCESS) for row in rows if row["state"] == COMMITTED}
+            found[place.name] = Counter(committed)
+        else:
+            found[place.name] = Counter(_form(row, NUMBERS) for row in rows)
     return found
 
 

@@ -23,6 +23,7 @@ from scenario import write_inputs
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 FULL_DISK_BYTES, GROWTH_BYTES, MOST_FAILURES = 700_000, 150_000, 60
+SAID_LAST = 6_000
 KILLED_WITHIN = 0.35  # of what the whole scenario takes: the first steps of a JVM are slow
 
 
@@ -48,7 +49,7 @@ class Matrix:
         begun = time.monotonic()
         whole = self._fresh("whole")
         if self._run(whole) != 0:
-            raise RuntimeError(f"the undisturbed run failed: {whole / 'stderr.log'}")
+            raise RuntimeError(f"the undisturbed run failed: {_last_words(whole)}")
         self.seconds = time.monotonic() - begun
         self.expected = contents(whole / "warehouse")
 
@@ -59,10 +60,10 @@ class Matrix:
         while (code := self._run(run, points, most=most)) == -signal.SIGKILL:
             pass
         if code != 0:
-            raise RuntimeError(f"exit {code}: {run / 'stderr.log'}")
+            raise RuntimeError(f"exit {code}: {_last_words(run)}")
         tried = points.read_text(encoding="utf-8").splitlines()
         outcome = self._judged("killed before and after every write", run, times=len(tried))
-        outcome.notes = [f"{times} {name}" for name, times in Counter(one.split()[1] for one in tried).items()]
+        outcome.notes += [f"{times} {name}" for name, times in Counter(one.split()[1] for one in tried).items()]
         return outcome
 
     def killed_at_random(self, kills: int, seed: int = 9) -> Outcome:
@@ -77,7 +78,7 @@ class Matrix:
                 if code != -signal.SIGKILL:
                     break
             if code != 0:
-                raise RuntimeError(f"exit {code}: {run / 'stderr.log'}")
+                raise RuntimeError(f"exit {code}: {_last_words(run)}")
             _add(total, self._judged("", run, times=killed))
             shutil.rmtree(run)
         return total
@@ -102,7 +103,7 @@ class Matrix:
             for process in started:
                 _killed(process)
         outcome = self._judged(f"{processes} processes started together", run, times=len(self.steps))
-        outcome.notes = [f"{times} {answer}" for answer, times in sorted(answers.items())]
+        outcome.notes += [f"{times} {answer}" for answer, times in sorted(answers.items())]
         return outcome
 
     def full_disk(self) -> Outcome:
@@ -139,14 +140,14 @@ class Matrix:
         (run / data.name).rename(data)
         self._finish(run)
         outcome = self._judged("missing data file", run, times=1)
-        outcome.notes = [f"exit {code} while it was away"]
+        outcome.notes.append(f"exit {code} while it was away")
         if code == 0:
             outcome.rows_lost += 1
         return outcome
 
     def _finish(self, run: Path) -> None:
         if self._run(run) != 0:
-            raise RuntimeError(f"did not recover: {run / 'stderr.log'}")
+            raise RuntimeError(f"did not recover: {_last_words(run)}")
 
     def _judged(self, fault: str, run: Path, times: int = 0) -> Outcome:
         outcome = Outcome(fault, times)
@@ -206,6 +207,11 @@ class Matrix:
                 text=True,
                 start_new_session=True,
             )
+
+
+def _last_words(run: Path) -> str:
+    """What the last process said at its end: the files go with the matrix."""
+    return (run / "stderr.log").read_text(encoding="utf-8")[-SAID_LAST:]
 
 
 def _killed(process: subprocess.Popen[str]) -> None:
