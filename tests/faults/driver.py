@@ -78,7 +78,7 @@ def run(warehouse: Warehouse, settings: Settings, inputs: Path, step: Step) -> N
 
 def kill_at_every_write(warehouse: Warehouse, listed: Path) -> None:
     seen = set(listed.read_text(encoding="utf-8").splitlines()) if listed.exists() else set()
-    write_through, append_row = passes.Pass._write_through_conflicts, passes.Pass.append_row
+    write_once, append_row = passes.Pass._write_once, passes.Pass.append_row
     current: list[passes.Pass] = []
 
     def reached(when: str, one: passes.Pass, table: str, step: str) -> None:
@@ -91,17 +91,17 @@ def kill_at_every_write(warehouse: Warehouse, listed: Path) -> None:
             os.fsync(points.fileno())
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
-    def before_write(self: passes.Pass, table: str, step: str, write: Any) -> None:
+    def before_write(self: passes.Pass, table: str, step: str, *rest: Any, **named: Any) -> int:
         current[:] = [self]
         reached("before", self, table, step)
-        write_through(self, table, step, write)
+        return write_once(self, table, step, *rest, **named)
 
     def before_row(one: passes.Pass, state: str, *rest: Any) -> None:
         current[:] = [one]
         reached("before", one, "pass", state)
         append_row(one, state, *rest)
 
-    passes.Pass._write_through_conflicts = before_write
+    passes.Pass._write_once = before_write
     passes.Pass.append_row = before_row
     warehouse.on_write = lambda table, step: reached("after", current[0], table, step)
 
