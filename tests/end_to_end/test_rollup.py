@@ -54,7 +54,8 @@ def next_offsets(house, broker, *groups):
     }
 
 
-def test_reports_of_real_consumers_end_at_the_brokers_values_and_its_resets_are_listed(open_house):
+@pytest.mark.parametrize("is_small", [True, False], indirect=True)
+def test_reports_of_real_consumers_end_at_the_brokers_values_and_its_resets_are_listed(open_house, is_small):
     house = open_house()
     reports = list(reports_of_consumers())
     assert len(reports) == 1051
@@ -126,7 +127,8 @@ def rolled_up(house):
 
 
 @pytest.mark.long
-def test_acknowledgements_report_their_safe_offset_pass_after_pass(open_house):
+@pytest.mark.parametrize("is_small", [True, False], indirect=True)
+def test_acknowledgements_report_their_safe_offset_pass_after_pass(open_house, is_small):
     house = open_house()
     house.land_rows("ack", FIRST)
     house.rollup()
@@ -146,8 +148,9 @@ def test_acknowledgements_report_their_safe_offset_pass_after_pass(open_house):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("is_small", [True, False], indirect=True)
 @pytest.mark.parametrize("last_write", ["from_acks", "consumer_offset"])
-def test_a_rollup_killed_after_a_write_and_run_again_ends_as_if_never_killed(open_house, copied, last_write):
+def test_a_rollup_killed_after_a_write_and_run_again_ends_as_if_never_killed(open_house, copied, last_write, is_small):
     house = open_house()
     house.land_rows("ack", FIRST)
     house.land_rows("offset", [{"ts": T0 + 2_500, "group": "G", "topic": "T", "queueId": 0, "offset": 1}])

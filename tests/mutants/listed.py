@@ -20,6 +20,7 @@ CHECK, PENDING, VERDICT = ("rules/test_check.py",), ("rules/test_pending.py",), 
 FRONTIER_VERDICT = ("rules/test_verdict_frontier.py",)
 EFFECTS, OFFSETS, ACKS = ("rules/test_effects.py",), ("rules/test_offsets.py",), ("rules/test_acks.py",)
 WORDS, INVARIANTS = ("rules/test_offset_words.py",), ("rules/test_invariants.py",)
+KINDS = ("model/test_offset_kinds.py",)
 CONFLICTS = ("rules/test_offsets.py", "model/test_offsets_model.py")
 
 MUTANTS = (
@@ -88,6 +89,14 @@ MUTANTS = (
     Mutant("rules/invariants.py", "a commit that is there twice goes unseen", 'F.col("commits").eqNullSafe(F.col("messages")) & ', "", INVARIANTS),
     Mutant("rules/invariants.py", "a commit beside its message goes unseen", ' & F.col("commits_hash").eqNullSafe(F.col("messages_hash"))', "", INVARIANTS),
     Mutant("rules/invariants.py", "a place that is there twice goes unseen", 'is_sound & F.col("messages").eqNullSafe(F.col("distinct_places"))', "is_sound", INVARIANTS),
+    # --- offsets of queues by kind
+    Mutant("rules/offset_kinds.py", "an open rewind needs no look", 'F.col("rewound_from_offset").isNotNull()', "F.lit(False)", KINDS),
+    Mutant("rules/offset_kinds.py", "two clients are one", '(F.col("clients") > 1)', '(F.col("clients") > 2)', KINDS),
+    Mutant("rules/offset_kinds.py", "nobody's reports are the client's", ' & F.col("has_nameless")', ' & F.lit(False)', KINDS),
+    Mutant("rules/offset_kinds.py", "clients before this pass are forgotten", "told.unionByName(kept)", "told.unionByName(kept.limit(0))", KINDS),
+    Mutant("rules/offset_kinds.py", "what was held before this pass is forgotten", 'F.greatest(F.max("next_offset").over(before), "known_offset")',
+           'F.max("next_offset").over(before)', KINDS),
+    Mutant("rules/offset_kinds.py", "a repeated offset moves", 'F.col("next_offset") > F.col("held")', 'F.col("next_offset") >= F.col("held")', KINDS),
     # --- verdicts (design section 3)
     Mutant("rules/verdict.py", "two visible ones are one", 'F.col("visible_count") >= 2', 'F.col("visible_count") >= 3', VERDICT),
     Mutant("rules/verdict.py", "two ops are no conflict", '(F.col("op_count") >= 2)', '(F.col("op_count") >= 3)', VERDICT),

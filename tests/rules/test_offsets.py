@@ -6,6 +6,7 @@ import pytest
 from offset_rows import at, no_rows, rows, second_of
 from pyspark.sql import functions as F
 
+from txmq_lib.rules.offset_kinds import queue_kinds
 from txmq_lib.rules.offsets import (
     lag,
     offset_state,
@@ -120,9 +121,12 @@ def landed(spark, cases):
     )
 
 
-@pytest.fixture(scope="module")
-def left(spark):
-    """What every history leaves, by (case, cut): in one pass, and in two, cut before the event of that number."""
+@pytest.fixture(scope="module", params=["each key as the others", "each key as its kind"])
+def left(spark, request):
+    """What every history leaves, by (case, cut): in one pass, and in two, cut before the event of that number.
+
+    As in small passes, and as in those over many reports.
+    """
     typed = [(why, events, range(len(events))) for why, events, _ in (*HISTORIES, *CONFLICTS)]
     long = [(why, events, (0, 101)) for why, events in LONG.items()]
     reports = landed(spark, [*typed, *long])
@@ -130,7 +134,9 @@ def left(spark):
     passes = []
     for new in (reports, reports.where(is_first), reports.where(~is_first)):
         known = no_rows(spark, "consumer_offset") if len(passes) < 2 else state
-        told = rolled_up(*starting_points(known, new, reports), conflict_window_ms=WINDOW_MS).collect()
+        start = starting_points(known, new, reports)
+        kinds = queue_kinds(*start).localCheckpoint() if request.param.endswith("kind") else None
+        told = rolled_up(*start, conflict_window_ms=WINDOW_MS, kinds=kinds).collect()
         passes.append({(row.topic, row.queue_id): row.asDict(recursive=True) for row in told})
         state = rows(spark, "consumer_offset", passes[-1].values())
     at_once, _, in_two = passes

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from txmq_lib.names import OFFSET_KEY, ORIGIN_ACK
 from txmq_lib.pipeline.pruning import near_times
 from txmq_lib.rules.acks import HOLDER, acked_reports, redelivery_counts
+from txmq_lib.rules.offset_kinds import queue_kinds
 from txmq_lib.rules.offsets import queues_to_replay, reports_not_rolled_up, rolled_up, starting_points
 from txmq_lib.settings import Settings
 from txmq_lib.tables.passes import Pass, PassReport
@@ -21,6 +22,9 @@ JOB = "rollup"
 REPORTS, ACKS, OFFSETS = "consumer_offset_commit", "consumer_ack", "consumer_offset"
 # A client reports every queue it holds each interval; two missed and it may be another's.
 CONFLICT_INTERVALS = 3
+# So many keys are no burden to a task.
+MOST_QUEUES_SENT = 500_000
+ROWS_OF_A_FILE = 500_000
 COUNTED = ("report", "ignored", "late", "rewind", "jump", "conflict")
 
 
@@ -49,17 +53,25 @@ def _is_idle(current: Pass) -> bool:
 
 
 def _roll_up(current: Pass) -> PassReport:
+    # A table's version 0 is its creation.
+    is_first = not current.input_versions[OFFSETS]
     with current.timed("find"):
         state = current.cached(current.read(OFFSETS))
         found = current.cached(_found_from_acks(current))
-        landed = reports_not_rolled_up(state, current.new_rows(REPORTS))
-        reports = current.cached(landed.unionByName(found))
-        rolled = current.cached(_rolled_up(current, state, reports, found))
-    with current.timed("redelivery"):
+        seeds, reports = state, current.cached_if_small(current.new_rows(REPORTS).unionByName(found))
+        if not is_first:
+            seeds, reports = _started(current, state, reports_not_rolled_up(state, reports), found)
+        kinds = None if current.is_small else current.if_few(queue_kinds(seeds, reports), most=MOST_QUEUES_SENT)
+    with current.timed("roll_up"):
+        window_ms = CONFLICT_INTERVALS * current.settings.persist_consumer_offset_interval_ms
+        rolled = current.cached(rolled_up(seeds, reports, conflict_window_ms=window_ms, kinds=kinds))
         rows = current.cached(_changed(_with_redelivery(current, state, rolled), state, current.number))
-        tally = _tally(rows, state)
+        count, tally = _tally(rows, state)
     current.append(REPORTS, found, step="from_acks")
-    current.upsert(OFFSETS, rows, step=OFFSETS)
+    if not current.is_small:
+        rows = rows.coalesce(1 + count // ROWS_OF_A_FILE)
+    # What has nothing to meet needs no MERGE.
+    (current.append if is_first else current.upsert)(OFFSETS, rows, step=OFFSETS, count=count)
     return current.commit(tally)
 
 
@@ -74,13 +86,11 @@ def _found_from_acks(current: Pass) -> DataFrame:
     return fresh.select(*earlier.columns)
 
 
-def _rolled_up(current: Pass, state: DataFrame, reports: DataFrame, found: DataFrame) -> DataFrame:
+def _started(current: Pass, state: DataFrame, reports: DataFrame, found: DataFrame) -> tuple[DataFrame, DataFrame]:
     history = current.warehouse.empty(REPORTS)
     if not queues_to_replay(state, reports).isEmpty():
         history = current.read(REPORTS).unionByName(found)
-    seeds, told = starting_points(state, reports, history)
-    window_ms = CONFLICT_INTERVALS * current.settings.persist_consumer_offset_interval_ms
-    return rolled_up(seeds, told, conflict_window_ms=window_ms)
+    return starting_points(state, reports, history)
 
 
 def _with_redelivery(current: Pass, state: DataFrame, rolled: DataFrame) -> DataFrame:
@@ -109,7 +119,8 @@ def _changed(rows: DataFrame, state: DataFrame, pass_number: int) -> DataFrame:
     return differing.select("new.*").withColumn("pass_number", F.lit(pass_number).cast("bigint"))
 
 
-def _tally(rows: DataFrame, state: DataFrame) -> dict[str, int]:
+def _tally(rows: DataFrame, state: DataFrame) -> tuple[int, dict[str, int]]:
+    """How many rows there are, and the counts of the report."""
     both = rows.alias("new").join(state.alias("known"), list(OFFSET_KEY), "left")
     grown = {
         f"{name}s" if name not in ("ignored", "late") else name: F.sum(
@@ -122,5 +133,6 @@ def _tally(rows: DataFrame, state: DataFrame) -> dict[str, int]:
         "advanced": F.count_if(F.col("new.next_offset") > F.col("known.next_offset")),
         **grown,
     }
-    row = both.agg(*[F.coalesce(count, F.lit(0)).alias(name) for name, count in counts.items()]).collect()[0]
-    return {name: int(row[name]) for name in counts}
+    sums = [F.coalesce(count, F.lit(0)).alias(name) for name, count in counts.items()]
+    row = both.agg(F.count("*").alias("rows"), *sums).collect()[0]
+    return row["rows"], {name: int(row[name]) for name in counts}

@@ -19,6 +19,7 @@ from txmq_lib.names import (
     ORIGIN_ACK,
 )
 from txmq_lib.rules.offset_conflicts import conflicts_per_queue
+from txmq_lib.rules.offset_kinds import folded_without_sets, of_kind, with_single_clients
 
 LISTED = 100
 EVENT_ORDER = ("ts", "landed_pass", "landing_order")
@@ -88,20 +89,31 @@ def starting_points(state: DataFrame, reports: DataFrame, history: DataFrame) ->
     return seeds, reports.join(replayed, list(OFFSET_KEY), "left_anti").unionByName(again)
 
 
-def rolled_up(seeds: DataFrame, reports: DataFrame, *, conflict_window_ms: int) -> DataFrame:
+def rolled_up(
+    seeds: DataFrame, reports: DataFrame, *, conflict_window_ms: int, kinds: DataFrame | None = None
+) -> DataFrame:
     """The consumer_offset row of every key of `reports`, without redelivery_count and pass_number.
 
     Every report of a key in `seeds` (consumer_offset rows) is ordered after that row's newest one; then the outcome is
-    that of one run over everything (`starting_points`).
+    that of one run over everything (`starting_points`). Over many reports, `kinds` (rules.offset_kinds.queue_kinds of
+    these, sent to every task) spares most keys what only some need; the outcome is the same.
 
     Rule     R84, R102: next_offset is the newest set's offset, then the max with the increase-only reports ordered
              after it; without a set, the max of all. Unlike a broker's, a set that goes back is listed (rewinds).
     jumps    the first report to move a rewound value, increase-only and at or above what was held before the rewind.
     late     landed after a set that is ordered after it; it cannot change next_offset, and is ignored.
     """
-    conflicts = conflicts_per_queue(seeds, reports, window_ms=conflict_window_ms)
-    folded = _totals(_judged(_fold(seeds, reports.select(*OFFSET_KEY, *TOTAL_ORDER))))
-    return _added(seeds, folded.join(conflicts, list(OFFSET_KEY), "left"))
+    sets = clients = [seeds, reports]
+    if kinds is not None:
+        sets, clients = (
+            [of_kind(rows, kinds, kind) for rows in (seeds, reports)] for kind in ("has_sets", "has_clients")
+        )
+    folded = _totals(_judged(_fold(*sets)))
+    if kinds is not None:
+        without_sets = folded_without_sets(reports, kinds, TOTAL_ORDER, EVENT_ORDER)
+        folded = folded.unionByName(without_sets, allowMissingColumns=True)
+    folded = folded.join(conflicts_per_queue(*clients, window_ms=conflict_window_ms), list(OFFSET_KEY), "left")
+    return _added(seeds, folded if kinds is None else with_single_clients(folded, kinds))
 
 
 def _fold(seeds: DataFrame, reports: DataFrame) -> DataFrame:
@@ -115,7 +127,7 @@ def _fold(seeds: DataFrame, reports: DataFrame) -> DataFrame:
         "updated_timestamp",
         "rewound_from_offset",
     )
-    events = reports.withColumn("is_seed", F.lit(False)).unionByName(
+    events = reports.select(*OFFSET_KEY, *TOTAL_ORDER, F.lit(False).alias("is_seed")).unionByName(
         start.withColumn("is_seed", F.lit(True)), allowMissingColumns=True
     )
     in_order = Window.partitionBy(*OFFSET_KEY).orderBy(*TOTAL_ORDER)

@@ -1,0 +1,105 @@
+"""Consumer queues by what their reports ask for: most have no set and one client, and need but one sort. Pure."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from txmq_lib.names import OFFSET_KEY
+
+
+def queue_kinds(seeds: DataFrame, reports: DataFrame) -> DataFrame:
+    """One row per key (OFFSET_KEY) of `reports`, which go on from the state rows `seeds` (rules.offsets.rolled_up).
+
+    number       from 1 on: stands for the key where millions of rows are sorted
+    has_sets     a set is among the reports, or a report may still jump after the newest rewind
+    has_clients  reports of several clients, or of one and of nobody, could be in conflict
+    only_client  the one client of reports that cannot be; null where none is named
+    known        next_offset, updated_timestamp and client_id of the state row; null where there is none
+    """
+    told = reports.select(
+        *OFFSET_KEY, "client_id", (~F.col("is_increase_only")).alias("is_set"), F.lit(True).alias("is_new")
+    )
+    kept = seeds.select(
+        *OFFSET_KEY,
+        F.explode_outer("recent_reports.client_id").alias("client_id"),
+        F.col("rewound_from_offset").isNotNull().alias("is_set"),
+        F.lit(False).alias("is_new"),
+    )
+    # By client first: texts can be counted, but not compared, without a sort.
+    clients = (
+        told.unionByName(kept)
+        .groupBy(*OFFSET_KEY, "client_id")
+        .agg(F.max("is_set").alias("is_set"), F.max("is_new").alias("is_new"))
+    )
+    queues = clients.groupBy(*OFFSET_KEY).agg(
+        F.max("is_set").alias("has_sets"),
+        F.count("client_id").alias("clients"),
+        F.max(F.col("is_new") & F.col("client_id").isNull()).alias("has_nameless"),
+        F.min("client_id").alias("client"),
+    )
+    has_clients = (F.col("clients") > 1) | (F.col("clients") > 0) & F.col("has_nameless")
+    known = seeds.select(*OFFSET_KEY, F.struct("next_offset", "updated_timestamp", "client_id").alias("known"))
+    return queues.join(known, list(OFFSET_KEY), "left").select(
+        *OFFSET_KEY,
+        F.row_number().over(Window.orderBy(*OFFSET_KEY)).alias("number"),
+        "has_sets",
+        has_clients.alias("has_clients"),
+        F.when(~has_clients, F.col("client")).alias("only_client"),
+        "known",
+    )
+
+
+def of_kind(rows: DataFrame, kinds: DataFrame, kind: str) -> DataFrame:
+    """`rows` of the keys for which the column `kind` of queue_kinds is true."""
+    return rows.join(F.broadcast(kinds.where(kind).select(*OFFSET_KEY)), list(OFFSET_KEY), "left_semi")
+
+
+def folded_without_sets(
+    reports: DataFrame, kinds: DataFrame, order: tuple[str, ...], place: tuple[str, ...]
+) -> DataFrame:
+    """What rules.offsets.rolled_up finds in the reports of keys without sets, each the maximum of all before it (R84).
+
+    order, place  TOTAL_ORDER and EVENT_ORDER of rules.offsets
+    Columns       OFFSET_KEY, next_offset, updated_timestamp, last_report, client_id, report_count, ignored_count
+    """
+    plain = kinds.where("not has_sets")
+    ends = F.broadcast(plain.select(*OFFSET_KEY, "number", F.col("known.next_offset").alias("known_offset")))
+    events = reports.select(*OFFSET_KEY, *order).join(ends, list(OFFSET_KEY)).drop(*OFFSET_KEY)
+    before = Window.partitionBy("number").orderBy(*order).rowsBetween(Window.unboundedPreceding, -1)
+    held = F.greatest(F.max("next_offset").over(before), "known_offset")
+    judged = events.withColumn("held", held)
+    has_moved = F.coalesce(F.col("next_offset") > F.col("held"), F.lit(True))
+    totals = judged.groupBy("number").agg(
+        F.max("next_offset").alias("highest"),
+        F.max_by(F.struct("ts", "client_id"), F.when(has_moved, F.col("next_offset"))).alias("moved"),
+        F.max(F.struct(*place)).alias("last_report"),
+        F.count("*").alias("report_count"),
+        F.count_if(~has_moved).alias("ignored_count"),
+    )
+    is_moved = F.col("moved").isNotNull()
+    return totals.join(F.broadcast(plain), "number").select(
+        *OFFSET_KEY,
+        F.greatest("highest", "known.next_offset").alias("next_offset"),
+        F.when(is_moved, F.col("moved.ts")).otherwise(F.col("known.updated_timestamp")).alias("updated_timestamp"),
+        "last_report",
+        F.when(is_moved, F.col("moved.client_id")).otherwise(F.col("known.client_id")).alias("client_id"),
+        "report_count",
+        "ignored_count",
+    )
+
+
+def with_single_clients(folded: DataFrame, kinds: DataFrame) -> DataFrame:
+    """`folded` with conflict_count and recent_reports of keys with one client: its last report may still be surpassed.
+
+    Elsewhere they stay as rules.offset_conflicts found them.
+    """
+    single = F.broadcast(kinds.where("only_client is not null").select(*OFFSET_KEY, "only_client"))
+    last = F.struct("last_report.*", F.col("only_client").alias("client_id"), F.lit(False).alias("is_conflict"))
+    is_single = F.col("only_client").isNotNull()
+    return (
+        folded.join(single, list(OFFSET_KEY), "left")
+        .withColumn("conflict_count", F.when(is_single, F.lit(0)).otherwise(F.col("conflict_count")))
+        .withColumn("recent_reports", F.when(is_single, F.array(last)).otherwise(F.col("recent_reports")))
+        .drop("only_client")
+    )
