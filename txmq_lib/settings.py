@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
@@ -27,6 +28,7 @@ from txmq_lib.setting_types import Count, Hours, Name, Names, Seconds, Section
 _NOT_RECORDED = frozenset(
     {"warehouse", "spark", "sources", "thresholds", "maintain", "lag_window_ms", "mask", "alerts", "rocketmq"}
 )
+_ANOTHER_PATH = re.compile(r"\\|%[0-9A-Fa-f]{2}")  # to deltalake, which reads tables for the views
 _LONGEST_SHOWN = 200  # characters of a wrong value that its fault repeats
 
 
@@ -45,6 +47,13 @@ def _spark_value(value: object) -> str:
 def _location(value: str) -> str:
     if has_password(value):
         raise ValueError("must not carry a password: give credentials as the environment or Spark's settings have them")
+    return value
+
+
+def _readable_location(value: str) -> str:
+    is_elsewhere = "://" in value and not value.startswith("file:")
+    if not is_elsewhere and _ANOTHER_PATH.search(value):
+        raise ValueError("must not have a backslash, or a % before two digits: they would be read as other characters")
     return value
 
 
@@ -72,6 +81,7 @@ def _end_on_broker(value: object) -> object:
 
 
 Location = Annotated[Name, AfterValidator(_location)]
+TablesLocation = Annotated[Location, AfterValidator(_readable_location)]
 Address = Annotated[Name, AfterValidator(_address)]
 Role = Literal["engine", "audit"]
 EndOnBroker = Annotated[Literal["off", "plan"], BeforeValidator(_end_on_broker)]
@@ -201,7 +211,7 @@ class Settings(Section):
     resolvers: dict[Name, Annotated[ResolverSettings, Field(discriminator="kind")]]
     resolve: Resolve
     end_on_broker: EndOnBroker
-    warehouse: Location
+    warehouse: TablesLocation
     land: Land
     rocketmq: Rocketmq
     sources: Annotated[tuple[Source, ...], Field(strict=False)]

@@ -46,12 +46,14 @@ def main() -> None:
     settings = Settings.load([conf_dir() / "few-rows.yaml"], [*ASSIGNMENTS, *SPARK], warehouse=given.warehouse)
     warehouse = Warehouse(build_session("txmq-faults", settings), given.warehouse)
     print("ready", flush=True)  # noqa: T201 - whoever kills or asks waits for it
+    here: list[int] = []
     if given.points is not None:
-        kill_at_every_write(warehouse, given.points)
+        kill_at_every_write(warehouse, given.points, here)
     if given.progress is None:
         serve(warehouse, settings, given.inputs, steps)
         return
     for number in range(int(given.progress.read_text(encoding="utf-8")), given.until or len(steps)):
+        here[:] = [number]
         run(warehouse, settings, given.inputs, steps[number])
         given.progress.write_text(str(number + 1), encoding="utf-8")
 
@@ -76,13 +78,15 @@ def run(warehouse: Warehouse, settings: Settings, inputs: Path, step: Step) -> N
         {"reconcile": run_reconcile, "rollup": run_rollup, "audit": run_audit}[step.job](warehouse, settings, **told)
 
 
-def kill_at_every_write(warehouse: Warehouse, listed: Path) -> None:
+def kill_at_every_write(warehouse: Warehouse, listed: Path, here: list[int]) -> None:
+    """Kill this process at each write of the scenario's step that `here` holds, once."""
     seen = set(listed.read_text(encoding="utf-8").splitlines()) if listed.exists() else set()
     write_once, append_row = passes.Pass._write_once, passes.Pass.append_row
     current: list[passes.Pass] = []
 
     def reached(when: str, one: passes.Pass, table: str, step: str) -> None:
-        point = f"{when} {one.job} {one.number} {table} {step}"
+        # By step: what is killed once it is committed is done once more by a pass of another number.
+        point = f"{when} {one.job} {here[0]} {table} {step}"
         if point in seen:
             return
         with listed.open("a", encoding="utf-8") as points:

@@ -58,7 +58,7 @@ TIMES = ("born_timestamp", "store_timestamp", "ts")
 
 def look_twice(lines: DataFrame) -> DataFrame:
     """Message lines as a pass judges them: the quick look, then the costly one at suspects."""
-    return _judged(quick_message_rows(lines).localCheckpoint())
+    return _judged(quick_message_rows(lines).localCheckpoint(), message_rows)
 
 
 # name -> kind of the contract, columns of its fields, the judge under test

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from fuzz.hostile import EDGE_NUMBERS, damaged, number, text
 from fuzz.landing import NOW_MS, written
 from fuzz.tally import Tally
-from house import House
+from house import NOW, House
 from record_encoder import encode_record, write_log
 
 from txmq_lib.names import (
@@ -31,6 +32,7 @@ from txmq_lib.names import (
     PROPERTY_UNIQ_KEY,
 )
 from txmq_lib.views.catalogue import VIEWS
+from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.select import Asked, view_rows
 from txmq_lib.views.trace import trace
@@ -186,14 +188,16 @@ def _offset_table(chance: Random) -> bytes:
 def _ask(house: House, tally: Tally) -> None:
     reader = WarehouseReader(house.warehouse.uri)
     for view in VIEWS:
-        rows = list(view_rows(reader, view, Asked(), columns=view.columns))
+        asking = Asked(lag_window=LagWindow(NOW, 60_000) if view.is_lag_judged else None)
+        rows = list(view_rows(reader, view, asking, columns=view.columns))
         json.dumps(rows).encode()
         for option, columns in view.filters.items():
             if len(columns) > 1 or columns[0] not in view.columns:
                 continue
             at = view.columns.index(columns[0])
             for asked in {row[at] for row in rows[:20] if isinstance(row[at], str)}:
-                found = list(view_rows(reader, view, Asked(filters={option: [asked]}), columns=view.columns))
+                asking_for = replace(asking, filters={option: [asked]})
+                found = list(view_rows(reader, view, asking_for, columns=view.columns))
                 tally.tried += 1
                 if len(found) != sum(row[at] == asked for row in rows):
                     tally.escapes.append(f"{view.command} --{option} {asked!a} finds {len(found)} rows")

@@ -58,6 +58,15 @@ def test_versions_files_and_transaction_numbers_are_those_that_deltalake_knows(p
     assert {file.partition["part"] for file in entries.few_files(3, 3)} == {"0", "1"}
 
 
+def test_texts_in_the_statistics_may_have_line_ends_of_unicode(tmp_path):
+    path, texts = str(tmp_path / "texts"), ["a\u2028b", "c\u2029", "\u0085d", "\x1c\x0b\x0c", "\r\n"]
+    for text in texts:
+        write_deltalake(path, pa.table({"text": [text]}), mode="append")
+    entries = LogEntries(NO_SESSION, path)
+    assert [len(entries.commit(version).added) for version in range(len(texts))] == [1] * len(texts)
+    assert known_files(entries, 4) == real_files(path)
+
+
 def test_many_rows_that_are_alike_count_for_more_than_their_file_is_long(place):
     entries = LogEntries(NO_SESSION, place)
     append(place, *[2] * 50_000)

@@ -421,5 +421,16 @@ def test_a_location_with_a_password_is_refused_and_not_repeated(location):
     assert "hush" not in str(raised.value)
 
 
+@pytest.mark.parametrize("warehouse", ["/data/a%20b", "file:///data/%41", "C:\\data"])
+def test_a_warehouse_where_views_would_look_elsewhere_is_refused(warehouse):
+    with pytest.raises(SettingsError, match="warehouse: must not have a backslash"):
+        Settings.load(warehouse=warehouse)
+
+
+@pytest.mark.parametrize("warehouse", ["/data/100%/it's a [w] {1}*?", "s3a://bucket/a%20b"])
+def test_a_warehouse_may_have_any_other_name(warehouse):
+    assert Settings.load(warehouse=warehouse).warehouse == warehouse
+
+
 def test_a_container_before_its_account_is_no_password():
     assert Settings.load(warehouse="abfss://lake@account.dfs.core.windows.net/w@x:y").warehouse.startswith("abfss")

@@ -13,7 +13,7 @@ from txmq_lib.schemas import table_spec
 from txmq_lib.tables import small_writes
 from txmq_lib.tables.conform import struct_type
 from txmq_lib.tables.local_frame import arrow_rows
-from txmq_lib.tables.small_writes import SmallWrite, create_table, with_own_arrays
+from txmq_lib.tables.small_writes import SmallWrite, can_write, create_table, with_own_arrays
 
 SPEC = table_spec("landing_frontier")
 STEP = SmallWrite("txmq/land/landing_frontier/frontier", 1, "txmq land pass 1 frontier")
@@ -43,6 +43,19 @@ def path(tmp_path: Path) -> str:
 
 def offsets(path: str) -> dict[str, int]:
     return {row["topic"]: row["next_offset"] for row in DeltaTable(path).to_pyarrow_table().to_pylist()}
+
+
+@pytest.mark.parametrize(
+    "sign", [*(chr(code) for code in range(1, 128) if chr(code) != "/"), "\u00e9", "\u05d0", "\U0001f600"]
+)
+def test_a_table_whose_path_deltalake_cannot_write_is_left_to_spark(tmp_path, sign):
+    path = str(tmp_path / f"a{sign}b")
+    if can_write(path):
+        create_table(path, SPEC, {})
+        STEP.append(path, ends(A=3))
+        assert offsets(path) == {"A": 3}
+    else:
+        assert sign in "[]^|\\" or not sign.isprintable()
 
 
 def test_a_table_is_made_once_with_the_columns_of_its_schema(path):

@@ -30,7 +30,8 @@ def write_metrics(options: Given, out: str, now: datetime) -> None:
     path = Path(out)
     text = metrics_text(reader, now, lag_window_ms=settings.lag_window_ms, before=told_before(path))
     write_out(out, text)
-    typer.echo(f"{sum(not line.startswith('#') for line in text.splitlines())} series in {out}", err=True)
+    series = sum(not line.startswith("#") for line in text.rstrip("\n").split("\n"))
+    typer.echo(f"{series} series in {out}", err=True)
 
 
 def told_before(path: Path) -> str:

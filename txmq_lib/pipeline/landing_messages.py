@@ -18,9 +18,9 @@ from txmq_lib.names import (
 )
 from txmq_lib.pipeline.quarantining import append_quarantine
 from txmq_lib.rules import frontier, prepare
-from txmq_lib.rules.contract import MESSAGE_COLUMNS, TOPIC_OF_KIND, stored_properties, topic_fault
+from txmq_lib.rules.contract import MESSAGE_COLUMNS, TOPIC_OF_KIND, topic_fault
 from txmq_lib.rules.duplicates import CONFLICT, DUPLICATE, NEW, judged_by_key
-from txmq_lib.rules.half import content_hash, given_up_messages, half_messages, messages
+from txmq_lib.rules.half import given_up_messages, half_messages, messages
 from txmq_lib.rules.op import op_faults, op_tokens
 from txmq_lib.tables.local_frame import at_hand
 from txmq_lib.tables.passes import Pass
@@ -42,16 +42,15 @@ ROWS_OF_KIND = {"half": half_messages, "message": messages, "max-time": given_up
 
 
 def land(current: Pass, stored: DataFrame, *, kind: str, broker_name: str, takes_prepared: bool) -> DataFrame:
-    """Append what is new of `stored` (columns of rules.contract.message_rows), quarantine the rest.
+    """Append what is new of `stored` (rules.contract.message_rows with rules.half.with_content), quarantine the rest.
 
+    It is read several times, so it should be at hand.
     Returns the good rows with their place in their queue, for the frontier: broker_name, topic, queue_id,
     queue_offset, store_timestamp; halves made of prepared messages have the place they were given.
     """
-    frame = _with_faults(stored, kind, takes_prepared=takes_prepared).withColumns(
-        {"broker_name": F.lit(broker_name), "properties": stored_properties(F.col("properties"))}
-    )
+    faulty = _with_faults(stored, kind, takes_prepared=takes_prepared)
     # Several small queries follow: over a cached frame they are planned in no time.
-    records = current.cached(frame.withColumn("content_hash", content_hash()))
+    records = current.cached_if_small(faulty.withColumn("broker_name", F.lit(broker_name)))
     with current.timed("decode"):
         batch = _measured(records)
     good = records.where("reason is null")
@@ -70,7 +69,7 @@ def land(current: Pass, stored: DataFrame, *, kind: str, broker_name: str, takes
 
 
 def land_every_kind(current: Pass, stored: DataFrame, *, broker_name: str, source: str) -> DataFrame:
-    """Land rows of all topics (columns of the store reader, detail and source), each as its topic says.
+    """Land rows of all topics (columns of the store reader, detail, source, content), each as its topic says.
 
     Returns the rows that lie in a queue, good ones and bad; what is damaged beyond telling goes to quarantine.
     """
@@ -125,9 +124,9 @@ def _measured(records: DataFrame) -> Row:
 def _land_direct(current: Pass, direct: DataFrame, existing: DataFrame, kind: str) -> list[DataFrame]:
     """Append new records; faults found on the way."""
     key = QUEUE_KEY if kind in ("half", "op") else TOPIC_KEY
-    judged = current.cached(judged_by_key(direct, existing, key))
+    judged = current.cached_if_small(judged_by_key(direct, existing, key))
     tally = _tallied(current, judged)
-    new = judged.where(F.col("status") == NEW).drop("status")
+    new = judged.where(F.col("status") == NEW).drop("status") if tally.keys() - {NEW} else direct
     faults = [_conflicts(judged)] if CONFLICT in tally else []
     if kind == "op":
         faults.append(op_faults(new.withColumn("raw", _as_json())))
@@ -155,6 +154,7 @@ def _with_faults(stored: DataFrame, kind: str, *, takes_prepared: bool) -> DataF
     raw_now = F.when(is_good & topic_wrong.isNotNull(), _as_json())
     return stored.select(
         *MESSAGE_COLUMNS,
+        "content_hash",
         F.coalesce("reason", topic_wrong["reason"]).alias("reason"),
         F.coalesce("detail", topic_wrong["detail"]).alias("detail"),
         F.coalesce("raw", raw_now).alias("raw"),

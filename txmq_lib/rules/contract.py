@@ -158,7 +158,14 @@ def stored_properties(properties: Column) -> Column:
     def is_stored(name: Column, value: Column) -> Column:
         return F.coalesce((F.length(name) > 0) & (F.length(value) > 0), F.lit(False)) & ~name.isin(*READER_PROPERTIES)
 
-    return F.map_filter(properties, is_stored)
+    names, values = F.map_keys(properties), F.map_values(properties)
+    # Nearly all are as they should be; array_contains is null where a value is.
+    is_odd = (
+        F.coalesce(F.array_contains(values, ""), F.lit(True))
+        | F.array_contains(names, "")
+        | F.arrays_overlap(names, F.array(*[F.lit(name) for name in READER_PROPERTIES]))
+    )
+    return F.when(is_odd, F.map_filter(properties, is_stored)).otherwise(properties)
 
 
 def topic_fault(kind: str) -> Column:

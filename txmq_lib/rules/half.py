@@ -16,7 +16,7 @@ from txmq_lib.names import (
     PROPERTY_TAGS,
     PROPERTY_UNIQ_KEY,
 )
-from txmq_lib.rules.contract import MESSAGE_COLUMNS
+from txmq_lib.rules.contract import MESSAGE_COLUMNS, stored_properties
 
 HASHED = tuple(name for name in MESSAGE_COLUMNS if name not in ("properties", "queue_id", "queue_offset"))
 
@@ -28,8 +28,14 @@ def property_of(name: str) -> Column:
 
 def content_hash() -> Column:
     """xxhash64 of what a message says, its place in the queue apart; properties in any order are the same."""
-    properties = F.array_sort(F.map_entries("properties"))
+    properties = F.sort_array(F.map_entries("properties"))
     return F.xxhash64(*HASHED, properties)
+
+
+def with_content(decoded: DataFrame) -> DataFrame:
+    """Decoded messages with their properties as a broker stores them, and with content_hash."""
+    kept = decoded.withColumn("properties", stored_properties(F.col("properties")))
+    return kept.withColumn("content_hash", content_hash())
 
 
 def message_columns() -> list[Column]:

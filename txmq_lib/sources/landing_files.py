@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txmq_lib.errors import NothingToLandError, UsageError
-from txmq_lib.jvm import jvm_class
+from txmq_lib.jvm import jvm_class, pattern_of
 from txmq_lib.secrets import has_password
 
 TEXT_ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
@@ -109,8 +109,7 @@ def _files_under(spark: SparkSession, path: str) -> list[LandingFile]:
 
 
 def _landing_file(uri: str, path: str, size: int, modified_ms: int) -> LandingFile:
-    literal = re.sub(r"([][{}*?\\])", r"\\\1", path)
-    return LandingFile(re.sub(*LOCAL_SCHEME, uri), literal, size, modified_ms)
+    return LandingFile(re.sub(*LOCAL_SCHEME, uri), pattern_of(path), size, modified_ms)
 
 
 def _is_readable(name: str, *, is_named: bool) -> bool:

@@ -177,7 +177,8 @@ def _commit_of(text: str) -> Commit:
     inserted: list[DataFile] = []
     configuration: dict[str, str] | None = None
     is_insert = True
-    for line in text.splitlines():
+    # Not splitlines: statistics have texts in them, with line ends of their own such as U+2028.
+    for line in filter(None, text.split("\n")):
         for kind, action in json.loads(line).items():
             if kind == "commitInfo":
                 info = action

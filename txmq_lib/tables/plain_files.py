@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from txmq_lib.jvm import pattern_of
 from txmq_lib.schemas import TableSpec
 from txmq_lib.tables.conform import in_order, struct_type
 from txmq_lib.tables.log_entries import DataFile, real_path
@@ -21,11 +22,15 @@ def frame_of_files(spark: SparkSession, spec: TableSpec, path: str, files: Seque
     stored = StructType([field for field in schema if field.name not in spec.partition_by])
     parts: defaultdict[tuple[str | None, ...], list[str]] = defaultdict(list)
     for file in files:
-        parts[tuple(file.partition.get(name) for name in spec.partition_by)].append(f"{path}/{real_path(file)}")
+        pattern = pattern_of(f"{path}/{real_path(file)}")
+        parts[tuple(file.partition.get(name) for name in spec.partition_by)].append(pattern)
     frames = []
     for values, paths in parts.items():
-        # No path is a pattern; the option is what Spark's own writers of file lists use.
-        rows = spark.read.schema(stored).option("__globPaths__", "false").parquet(*paths)
+        reader = spark.read.schema(stored)
+        if not any("\\" in path for path in paths):
+            # Plain names need no look whether they are there. Of others Spark then gives each row once per file.
+            reader = reader.option("__globPaths__", "false")
+        rows = reader.parquet(*paths)
         told = {
             name: F.lit(value).cast(schema[name].dataType)
             for name, value in zip(spec.partition_by, values, strict=True)

@@ -7,6 +7,7 @@ carries it too.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,14 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_d
 from deltalake.exceptions import DeltaError
 
 from txmq_lib.schemas import TableSpec
+
+# deltalake takes a table's path for the host of a URL in one place, and panics at these (1.6.6, logstore/mod.rs).
+_IN_NO_HOST = re.compile(r"[\[\]^|\\\x00-\x1f\x7f]")
+
+
+def can_write(path: str) -> bool:
+    """Whether deltalake can write a table that lies at `path`; else Spark has to."""
+    return not _IN_NO_HOST.search(path)
 
 
 def create_table(path: str, spec: TableSpec, properties: Mapping[str, str]) -> None:

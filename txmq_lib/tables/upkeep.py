@@ -12,6 +12,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from txmq_lib.jvm import pattern_of
 from txmq_lib.tables.conflicts import CONFLICTS, WRITE_ATTEMPTS
 from txmq_lib.tables.pass_log import COMMITTED
 from txmq_lib.tables.session_conf import session_conf
@@ -47,7 +48,7 @@ def table_files(warehouse: Warehouse, table: str, *, removed_before: datetime) -
     for row in live.select("partition", "size").toArrow().to_pylist():
         sizes[row["partition"]].append(int(row["size"]))
     listing = warehouse.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-    stored = listing.load(warehouse.path(table)).select(_name("path"), "length", "modificationTime")
+    stored = listing.load(pattern_of(warehouse.path(table))).select(_name("path"), "length", "modificationTime")
     kept = live.select(_name("path")).unionByName(log.kept_files().select(_name("path")))
     expired = stored.where(F.col("modificationTime") < F.lit(removed_before)).join(kept, "name", "left_anti")
     counted = expired.agg(F.count("*").alias("files"), F.coalesce(F.sum("length"), F.lit(0)).alias("bytes"))

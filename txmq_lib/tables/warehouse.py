@@ -16,7 +16,7 @@ from txmq_lib.tables.delta_log import DeltaLogView
 from txmq_lib.tables.local_frame import local_frame
 from txmq_lib.tables.log_entries import DataFile, LogEntries, on_disk
 from txmq_lib.tables.plain_files import frame_of_files
-from txmq_lib.tables.small_writes import create_table
+from txmq_lib.tables.small_writes import can_write, create_table
 
 CHANGE_FEED_MERGES = ("append", "insert_missing")
 READ_WHOLE_BYTES = 64 << 20  # beyond, leaving files out by their statistics pays
@@ -50,8 +50,9 @@ class Warehouse:
         return f"{self.uri}/{table}"
 
     def local_path(self, table: str) -> str | None:
-        """Where a table lies on this machine's disk; None where it does not, or Spark's executors are elsewhere."""
-        return on_disk(self.path(table)) if self.is_on_one_machine else None
+        """Where a table can be written from here, on this disk; None where it cannot, or executors are elsewhere."""
+        path = on_disk(self.path(table)) if self.is_on_one_machine else None
+        return path if path is not None and can_write(path) else None
 
     def is_few(self, table: str, version: int | None = None) -> bool:
         """Whether a version of the table, or the newest, has few files and little in them."""

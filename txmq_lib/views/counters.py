@@ -51,7 +51,7 @@ def notes(carried: Counts) -> str:
 
 def _notes(text: str) -> dict[Piece, float]:
     found = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):  # labels may have line ends of Unicode in them
         if line.startswith(NOTE):
             metric, labels, part, amount = json.loads(line.removeprefix(NOTE))
             found[Piece(metric, tuple((name, value) for name, value in labels), part)] = amount
