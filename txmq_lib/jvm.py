@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, cast
 
 from pyspark.sql import SparkSession
@@ -16,8 +15,3 @@ def jvm_class(spark: SparkSession, name: str) -> Any:  # noqa: ANN401 - py4j has
 def set_active(spark: SparkSession) -> None:
     """Makes this the active session of the JVM's thread: Delta asks for it, and a thread of a pool has none."""
     jvm_class(spark, "org.apache.spark.sql.classic.SparkSession").setActiveSession(spark._jsparkSession)
-
-
-def pattern_of(path: str) -> str:
-    """A path for Spark's readers, which take every path for a pattern: its own brackets, stars and the like escaped."""
-    return re.sub(r"([][{}*?\\])", r"\\\1", path)

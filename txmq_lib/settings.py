@@ -53,7 +53,7 @@ def _location(value: str) -> str:
 def _readable_location(value: str) -> str:
     is_elsewhere = "://" in value and not value.startswith("file:")
     if not is_elsewhere and _ANOTHER_PATH.search(value):
-        raise ValueError("must not have a backslash, or a % before two digits: they would be read as other characters")
+        raise ValueError("must not have a backslash or a % before two of 0-9 and a-f: views would look elsewhere")
     return value
 
 

@@ -40,7 +40,8 @@ def reasons(house: House, kind: str) -> list[str]:
     return sorted(row["reason"] for row in house.rows("quarantine") if row["kind"] == kind)
 
 
-def test_bad_half_lines_are_quarantined_and_good_ones_land_once(open_house):
+@pytest.mark.parametrize("is_small", [True, False], indirect=True)
+def test_bad_half_lines_are_quarantined_and_good_ones_land_once(open_house, is_small):
     house = open_house("role=audit")
     without = half(2)
     del without["commitLogOffset"]
@@ -69,7 +70,8 @@ def test_bad_half_lines_are_quarantined_and_good_ones_land_once(open_house):
     assert house.versions() == before
 
 
-def test_each_usable_token_of_an_op_lands_and_each_other_is_named(open_house):
+@pytest.mark.parametrize("is_small", [True, False], indirect=True)
+def test_each_usable_token_of_an_op_lands_and_each_other_is_named(open_house, is_small):
     house = open_house("role=audit")
     ops = [op(0, b"7,x,,9"), op(1, b"8,", tag="z"), op(2, b"5,5,"), op(3, b"-1,4,")]
     house.land_rows("op", ops)
@@ -109,7 +111,8 @@ def test_bad_ends_offsets_and_acks_are_quarantined(open_house):
     assert reasons(house, "ack") == ["MISSING_FIELD", "NEGATIVE_NUMBER", "UNKNOWN_EVENT"]
 
 
-def test_damage_inside_a_store_is_quarantined_and_reading_goes_on(open_house, tmp_path: Path):
+@pytest.mark.parametrize("is_small", [True, False], indirect=True)
+def test_damage_inside_a_store_is_quarantined_and_reading_goes_on(open_house, tmp_path: Path, is_small):
     store = unpack_store("restart", tmp_path)
     log = next((store / "commitlog").iterdir())
     data = bytearray(log.read_bytes())

@@ -147,6 +147,17 @@ def test_acknowledgements_report_their_safe_offset_pass_after_pass(open_house, i
     assert house.versions() == before
 
 
+@pytest.mark.parametrize("is_small", [True, False], indirect=True)
+def test_acknowledgements_of_a_time_before_the_newest_report_count_as_well(open_house, is_small):
+    house = open_house()
+    house.land_rows("offset", [{"ts": T0 + 10_000, "group": "G", "topic": "T", "queueId": 0, "offset": 1}])
+    house.rollup()
+    house.land_rows("ack", [ack(1, "allocated"), ack(2, "taken", 0, 1, 2, 3), ack(3, "acked", 0, 1, 2, 3)])
+    house.rollup()
+    # All four are done since second 3: the report of second 10 moves nothing back (R84).
+    assert rolled_up(house) == ({0: (4, "A", 2, 0)}, [4])
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("is_small", [True, False], indirect=True)
 @pytest.mark.parametrize("last_write", ["from_acks", "consumer_offset"])

@@ -1,7 +1,8 @@
 """One driver process of the fault matrix: carries the scenario on from where the last one was killed.
 
 The file --progress holds how many steps are done; without it, step numbers are read from stdin and each is answered with
-a line. With --points it kills itself, its JVM too, right before and right after every write not listed there yet.
+a line. With --points it kills itself, its JVM too, right before and right after every write, were it of no rows, not listed
+there yet.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from txmq_lib.pipeline.landing_rocketmq import UNREAD, Parts, Reading
 from txmq_lib.pipeline.live_brokers import LiveBroker, access_of, live_brokers
 from txmq_lib.rules.contract import message_rows, quick_message_rows
 from txmq_lib.rules.frontier import file_reports
-from txmq_lib.rules.half import with_content
+from txmq_lib.rules.half import content_hash
 from txmq_lib.settings import Settings
 from txmq_lib.sources.landing_files import LandingFile, json_lines, list_files
 from txmq_lib.tables.pass_log import last_note
@@ -32,7 +32,7 @@ JOB = "land"
 MESSAGE_KINDS = ("half", "op", "message", "max-time")
 BYTES_PER_MESSAGE = 1024  # a guess: nobody knows before they are read
 # What a landing keeps has bodies: to compress them takes half as long as to decode them, and gains an eighth.
-KEEPS_AS_IT_IS = {"spark.sql.inMemoryColumnarStorage.compressed": "false"}
+COMPRESSES = "spark.sql.inMemoryColumnarStorage.compressed"
 KINDS = (*MESSAGE_KINDS, "end", "offset", "ack")
 
 
@@ -191,7 +191,8 @@ def _passes(
     reading: Reading | None = None,
 ) -> PassReport:
     def work(mine: Pass) -> PassReport:
-        with session_conf(warehouse.spark, KEEPS_AS_IT_IS):
+        given = warehouse.spark.sparkContext.getConf()
+        with session_conf(warehouse.spark, {} if given.contains(COMPRESSES) else {COMPRESSES: "false"}):
             return _land(mine, reading)
 
     return run_passes(
@@ -245,7 +246,7 @@ def _land_messages(current: Pass, files: list[LandingFile], kind: str, broker_na
     lines = json_lines(current.warehouse.spark, files)
 
     def kept(rows: DataFrame) -> DataFrame:
-        return current.cached(with_content(rows))
+        return current.cached(rows.withColumn("content_hash", content_hash()))
 
     with current.timed("decode"):
         stored = _judged(kept(quick_message_rows(lines)), lambda suspects: kept(message_rows(suspects)))

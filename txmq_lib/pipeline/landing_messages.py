@@ -18,7 +18,7 @@ from txmq_lib.names import (
 )
 from txmq_lib.pipeline.quarantining import append_quarantine
 from txmq_lib.rules import frontier, prepare
-from txmq_lib.rules.contract import MESSAGE_COLUMNS, TOPIC_OF_KIND, topic_fault
+from txmq_lib.rules.contract import MESSAGE_COLUMNS, TOPIC_OF_KIND, stored_properties, topic_fault
 from txmq_lib.rules.duplicates import CONFLICT, DUPLICATE, NEW, judged_by_key
 from txmq_lib.rules.half import given_up_messages, half_messages, messages
 from txmq_lib.rules.op import op_faults, op_tokens
@@ -42,7 +42,7 @@ ROWS_OF_KIND = {"half": half_messages, "message": messages, "max-time": given_up
 
 
 def land(current: Pass, stored: DataFrame, *, kind: str, broker_name: str, takes_prepared: bool) -> DataFrame:
-    """Append what is new of `stored` (rules.contract.message_rows with rules.half.with_content), quarantine the rest.
+    """Append what is new of `stored` (rules.contract.message_rows with content_hash), quarantine the rest.
 
     It is read several times, so it should be at hand.
     Returns the good rows with their place in their queue, for the frontier: broker_name, topic, queue_id,
@@ -50,7 +50,8 @@ def land(current: Pass, stored: DataFrame, *, kind: str, broker_name: str, takes
     """
     faulty = _with_faults(stored, kind, takes_prepared=takes_prepared)
     # Several small queries follow: over a cached frame they are planned in no time.
-    records = current.cached_if_small(faulty.withColumn("broker_name", F.lit(broker_name)))
+    told = {"broker_name": F.lit(broker_name), "properties": stored_properties(F.col("properties"))}
+    records = current.cached_if_small(faulty.withColumns(told))
     with current.timed("decode"):
         batch = _measured(records)
     good = records.where("reason is null")
@@ -69,7 +70,7 @@ def land(current: Pass, stored: DataFrame, *, kind: str, broker_name: str, takes
 
 
 def land_every_kind(current: Pass, stored: DataFrame, *, broker_name: str, source: str) -> DataFrame:
-    """Land rows of all topics (columns of the store reader, detail, source, content), each as its topic says.
+    """Land rows of all topics (columns of the store reader, detail, source, content_hash), each as its topic says.
 
     Returns the rows that lie in a queue, good ones and bad; what is damaged beyond telling goes to quarantine.
     """
@@ -126,7 +127,10 @@ def _land_direct(current: Pass, direct: DataFrame, existing: DataFrame, kind: st
     key = QUEUE_KEY if kind in ("half", "op") else TOPIC_KEY
     judged = current.cached_if_small(judged_by_key(direct, existing, key))
     tally = _tallied(current, judged)
-    new = judged.where(F.col("status") == NEW).drop("status") if tally.keys() - {NEW} else direct
+    new = direct
+    if tally.keys() - {NEW}:
+        judged = judged if current.is_small else current.cached(judged)
+        new = judged.where(F.col("status") == NEW).drop("status")
     faults = [_conflicts(judged)] if CONFLICT in tally else []
     if kind == "op":
         faults.append(op_faults(new.withColumn("raw", _as_json())))

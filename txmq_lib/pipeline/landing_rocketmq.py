@@ -23,7 +23,7 @@ from txmq_lib.pipeline.topics import is_every_topic, real_topics
 from txmq_lib.remoting.broker import Queue, all_consumer_offsets, broker_config
 from txmq_lib.remoting.connection import Access, Connection
 from txmq_lib.rules import frontier
-from txmq_lib.rules.half import with_content
+from txmq_lib.rules.half import content_hash
 from txmq_lib.rules.moments import epoch_ms
 from txmq_lib.settings import Settings
 from txmq_lib.sources.consumer_offset_file import ConsumerOffsetFile, ConsumerOffsets, parse_consumer_offsets
@@ -159,7 +159,7 @@ def land(current: Pass, reading: Reading) -> None:
 def _land_queues(current: Pass, reading: Reading) -> None:
     with current.timed("read"):
         # Read once, here and now: asked again a broker may have less, and the frontier would move past what is missing.
-        stored = with_content(_stored(current)).localCheckpoint(eager=True)
+        stored = _stored(current).withColumn("content_hash", content_hash()).localCheckpoint(eager=True)
         unread = stored.where(F.col("reason") == RANGE_UNREAD).select("topic", "queue_id", "raw_text").collect()
     lost_queues = _unread_queues(reading, unread)
     rows = _readable(stored.drop("raw_text"), lost_queues)

@@ -16,7 +16,7 @@ from txmq_lib.pipeline import landing_broker_offsets, landing_messages
 from txmq_lib.pipeline.broker_settings import conf_findings
 from txmq_lib.pipeline.topics import ALWAYS_TAKEN, is_every_topic, is_taken, real_topics
 from txmq_lib.rules import frontier
-from txmq_lib.rules.half import with_content
+from txmq_lib.rules.half import content_hash
 from txmq_lib.rules.moments import EPOCH, LATEST_MS
 from txmq_lib.settings import Settings
 from txmq_lib.sources.broker_conf import read_broker_conf
@@ -93,7 +93,7 @@ def land(current: Pass) -> None:
     """Land what the plan names: halves, ops, given-up and visible messages, offsets; damage into quarantine."""
     arguments = current.arguments
     broker_name = arguments["broker_name"]
-    stored = current.cached(with_content(_stored(current)))
+    stored = current.cached(_stored(current).withColumn("content_hash", content_hash()))
     queued = landing_messages.land_every_kind(current, stored, broker_name=broker_name, source="store")
     offset_table = read_consumer_offset_file(arguments["path"])
     if offset_table is not None:

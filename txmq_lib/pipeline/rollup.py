@@ -22,9 +22,8 @@ JOB = "rollup"
 REPORTS, ACKS, OFFSETS = "consumer_offset_commit", "consumer_ack", "consumer_offset"
 # A client reports every queue it holds each interval; two missed and it may be another's.
 CONFLICT_INTERVALS = 3
-# So many keys are no burden to a task.
-MOST_QUEUES_SENT = 500_000
-ROWS_OF_A_FILE = 500_000
+# Some 100 bytes each in every task's memory; more queues are all taken alike.
+MOST_QUEUES_SENT = 200_000
 COUNTED = ("report", "ignored", "late", "rewind", "jump", "conflict")
 
 
@@ -53,14 +52,14 @@ def _is_idle(current: Pass) -> bool:
 
 
 def _roll_up(current: Pass) -> PassReport:
-    # A table's version 0 is its creation.
-    is_first = not current.input_versions[OFFSETS]
     with current.timed("find"):
         state = current.cached(current.read(OFFSETS))
         found = current.cached(_found_from_acks(current))
-        seeds, reports = state, current.cached_if_small(current.new_rows(REPORTS).unionByName(found))
-        if not is_first:
-            seeds, reports = _started(current, state, reports_not_rolled_up(state, reports), found)
+        # A table's version 0 is its creation, unless it is another's copy.
+        if not current.input_versions[OFFSETS] and state.isEmpty():
+            seeds, reports = state, current.cached_if_small(current.new_rows(REPORTS).unionByName(found))
+        else:
+            seeds, reports = _started(current, state, found)
         kinds = None if current.is_small else current.if_few(queue_kinds(seeds, reports), most=MOST_QUEUES_SENT)
     with current.timed("roll_up"):
         window_ms = CONFLICT_INTERVALS * current.settings.persist_consumer_offset_interval_ms
@@ -68,10 +67,7 @@ def _roll_up(current: Pass) -> PassReport:
         rows = current.cached(_changed(_with_redelivery(current, state, rolled), state, current.number))
         count, tally = _tally(rows, state)
     current.append(REPORTS, found, step="from_acks")
-    if not current.is_small:
-        rows = rows.coalesce(1 + count // ROWS_OF_A_FILE)
-    # What has nothing to meet needs no MERGE.
-    (current.append if is_first else current.upsert)(OFFSETS, rows, step=OFFSETS, count=count)
+    current.upsert(OFFSETS, rows, step=OFFSETS, count=count)
     return current.commit(tally)
 
 
@@ -86,7 +82,11 @@ def _found_from_acks(current: Pass) -> DataFrame:
     return fresh.select(*earlier.columns)
 
 
-def _started(current: Pass, state: DataFrame, reports: DataFrame, found: DataFrame) -> tuple[DataFrame, DataFrame]:
+def _started(current: Pass, state: DataFrame, found: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """State rows to go on from, and the reports to judge."""
+    # What this pass has found itself is new, however old the place it was found at.
+    landed = reports_not_rolled_up(state, current.new_rows(REPORTS))
+    reports = current.cached(landed.unionByName(found))
     history = current.warehouse.empty(REPORTS)
     if not queues_to_replay(state, reports).isEmpty():
         history = current.read(REPORTS).unionByName(found)

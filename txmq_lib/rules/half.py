@@ -27,15 +27,8 @@ def property_of(name: str) -> Column:
 
 
 def content_hash() -> Column:
-    """xxhash64 of what a message says, its place in the queue apart; properties in any order are the same."""
-    properties = F.sort_array(F.map_entries("properties"))
-    return F.xxhash64(*HASHED, properties)
-
-
-def with_content(decoded: DataFrame) -> DataFrame:
-    """Decoded messages with their properties as a broker stores them, and with content_hash."""
-    kept = decoded.withColumn("properties", stored_properties(F.col("properties")))
-    return kept.withColumn("content_hash", content_hash())
+    """xxhash64 of what a message says, its place in the queue apart; properties as stored, in any order."""
+    return F.xxhash64(*HASHED, F.sort_array(F.map_entries(stored_properties(F.col("properties")))))
 
 
 def message_columns() -> list[Column]:

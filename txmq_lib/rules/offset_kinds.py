@@ -7,11 +7,14 @@ from pyspark.sql import functions as F
 
 from txmq_lib.names import OFFSET_KEY
 
+EVENT_ORDER = ("ts", "landed_pass", "landing_order")
+# Reports of one place are told apart by what they say; a set first, so that the others stand on it.
+TOTAL_ORDER = (*EVENT_ORDER, "is_increase_only", "next_offset", "client_id")
+
 
 def queue_kinds(seeds: DataFrame, reports: DataFrame) -> DataFrame:
     """One row per key (OFFSET_KEY) of `reports`, which go on from the state rows `seeds` (rules.offsets.rolled_up).
 
-    number       from 1 on: stands for the key where millions of rows are sorted
     has_sets     a set is among the reports, or a report may still jump after the newest rewind
     has_clients  reports of several clients, or of one and of nobody, could be in conflict
     only_client  the one client of reports that cannot be; null where none is named
@@ -42,7 +45,6 @@ def queue_kinds(seeds: DataFrame, reports: DataFrame) -> DataFrame:
     known = seeds.select(*OFFSET_KEY, F.struct("next_offset", "updated_timestamp", "client_id").alias("known"))
     return queues.join(known, list(OFFSET_KEY), "left").select(
         *OFFSET_KEY,
-        F.row_number().over(Window.orderBy(*OFFSET_KEY)).alias("number"),
         "has_sets",
         has_clients.alias("has_clients"),
         F.when(~has_clients, F.col("client")).alias("only_client"),
@@ -55,30 +57,29 @@ def of_kind(rows: DataFrame, kinds: DataFrame, kind: str) -> DataFrame:
     return rows.join(F.broadcast(kinds.where(kind).select(*OFFSET_KEY)), list(OFFSET_KEY), "left_semi")
 
 
-def folded_without_sets(
-    reports: DataFrame, kinds: DataFrame, order: tuple[str, ...], place: tuple[str, ...]
-) -> DataFrame:
+def folded_without_sets(reports: DataFrame, kinds: DataFrame) -> DataFrame:
     """What rules.offsets.rolled_up finds in the reports of keys without sets, each the maximum of all before it (R84).
 
-    order, place  TOTAL_ORDER and EVENT_ORDER of rules.offsets
-    Columns       OFFSET_KEY, next_offset, updated_timestamp, last_report, client_id, report_count, ignored_count
+    Columns  OFFSET_KEY, next_offset, updated_timestamp, last_report, client_id, report_count, ignored_count
     """
-    plain = kinds.where("not has_sets")
+    # A number stands for the key where millions of rows are sorted.
+    number = F.row_number().over(Window.orderBy(*OFFSET_KEY)).alias("number")
+    plain = kinds.where("not has_sets").select(*OFFSET_KEY, number, "known")
     ends = F.broadcast(plain.select(*OFFSET_KEY, "number", F.col("known.next_offset").alias("known_offset")))
-    events = reports.select(*OFFSET_KEY, *order).join(ends, list(OFFSET_KEY)).drop(*OFFSET_KEY)
-    before = Window.partitionBy("number").orderBy(*order).rowsBetween(Window.unboundedPreceding, -1)
+    events = reports.select(*OFFSET_KEY, *TOTAL_ORDER).join(ends, list(OFFSET_KEY)).drop(*OFFSET_KEY)
+    before = Window.partitionBy("number").orderBy(*TOTAL_ORDER).rowsBetween(Window.unboundedPreceding, -1)
     held = F.greatest(F.max("next_offset").over(before), "known_offset")
     judged = events.withColumn("held", held)
     has_moved = F.coalesce(F.col("next_offset") > F.col("held"), F.lit(True))
     totals = judged.groupBy("number").agg(
         F.max("next_offset").alias("highest"),
         F.max_by(F.struct("ts", "client_id"), F.when(has_moved, F.col("next_offset"))).alias("moved"),
-        F.max(F.struct(*place)).alias("last_report"),
+        F.max(F.struct(*EVENT_ORDER)).alias("last_report"),
         F.count("*").alias("report_count"),
         F.count_if(~has_moved).alias("ignored_count"),
     )
     is_moved = F.col("moved").isNotNull()
-    return totals.join(F.broadcast(plain), "number").select(
+    return totals.join(plain, "number").select(
         *OFFSET_KEY,
         F.greatest("highest", "known.next_offset").alias("next_offset"),
         F.when(is_moved, F.col("moved.ts")).otherwise(F.col("known.updated_timestamp")).alias("updated_timestamp"),
@@ -94,7 +95,7 @@ def with_single_clients(folded: DataFrame, kinds: DataFrame) -> DataFrame:
 
     Elsewhere they stay as rules.offset_conflicts found them.
     """
-    single = F.broadcast(kinds.where("only_client is not null").select(*OFFSET_KEY, "only_client"))
+    single = kinds.where("only_client is not null").select(*OFFSET_KEY, "only_client")
     last = F.struct("last_report.*", F.col("only_client").alias("client_id"), F.lit(False).alias("is_conflict"))
     is_single = F.col("only_client").isNotNull()
     return (

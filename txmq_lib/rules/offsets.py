@@ -19,12 +19,9 @@ from txmq_lib.names import (
     ORIGIN_ACK,
 )
 from txmq_lib.rules.offset_conflicts import conflicts_per_queue
-from txmq_lib.rules.offset_kinds import folded_without_sets, of_kind, with_single_clients
+from txmq_lib.rules.offset_kinds import EVENT_ORDER, TOTAL_ORDER, folded_without_sets, of_kind, with_single_clients
 
 LISTED = 100
-EVENT_ORDER = ("ts", "landed_pass", "landing_order")
-# Reports of one place are told apart by what they say; a set first, so that the others stand on it.
-TOTAL_ORDER = (*EVENT_ORDER, "is_increase_only", "next_offset", "client_id")
 LAST_REPORT = ("last_report_timestamp", "last_report_landed_pass", "last_report_landing_order")
 
 
@@ -110,7 +107,7 @@ def rolled_up(
         )
     folded = _totals(_judged(_fold(*sets)))
     if kinds is not None:
-        without_sets = folded_without_sets(reports, kinds, TOTAL_ORDER, EVENT_ORDER)
+        without_sets = folded_without_sets(reports, kinds)
         folded = folded.unionByName(without_sets, allowMissingColumns=True)
     folded = folded.join(conflicts_per_queue(*clients, window_ms=conflict_window_ms), list(OFFSET_KEY), "left")
     return _added(seeds, folded if kinds is None else with_single_clients(folded, kinds))

@@ -10,7 +10,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txmq_lib.errors import NothingToLandError, UsageError
-from txmq_lib.jvm import jvm_class, pattern_of
+from txmq_lib.jvm import jvm_class
+from txmq_lib.patterns import pattern_of
 from txmq_lib.secrets import has_password
 
 TEXT_ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")

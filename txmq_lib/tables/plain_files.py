@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from txmq_lib.jvm import pattern_of
+from txmq_lib.patterns import pattern_of
 from txmq_lib.schemas import TableSpec
 from txmq_lib.tables.conform import in_order, struct_type
 from txmq_lib.tables.log_entries import DataFile, real_path

@@ -12,7 +12,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from txmq_lib.jvm import pattern_of
+from txmq_lib.patterns import pattern_of
 from txmq_lib.tables.conflicts import CONFLICTS, WRITE_ATTEMPTS
 from txmq_lib.tables.pass_log import COMMITTED
 from txmq_lib.tables.session_conf import session_conf
