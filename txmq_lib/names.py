@@ -161,6 +161,7 @@ JOB_TAKE_BACK: Final = "take-back"
 END_KEY: Final = ("broker_name", "origin", "landed_pass", "landing_order")
 
 OFFSET_KEY: Final = ("broker_name", "consumer_group", "topic", "queue_id")
+EVENT_ORDER: Final = ("ts", "landed_pass", "landing_order")  # of what consumers report, as it happened
 # --- why a stored record could not be used (column reason of the store reader, quarantine)
 # No queue and no log gets there; the offset after it must still be a number.
 HIGHEST_OFFSET: Final = 2**62

@@ -25,14 +25,14 @@ from txmq_lib.sources.landing_files import LandingFile, json_lines, list_files
 from txmq_lib.tables.pass_log import last_note
 from txmq_lib.tables.passes import Pass, PassReport
 from txmq_lib.tables.running import run_passes
-from txmq_lib.tables.session_conf import session_conf
+from txmq_lib.tables.session_conf import session_conf, where_unset
 from txmq_lib.tables.warehouse import Warehouse
 
 JOB = "land"
 MESSAGE_KINDS = ("half", "op", "message", "max-time")
 BYTES_PER_MESSAGE = 1024  # a guess: nobody knows before they are read
 # What a landing keeps has bodies: to compress them takes half as long as to decode them, and gains an eighth.
-COMPRESSES = "spark.sql.inMemoryColumnarStorage.compressed"
+KEEPS_AS_IT_IS = {"spark.sql.inMemoryColumnarStorage.compressed": "false"}
 KINDS = (*MESSAGE_KINDS, "end", "offset", "ack")
 
 
@@ -191,8 +191,7 @@ def _passes(
     reading: Reading | None = None,
 ) -> PassReport:
     def work(mine: Pass) -> PassReport:
-        given = warehouse.spark.sparkContext.getConf()
-        with session_conf(warehouse.spark, {} if given.contains(COMPRESSES) else {COMPRESSES: "false"}):
+        with session_conf(warehouse.spark, where_unset(warehouse.spark, KEEPS_AS_IT_IS)):
             return _land(mine, reading)
 
     return run_passes(

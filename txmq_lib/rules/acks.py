@@ -10,9 +10,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from txmq_lib.names import ACK_ACKED, ACK_ALLOCATED, ACK_DROPPED, ACK_TAKEN, OFFSET_KEY, ORIGIN_ACK
+from txmq_lib.names import ACK_ACKED, ACK_ALLOCATED, ACK_DROPPED, ACK_TAKEN, EVENT_ORDER, OFFSET_KEY, ORIGIN_ACK
 
-EVENT_ORDER = ("ts", "landed_pass", "landing_order")
 HOLDER = (*OFFSET_KEY, "client_id")
 HOLDING = (*HOLDER, "holding")
 

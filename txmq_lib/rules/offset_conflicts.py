@@ -5,12 +5,12 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from txmq_lib.names import OFFSET_KEY
+from txmq_lib.names import EVENT_ORDER, OFFSET_KEY
 
 LISTED = 100
 # More are not kept in a state row; a queue with more replays its history instead.
 MOST_RECENT_KEPT = 1000
-PLACE = ("ts", "landed_pass", "landing_order", "client_id")
+PLACE = (*EVENT_ORDER, "client_id")
 
 
 def conflicts_per_queue(state: DataFrame, reports: DataFrame, *, window_ms: int) -> DataFrame:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from txmq_lib.names import OFFSET_KEY
+from txmq_lib.names import EVENT_ORDER, OFFSET_KEY
 
-EVENT_ORDER = ("ts", "landed_pass", "landing_order")
 # Reports of one place are told apart by what they say; a set first, so that the others stand on it.
 TOTAL_ORDER = (*EVENT_ORDER, "is_increase_only", "next_offset", "client_id")
 

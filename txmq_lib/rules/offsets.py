@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from txmq_lib.names import (
+    EVENT_ORDER,
     OFFSET_BELOW_OLDEST,
     OFFSET_BEYOND_END,
     OFFSET_KEY,
@@ -19,7 +20,7 @@ from txmq_lib.names import (
     ORIGIN_ACK,
 )
 from txmq_lib.rules.offset_conflicts import conflicts_per_queue
-from txmq_lib.rules.offset_kinds import EVENT_ORDER, TOTAL_ORDER, folded_without_sets, of_kind, with_single_clients
+from txmq_lib.rules.offset_kinds import TOTAL_ORDER, folded_without_sets, of_kind, with_single_clients
 
 LISTED = 100
 LAST_REPORT = ("last_report_timestamp", "last_report_landed_pass", "last_report_landing_order")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from txmq_lib.tables.session_conf import session_conf
+from txmq_lib.tables.session_conf import session_conf, where_unset
 
 # One partition, nothing to adapt, interpreted rather than compiled, as conf/few-rows.yaml says for a whole session.
 _LITTLE = {
@@ -37,8 +37,7 @@ def effort(spark: SparkSession, *, input_bytes: int | None, is_small: bool, is_k
     if is_known and not is_small and str(context.master).startswith("local"):
         partitions = partitions_for(input_bytes, cores=context.defaultParallelism)
         wanted = {**wanted, "spark.sql.shuffle.partitions": str(partitions)}
-    given = context.getConf()
-    with session_conf(spark, {key: value for key, value in wanted.items() if not given.contains(key)}):
+    with session_conf(spark, where_unset(spark, wanted)):
         yield
 
 

@@ -8,6 +8,12 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 
+def where_unset(spark: SparkSession, wanted: Mapping[str, str]) -> dict[str, str]:
+    """What of `wanted` nobody has set for this session: a key that somebody set stays as it is."""
+    given = spark.sparkContext.getConf()
+    return {key: value for key, value in wanted.items() if not given.contains(key)}
+
+
 @contextmanager
 def session_conf(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
     """Within it the session has these values; afterwards what it had before, or nothing."""
