@@ -122,6 +122,9 @@ def message(fields: dict[str, Any], _: str) -> Judgement:
         found.is_open |= is_open
     if isinstance(row.get("bodyBase64"), str):
         try:
+            # Python takes padding by the group of four that nobody asked for.
+            if len(row["bodyBase64"]) % 4:
+                raise ValueError(len(row["bodyBase64"]))
             row["bodyBase64"] = base64.b64decode(row["bodyBase64"], validate=True)
         except (binascii.Error, ValueError):
             found.faults.add("BODY_NOT_BASE64")

@@ -171,6 +171,16 @@ FAULTS = [
     ),
     ("braces only", "{" * 100_000, "BROKEN_JSON", "the line is not one JSON object"),
     ("half a surrogate pair", line(offsetMsgId="\ud800"), None, None),
+    (
+        "two names that are other halves of a pair",
+        line(properties=dict([("\ud800", "{"), ("\ud801", "[")])),
+        "PROPERTY_REPEATED",
+        "properties",
+    ),
+    ("a half pair and a number for a text", line(topic="\ud800", bornHost=5), "WRONG_TYPE", "bornHost"),
+    ("half a pair names an object", line(properties={"\ud800": {"\udc00": 1}}), "WRONG_TYPE", "properties"),
+    ("a backslash before what looks like half a pair", line(properties={"\\ud800": "{", "\\ud801": "{"}), None, None),
+    ("a backslash, and an object", line(properties={"\\ud800": "{", "a": {}}), "WRONG_TYPE", "properties"),
     ("a character zero", line(offsetMsgId="a\x00b"), None, None),
 ]
 
