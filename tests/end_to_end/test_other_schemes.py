@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,10 @@ from truth import CAPTURES
 from txmq_lib.settings import Settings
 from txmq_lib.tables.warehouse import Warehouse
 
+HALF_SKIPPING = {
+    *("broker_name", "queue_id", "queue_offset", "commit_log_offset", "prepared_transaction_offset"),
+    *("born_timestamp", "store_timestamp", "landed_pass"),
+}
 SETTINGS = ("transaction_timeout=2", "transaction_check_interval=3", "transaction_check_max=0")
 
 
@@ -49,6 +54,20 @@ def test_a_warehouse_of_another_scheme_holds_what_one_on_this_disk_does(
     found = contents(mounted / "w")
     assert differences(contents(tmp_path / "w"), found) == {}
     assert all(found[table] for table in ("half_message", "end_outcome", "message", "verdict"))
+    # Spark made and wrote one of them, deltalake the other.
+    for place in (mounted / "w", tmp_path / "w"):
+        assert columns_told(place / "half_message") == HALF_SKIPPING
+        assert {"born_timestamp", "pass_number"} <= columns_told(place / "verdict")
+
+
+def columns_told(table: Path) -> set[str]:
+    """Columns of whose least value the files' statistics tell."""
+    told: set[str] = set()
+    for entry in (table / "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in entry.read_text().split("\n") if line]
+        for add in (action["add"] for action in actions if "add" in action):
+            told |= json.loads(add["stats"])["minValues"].keys()
+    return told
 
 
 def test_a_path_without_a_scheme_is_of_sparks_default_file_system(spark: SparkSession, mounted: Path):

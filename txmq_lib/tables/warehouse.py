@@ -150,7 +150,10 @@ class Warehouse:
 
     def _create(self, spec: TableSpec) -> None:
         # The read views use deltalake, which refuses deletion vectors as a dataset.
-        properties = {"delta.enableDeletionVectors": "false"}
+        properties = {
+            "delta.enableDeletionVectors": "false",
+            "delta.dataSkippingStatsColumns": ",".join(spec.skipping_columns),
+        }
         if spec.merge in CHANGE_FEED_MERGES:
             # Append-only tables write nothing extra for it, and it gives the rows since a version.
             properties["delta.enableChangeDataFeed"] = "true"
