@@ -53,21 +53,6 @@ class SchemaError(TxmqError):
 
     code = "SCHEMA_MISMATCH"
 
-    def __init__(
-        self,
-        table: str,
-        *,
-        missing: Sequence[str] = (),
-        extra: Sequence[str] = (),
-        mistyped: Sequence[str] = (),
-    ) -> None:
-        self.table = table
-        self.missing, self.extra, self.mistyped = tuple(missing), tuple(extra), tuple(mistyped)
-        super().__init__(
-            f"table {table}: missing {list(missing)}, unexpected {list(extra)}, mistyped {list(mistyped)};"
-            f" compare with schemas/{table}.yaml"
-        )
-
 
 class InputError(TxmqError):
     """An input (a file, a store directory) that cannot be read at all; single bad records never raise."""

@@ -25,6 +25,12 @@ def parsed(data: bytes) -> object:
         raise ValueError("nested too deeply") from None
 
 
+def storable(document: object) -> object:
+    """`document` with a question mark for each half of a surrogate pair, which no table and no request can hold."""
+    text = json.dumps(document, ensure_ascii=False)
+    return document if text.isascii() else json.loads(text.encode("utf-8", "replace"))
+
+
 def _quote_bare_key(found: re.Match[str]) -> str:
     return found[0] if found[2] is None else f'"{found[1]}"{found[2]}'
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -29,6 +30,28 @@ def _relaxed(type_: SparkType) -> SparkType:
         case _:
             fields = [{**field, "nullable": True, "type": _relaxed(field["type"])} for field in type_["fields"]]
             return {**type_, "fields": fields}
+
+
+def bare(type_: SparkType) -> SparkType:
+    """A type without what is said of nulls and without comments: what two tables must agree on."""
+    if isinstance(type_, str):
+        return type_
+    kept = {name: bare(inner) for name, inner in type_.items() if name in ("elementType", "keyType", "valueType")}
+    fields = [{"name": each["name"], "type": bare(each["type"])} for each in type_.get("fields", ())]
+    return {"type": type_["type"], **kept, **({"fields": fields} if fields else {})}
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Columns of a stored table that are not as its spec has them, by name."""
+
+    missing: tuple[str, ...] = ()
+    unexpected: tuple[str, ...] = ()
+    mistyped: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        parts = {"missing": self.missing, "unexpected": self.unexpected, "mistyped": self.mistyped}
+        return "; ".join(f"{word} {', '.join(names)}" for word, names in parts.items() if names)
 
 
 @dataclass(frozen=True)
@@ -81,6 +104,16 @@ class TableSpec:
         grown = (field.name for field in self.fields if field.type in GROWING)
         columns = {*self.key, *grown} - {*self.partition_by, "content_hash"}
         return tuple(name for name in self.columns if name in columns)
+
+    def differences(self, stored: str) -> Differences:
+        """How the columns of a stored schema, as Delta's log tells it in JSON, differ; all empty where they do not."""
+        found = {each["name"]: bare(each["type"]) for each in json.loads(stored)["fields"]}
+        wanted = {field.name: bare(field.to_json()["type"]) for field in self.fields}
+        return Differences(
+            missing=tuple(name for name in wanted if name not in found),
+            unexpected=tuple(name for name in found if name not in wanted),
+            mistyped=tuple(name for name in wanted if name in found and found[name] != wanted[name]),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The schema as Spark's `StructType.fromJson` takes it."""

@@ -20,6 +20,7 @@ from tests.bench.past import audited, reconciled, write_pass
 from tests.bench.small_passes import write_small_passes
 from tests.bench.warehouses import opened, wall_clock
 from txmq_lib.pipeline.audit import run_audit
+from txmq_lib.pipeline.maintain import run_maintain
 from txmq_lib.pipeline.reconcile import run_reconcile
 from txmq_lib.settings import Settings
 from txmq_lib.tables.warehouse import Warehouse
@@ -27,14 +28,16 @@ from txmq_lib.tables.warehouse import Warehouse
 LITTLE = 100_000
 NEW_ROWS, HISTORY, PASSES, ROUNDS = 100_000, (1_000_000, 10_000_000, 100_000_000), 1_000, 4
 ROWS_PER_PASS = 100
+# Of as many passes, one each five minutes, a day has some; each day ends with a run of maintain.
+PASSES_A_DAY = 288
 PAST = Stream(body_bytes=16, unended_of=0)
 NEW = Stream(body_bytes=16)
 
 
 def run(bench: Bench) -> list[Figure]:
     """Figures for each length of history and for many passes, reconcile and audit."""
-    wanted = {"little": (LITTLE, 0), "passes": (LITTLE, PASSES)}
-    wanted |= {str(rows): (rows, 0) for rows in HISTORY}
+    wanted = {"little": (LITTLE, 0, False), "passes": (LITTLE, PASSES, False), "maintained": (LITTLE, PASSES, True)}
+    wanted |= {str(rows): (rows, 0, False) for rows in HISTORY}
     for name in wanted:
         bench.warehouse(name)
     told = bench.call(
@@ -47,13 +50,17 @@ def run(bench: Bench) -> list[Figure]:
         for rows in HISTORY:
             label = f"{job}, {rows:,} rows of history, {LITTLE:,} rows"
             figures.append(Figure("history", label, seconds[str(rows)][job], little))
-        label = f"{job}, {PASSES:,} earlier passes, 1 pass"
-        figures.append(Figure("history", label, seconds["passes"][job], little))
+        for name, upkeep in {"passes": "", "maintained": " with maintain each day"}.items():
+            label = f"{job}, {PASSES:,} earlier passes{upkeep}, 1 pass"
+            figures.append(Figure("history", label, seconds[name][job], little))
     return figures
 
 
-def prepare(warehouse: Warehouse, settings: Settings, rows: int, passes: int) -> None:
-    """Fill a warehouse with `rows` decided transactions, the last of them landed and decided in `passes` small passes."""
+def prepare(warehouse: Warehouse, settings: Settings, rows: int, passes: int, is_maintained: bool) -> None:
+    """Fill a warehouse with `rows` decided transactions, the last of them landed and decided in `passes` small passes.
+
+    Where `is_maintained`, `txmq maintain` has run at the end of each whole day of them.
+    """
     spark, small = warehouse.spark, passes * ROWS_PER_PASS
     first = rows - small
     append(warehouse, "landing_frontier", frontier(warehouse, queue_ends(rows)))
@@ -63,20 +70,26 @@ def prepare(warehouse: Warehouse, settings: Settings, rows: int, passes: int) ->
     write_pass(warehouse, settings, "reconcile", reconciled(spark, PAST, 0, first) if first else {})
     write_pass(warehouse, settings, "audit", {"verdict": audited(spark, PAST, 0, first)} if first else {})
     if passes:
-        write_small_passes(warehouse, PAST, first, passes, ROWS_PER_PASS)
+        a_day = PASSES_A_DAY if is_maintained else passes
+        for done in range(0, passes, a_day):
+            count = min(a_day, passes - done)
+            begin = first + done * ROWS_PER_PASS
+            write_small_passes(warehouse, PAST, begin, count, ROWS_PER_PASS, numbered_from=done + 2)
+            if is_maintained and count == a_day:
+                run_maintain(warehouse, settings, wall_clock=wall_clock, tell=lambda _: None)
         # Of what was written past it, the real machinery's next pass must know.
         write_pass(warehouse, settings, "reconcile", {})
         write_pass(warehouse, settings, "audit", {})
 
 
-def measure(place: str, wanted: dict[str, tuple[int, int]], new: int, rounds: int) -> dict[str, Any]:
+def measure(place: str, wanted: dict[str, tuple[int, int, bool]], new: int, rounds: int) -> dict[str, Any]:
     """Median seconds of a reconcile and an audit pass over `new` halves in each warehouse, and of their steps.
 
-    wanted  name of a warehouse -> rows of history, small passes of the past
+    wanted  name of a warehouse -> rows of history, small passes of the past, whether it was maintained
     """
     houses = {name: opened(f"{place}/{name}") for name in wanted}
-    for name, (rows, passes) in wanted.items():
-        prepare(*houses[name], rows, passes)
+    for name, past in wanted.items():
+        prepare(*houses[name], *past)
     taken: dict[str, dict[str, list[float]]] = {name: {"reconcile": [], "audit": []} for name in wanted}
     steps: dict[str, Any] = {}
     for number in range(rounds):

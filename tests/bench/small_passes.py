@@ -27,7 +27,9 @@ GROWS_BY = {
 }
 
 
-def write_small_passes(warehouse: Warehouse, stream: Stream, first: int, passes: int, rows: int) -> None:
+def write_small_passes(
+    warehouse: Warehouse, stream: Stream, first: int, passes: int, rows: int, *, numbered_from: int = 2
+) -> None:
     """`passes` passes of each job, `rows` transactions each, from transaction `first` on: one commit each per table."""
     spark, count = warehouse.spark, passes * rows
     frames = {
@@ -44,7 +46,7 @@ def write_small_passes(warehouse: Warehouse, stream: Stream, first: int, passes:
     # Each pass replaces these.
     for table in ("landing_frontier", "pending_half"):
         _write(warehouse.path(table), [warehouse.read(table).toArrow()] * passes, "overwrite")
-    _write_pass_rows(warehouse, passes)
+    _write_pass_rows(warehouse, range(numbered_from, numbered_from + passes))
 
 
 def _write(place: str, parts: list[pa.Table], mode: Literal["append", "overwrite"]) -> None:
@@ -55,15 +57,16 @@ def _write(place: str, parts: list[pa.Table], mode: Literal["append", "overwrite
             table.create_checkpoint()
 
 
-def _write_pass_rows(warehouse: Warehouse, passes: int) -> None:
-    """The plan and the committed row of each pass, numbered on from the first one, which is there."""
+def _write_pass_rows(warehouse: Warehouse, numbers: range) -> None:
+    """The plan and the committed row of each pass of these numbers, like those of the first one, which is there."""
     table = DeltaTable(warehouse.path("pass"))
+    first = F.col("pass_number") == 1
     rows = {
-        (job, state): warehouse.read("pass").where((F.col("job") == job) & (F.col("state") == state)).toArrow()
+        (job, state): warehouse.read("pass").where((F.col("job") == job) & (F.col("state") == state) & first).toArrow()
         for job in JOBS
         for state in STATES
     }
-    for number in range(2, passes + 2):
+    for number in numbers:
         for (job, state), row in rows.items():
             place = row.schema.get_field_index("pass_number")
             numbered = row.set_column(place, row.schema.field(place), pa.array([number], pa.int64()))

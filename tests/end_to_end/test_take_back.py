@@ -12,7 +12,8 @@ from truth import rows
 from txmq_lib.errors import PassConflict, UsageError
 from txmq_lib.pipeline.take_back import TABLES, run_take_back
 from txmq_lib.schemas import table_specs
-from txmq_lib.tables.passes import PassReport
+from txmq_lib.tables import running
+from txmq_lib.tables.passes import Pass, PassReport
 
 pytestmark = pytest.mark.long
 
@@ -147,3 +148,59 @@ def test_it_waits_for_unfinished_passes_and_they_wait_for_it(right):
     assert not any(contents(right, broker=WRONG).values())
     land(right, slice(0, 90))
     assert "idle" not in right.audit().counts
+
+
+def test_a_take_back_killed_as_soon_as_it_was_planned_waits_all_the_same(right, copied):
+    house, twin = copied(right, "house"), right
+    land(house, slice(20, 90), broker=WRONG)
+    with house.killed_after("end_outcome"):
+        house.reconcile()
+    with house.killed_after("started"):
+        take_back(house)
+    with pytest.raises(PassConflict, match="reconcile pass 2 is unfinished"):
+        take_back(house)
+    assert contents(house, broker=WRONG)["half_message"], "nothing is taken back beside it"
+    house.reconcile()
+    take_back(house)
+    for place in (house, twin):
+        run_all(place, LATER)
+    assert contents(house) == contents(twin)
+
+
+def test_a_pass_killed_as_soon_as_it_was_planned_beside_a_take_back_is_planned_anew(right, copied):
+    house, twin = copied(right, "house"), right
+    land(house, slice(20, 90), broker=WRONG)
+    with house.killed_after("half_message"):
+        take_back(house)
+    with house.killed_after("started"):
+        house.reconcile()
+    take_back(house)
+    assert "idle" not in house.reconcile(LATER).counts
+    states = {(row["pass_number"], row["state"]) for row in house.rows("pass") if row["job"] == "reconcile"}
+    assert {(2, "abandoned"), (3, "committed")} <= states
+    twin.reconcile(LATER)
+    for place in (house, twin):
+        run_all(place, LATER)
+    assert contents(house) == contents(twin)
+
+
+def test_a_plan_that_was_read_before_a_take_back_and_recorded_after_it_is_made_anew(right, copied, monkeypatch):
+    house, twin = copied(right, "house"), right
+    land(house, slice(20, 90), broker=WRONG)
+    plans: list[Pass] = []
+
+    def slow(warehouse, job, **options) -> Pass:
+        current = next_pass(warehouse, job, **options)
+        plans.append(current)
+        if len(plans) == 1:
+            with monkeypatch.context() as undone:
+                undone.setattr(running, "next_pass", next_pass)
+                take_back(house)
+        return current
+
+    next_pass = running.next_pass
+    monkeypatch.setattr(running, "next_pass", slow)
+    for place in (house, twin):
+        run_all(place, LATER)
+    assert [plan.number for plan in plans[:2]] == [2, 3]
+    assert contents(house) == contents(twin)

@@ -74,7 +74,7 @@ def tell(tally: Tally) -> int:
         flush=True,
     )
     for escape in tally.escapes[:SHOWN_ESCAPES]:
-        print(escape[:3000], flush=True)  # noqa: T201
+        print(escape[:3000].encode("utf-8", "backslashreplace").decode(), flush=True)  # noqa: T201
     return len(tally.escapes)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from fuzz.bodies import body, bomb
 from fuzz.broker_files import consume_queue, consumer_offsets
 from fuzz.records import commit_log, properties
+from fuzz.remoting import frame_is_read_as_it_was_written, remoting
 from fuzz.settings_files import settings, yaml_bomb
 from fuzz.tally import Surface
 
@@ -19,6 +20,8 @@ SURFACES = (
     Surface("properties", properties),
     Surface("consumerOffset.json", consumer_offsets),
     Surface("consume queue files", consume_queue, share=10),
+    Surface("answers over remoting", remoting),
+    Surface("good frames of remoting", frame_is_read_as_it_was_written, share=10),
     Surface("settings", settings, share=40),
     Surface("settings that expand", yaml_bomb, share=5000),
 )

@@ -9,6 +9,7 @@ from struct import Struct
 from typing import Any, Final
 
 from txmq_lib.errors import ProtocolError
+from txmq_lib.fastjson import storable
 
 # What RocketMQ's own decoders take (RCM). A header has a few fields and a remark: nobody needs more than that.
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
@@ -84,7 +85,7 @@ def decode(frame: bytes) -> Command:
         raise ProtocolError(f"a header of {header_size} bytes in a frame of {len(frame)}")
     head = frame[_HEADER_WORD.size : body_start]
     try:
-        header = json.loads(head)
+        header = storable(json.loads(head))
     except (ValueError, RecursionError):
         header = None
     if not isinstance(header, dict):

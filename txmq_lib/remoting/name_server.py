@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from txmq_lib.errors import ProtocolError, UnreachableError
-from txmq_lib.fastjson import parsed
+from txmq_lib.fastjson import parsed, storable
 from txmq_lib.remoting.connection import TOPIC_NOT_EXIST, Access, Connection
 from txmq_lib.remoting.frame import Command
 
@@ -78,8 +78,8 @@ def routes(connection: Connection, topics_: Iterable[str]) -> Iterator[tuple[str
 
 def _document(connection: Connection, body: bytes) -> dict[str, object]:
     try:
-        document = parsed(body)
-    except ValueError:
+        document = storable(parsed(body))
+    except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
         raise ProtocolError(f"{connection.address}: a body that is no JSON object")

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from txmq_lib.errors import SchemaError
-from txmq_lib.schemas import TableSpec
+from txmq_lib.schemas import Differences, TableSpec
 
 
 def struct_type(spec: TableSpec) -> StructType:
@@ -22,15 +22,16 @@ def in_order(frame: DataFrame, wanted: StructType) -> DataFrame:
 def conform(frame: DataFrame, spec: TableSpec) -> DataFrame:
     """`frame` with exactly the table's columns, in order and type; SchemaError names every column that is wrong."""
     wanted, given = struct_type(spec), {field.name: field.dataType for field in frame.schema}
-    missing = [name for name in wanted.names if name not in given]
-    extra = [name for name in given if name not in set(wanted.names)]
-    mistyped = [
+    missing = tuple(name for name in wanted.names if name not in given)
+    unexpected = tuple(name for name in given if name not in set(wanted.names))
+    mistyped = tuple(
         f"{field.name}: {given[field.name].simpleString()} is no {field.dataType.simpleString()}"
         for field in wanted
         if field.name in given and not _fits(given[field.name].simpleString(), field.dataType.simpleString())
-    ]
-    if missing or extra or mistyped:
-        raise SchemaError(spec.table, missing=missing, extra=extra, mistyped=mistyped)
+    )
+    if missing or unexpected or mistyped:
+        differences = Differences(missing, unexpected, mistyped)
+        raise SchemaError(f"rows for {spec.table}: {differences}; compare with schemas/{spec.table}.yaml")
     return in_order(frame, wanted)
 
 

@@ -64,6 +64,11 @@ class DeltaLogView:
         convert = jvm_class(self._spark, "scala.jdk.javaapi.CollectionConverters")
         return dict(convert.asJava(self._snapshot.transactions()))
 
+    def schema(self) -> str:
+        """The table's schema, in JSON as Spark writes it."""
+        told = self._entries.schema(self.version)
+        return told if told is not None else str(self._snapshot.metadata().schemaString())
+
     def few_files(self, version: int) -> tuple[DataFile, ...] | None:
         """The files of a version where they are few and plain Parquet; None: let Delta read it."""
         return self._entries.few_files(version, self.version)

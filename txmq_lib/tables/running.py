@@ -16,7 +16,6 @@ from txmq_lib.names import JOB_MAINTAIN, JOB_TAKE_BACK
 from txmq_lib.schemas import table_specs
 from txmq_lib.settings import Settings
 from txmq_lib.tables.conflicts import is_cancelled
-from txmq_lib.tables.delta_log import DeltaLogView
 from txmq_lib.tables.effort import effort
 from txmq_lib.tables.pass_log import (
     STARTED,
@@ -33,6 +32,7 @@ from txmq_lib.tables.passes import Pass, PassReport
 from txmq_lib.tables.warehouse import Warehouse
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LAST_TAKE_BACK = "last_take_back"
 SMALL_PASS_BYTES = 4 << 20
 
 
@@ -53,8 +53,20 @@ def next_pass(
         return _recorded_pass(warehouse, job, planned, wall_clock=wall_clock)
     note = last_note(warehouse, job)
     mine = preview(warehouse, job, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock)
+    _require_one_moment(job, note, mine.input_versions)
     since = known_since(warehouse, note, mine.input_versions)
     return replace(mine, number=planned + 1, since_versions=since, last_note=note)
+
+
+def _require_one_moment(job: str, note: Mapping[str, Any], versions: Mapping[str, int]) -> None:
+    own = note.get("own_versions", {})
+    known = {name: max([version, *own.get(name, ())]) for name, version in note.get("input_versions", {}).items()}
+    older = [name for name, version in known.items() if version > versions.get(name, version)]
+    if older:
+        raise PassReplayed(
+            f"{', '.join(sorted(older))} is older than what the last pass of {job} saw; what lands there would never"
+            " be read; restore all of the warehouse to the same moment"
+        )
 
 
 def preview(
@@ -102,6 +114,8 @@ def run_passes(
     is missing (`lands_again`); else PlanInputsGone.
     """
     while True:
+        warehouse.ensure()
+        ended = last_ended(warehouse.log("pass"), JOB_TAKE_BACK)
         current = next_pass(warehouse, job, now=now, arguments=arguments(), settings=settings, wall_clock=wall_clock)
         if current.is_own:
             try:
@@ -109,14 +123,8 @@ def run_passes(
                     return PassReport(job, 0, {"idle": 1}, {})
             finally:
                 current.release()
-            current = _planned(current)
-        elif gone := current.gone_inputs():
-            if not lands_again and not current.has_landed_nothing():
-                raise PlanInputsGone(
-                    f"{job} pass {current.number} is unfinished, and {', '.join(gone)} can no longer be read as it was"
-                    " when the pass was planned; put back a copy of the warehouse from before that pass"
-                )
-            current.abandon()
+            current = _planned(current, last_take_back=ended)
+        if not _may_begin(current, lands_again=lands_again):
             continue
         size = input_bytes(current) if input_bytes is not None else None
         current.is_small = size is not None and size <= SMALL_PASS_BYTES
@@ -136,34 +144,76 @@ def run_passes(
             return report
 
 
-def _planned(mine: Pass) -> Pass:
-    """`mine` once its plan has landed, or the plan of its number that another process landed first."""
+def _planned(mine: Pass, *, last_take_back: int) -> Pass:
+    """`mine` once its plan has landed, or the plan of its number that another process landed first.
+
+    last_take_back  the take-back that had ended last before anything was read for this plan
+    """
     plan_id = f"{getpass.getuser()}@{socket.gethostname()}:{os.getpid()}:{mine.wall_clock().isoformat()}"
     mine.plan_id = plan_id
-    mine.append_row(STARTED, {"plan_id": plan_id})
+    mine.append_row(STARTED, {"plan_id": plan_id, LAST_TAKE_BACK: last_take_back})
     # Delta skips a second plan of this number without a word, so look whose plan landed.
-    log = mine.warehouse.log("pass")
-    landed = log.tagged_commit(pass_tag(mine.job, mine.number, STARTED))
-    if landed is not None and json.loads(landed.note)["plan_id"] == plan_id:
-        if in_the_way := _in_the_way(mine.job, log):
-            mine.abandon()
-            raise PassConflict(f"{mine.job} cannot run now: {in_the_way} is unfinished; end it first, then try again")
+    if _started_note(mine).get("plan_id") == plan_id:
         return mine
     return _recorded_pass(mine.warehouse, mine.job, mine.number, wall_clock=mine.wall_clock)
 
 
-def _in_the_way(job: str, log: DeltaLogView) -> str:
-    """An unfinished pass beside which a pass of `job` must not be; empty where there is none.
+def _may_begin(current: Pass, *, lands_again: bool) -> bool:
+    """Whether the plan can and may be worked on; else it is given up. PlanInputsGone where rows would be lost."""
+    if not current.is_own and (gone := current.gone_inputs()):
+        if not lands_again and not current.has_landed_nothing():
+            raise PlanInputsGone(
+                f"{current.job} pass {current.number} is unfinished, and {', '.join(gone)} can no longer be read as it"
+                " was when the pass was planned; put back a copy of the warehouse from before that pass"
+            )
+        current.abandon()
+        return False
+    return _is_apart(current)
 
-    Rows that are taken back must not be read meanwhile. Both sides look after their plan has landed, so that one of
-    two that begin at once sees the other.
+
+def _is_apart(current: Pass) -> bool:
+    """Whether no take-back lies between what the plan read and its first write; else it is given up.
+
+    PassConflict where it was our own and the other one is still unfinished. A plan of which something has landed was
+    found apart before: it goes on, and whoever begins beside it gives way. Both sides look after their plan has landed,
+    so that one of two that begin at once sees the other.
     """
-    meet = {other: number for other, number in unfinished(log).items() if other != job}
+    in_the_way = _in_the_way(current)
+    is_late = current.job not in (JOB_TAKE_BACK, JOB_MAINTAIN) and _has_seen_take_back(current)
+    if not (in_the_way or is_late) or not (current.is_own or current.has_landed_nothing()):
+        return True
+    current.abandon()
+    if in_the_way and current.is_own:
+        raise PassConflict(f"{current.job} cannot run now: {in_the_way} is unfinished; end it first, then try again")
+    current.release()
+    return False
+
+
+def _in_the_way(current: Pass) -> str:
+    """The unfinished passes beside which `current` must not be; empty where there are none.
+
+    Rows that are taken back must not be read meanwhile.
+    """
+    others = {job: number for job, number in unfinished(current.warehouse.log("pass")).items() if job != current.job}
     return ", ".join(
         f"{other} pass {number}"
-        for other, number in meet.items()
-        if JOB_MAINTAIN not in (job, other) and JOB_TAKE_BACK in (job, other)
+        for other, number in others.items()
+        if JOB_MAINTAIN not in (current.job, other) and JOB_TAKE_BACK in (current.job, other)
     )
+
+
+def _has_seen_take_back(current: Pass) -> bool:
+    """Whether a take-back has ended since the plan began to read: it may know rows that are gone, or a frontier."""
+    ended = last_ended(current.warehouse.log("pass"), JOB_TAKE_BACK)
+    return bool(ended and ended != _started_note(current).get(LAST_TAKE_BACK, ended))
+
+
+def _started_note(current: Pass) -> dict[str, Any]:
+    """The note of the plan's commit; empty where the log no longer holds it."""
+    # Another's plan may have been recorded any number of commits ago.
+    after = None if current.is_own else -1
+    landed = current.warehouse.log("pass").tagged_commit(pass_tag(current.job, current.number, STARTED), after=after)
+    return dict(json.loads(landed.note)) if landed is not None else {}
 
 
 def _recorded_pass(warehouse: Warehouse, job: str, number: int, *, wall_clock: Callable[[], datetime]) -> Pass:

@@ -9,7 +9,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from txmq_lib.errors import TableMissingError
+from txmq_lib.errors import SchemaError, TableMissingError
 from txmq_lib.schemas import TableSpec, table_spec, table_specs
 from txmq_lib.tables.conform import struct_type
 from txmq_lib.tables.delta_log import DeltaLogView
@@ -42,6 +42,7 @@ class Warehouse:
         # Called after every write with (table, step): where tests kill a pass.
         self.on_write: Callable[[str, str], None] = _no_hook
         self.is_on_one_machine = str(spark.sparkContext.master).startswith("local")
+        self._has_wanted_columns = False
         self._created_empty: dict[str, bool] = {}
         self._entries: dict[str, LogEntries] = {}
 
@@ -70,9 +71,25 @@ class Warehouse:
         return missing
 
     def ensure(self) -> None:
-        """Create all tables where the warehouse is new."""
+        """Create all tables where the warehouse is new; SchemaError where one has other columns than are wanted."""
         if not self.exists("pass"):
             self.create_missing()
+        if not self._has_wanted_columns:
+            self._require_wanted_columns()
+            self._has_wanted_columns = True
+
+    def _require_wanted_columns(self) -> None:
+        # Only the writing jobs look: Spark would read nulls for a missing column, and a pass would end at a write.
+        told = [
+            f"  - {name}: {differences}"
+            for name, spec in table_specs().items()
+            if self.exists(name) and (differences := str(spec.differences(self.log(name).schema())))
+        ]
+        if told:
+            raise SchemaError(
+                "tables of another version of txmq, or changed since; nothing was written (documentation: Upgrade):\n"
+                + "\n".join(told)
+            )
 
     def log(self, table: str) -> DeltaLogView:
         """The table's log, refreshed."""

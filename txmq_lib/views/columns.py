@@ -85,15 +85,6 @@ def duckdb_type(type_: SparkType) -> str:
             return f"STRUCT({members})"
 
 
-def bare(type_: SparkType) -> SparkType:
-    """A type without what is said of nulls and without comments: what two tables must agree on."""
-    if isinstance(type_, str):
-        return type_
-    kept = {name: bare(inner) for name, inner in type_.items() if name in ("elementType", "keyType", "valueType")}
-    fields = [{"name": each["name"], "type": bare(each["type"])} for each in type_.get("fields", ())]
-    return {"type": type_["type"], **kept, **({"fields": fields} if fields else {})}
-
-
 def _member(expression: str, name: str, type_: SparkType) -> str:
     return f"{quoted(name)} := {output(f'{expression}.{quoted(name)}', type_)}"
 

@@ -5,7 +5,6 @@ On a local disk DuckDB reads the files itself, several times cheaper than a stre
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from txmq_lib.errors import InputError, TableMissingError
 from txmq_lib.schemas import table_spec
-from txmq_lib.views.columns import bare, duckdb_type, output, quoted
+from txmq_lib.views.columns import duckdb_type, output, quoted
 
 FETCHED_AT_ONCE = 1000
 # In a path DuckDB takes these for patterns.
@@ -130,14 +129,7 @@ class WarehouseReader:
     def schema_difference(self, table: str) -> str:
         """How the stored columns differ from those of `schemas/`, in words; empty where they do not."""
         with self._readable(table) as delta:
-            stored = {each["name"]: bare(each["type"]) for each in json.loads(delta.schema().to_json())["fields"]}
-        wanted = {each["name"]: bare(each["type"]) for each in table_spec(table).to_json()["fields"]}
-        parts = {
-            "missing": [name for name in wanted if name not in stored],
-            "unexpected": [name for name in stored if name not in wanted],
-            "mistyped": [name for name in wanted if name in stored and stored[name] != wanted[name]],
-        }
-        return "; ".join(f"{word} {', '.join(names)}" for word, names in parts.items() if names)
+            return str(table_spec(table).differences(delta.schema().to_json()))
 
     def file_ranges(self, table: str, columns: Sequence[str]) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
         """The lowest and highest value of each of `columns`, per file of the table; none where the log has none."""
