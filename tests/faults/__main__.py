@@ -23,13 +23,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="txmq-faults-") as place:
         matrix = Matrix(Path(place))
         console.print(f"undisturbed: {len(matrix.steps)} steps, {matrix.seconds:.0f} s")
-        for name, fault in all_faults(matrix, given.kills).items():
-            if given.only in name:
-                outcome = fault()
-                is_sound &= not outcome.rows_lost and not outcome.rows_twice
-                told = [outcome.fault, *map(str, (outcome.times, outcome.rows_lost, outcome.rows_twice))]
-                console.print(*told, *outcome.notes, sep=" | ")
-                table.add_row(*told, "; ".join(outcome.notes))
+        faults = {name: fault for name, fault in all_faults(matrix, given.kills).items() if given.only in name}
+        if not faults:
+            parser.error(f"no fault's name contains {given.only!r}")
+        for fault in faults.values():
+            outcome = fault()
+            is_sound &= not outcome.rows_lost and not outcome.rows_twice
+            told = [outcome.fault, *map(str, (outcome.times, outcome.rows_lost, outcome.rows_twice))]
+            console.print(*told, *outcome.notes, sep=" | ")
+            table.add_row(*told, "; ".join(outcome.notes))
     console.print(table)
     return 0 if is_sound else 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -9,12 +10,13 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from txmq_lib.names import ORIGIN_ACK
+from txmq_lib.names import JOB_MAINTAIN, ORIGIN_ACK
 from txmq_lib.tables.pass_log import COMMITTED
 
 # A job run once more after its pass was committed takes a number for nothing: what counts is all but the numbers.
 NUMBERS = {"landed_pass", "pass_number", "last_report_landed_pass"}
 OF_THE_PROCESS = {"wall_timestamp", "seconds", "plan_id", "started_by", "input_versions", "since_versions", "counts"}
+OTHER = "other-"  # begins the names of brokers that were landed beside
 END_SOURCE = re.compile(r"^(end_transaction:\w+):\d+:")
 LANDED_PASS = re.compile(r'"landed_pass":\d+,')
 
@@ -22,17 +24,25 @@ LANDED_PASS = re.compile(r'"landed_pass":\d+,')
 def contents(warehouse: Path) -> dict[str, Counter[str]]:
     """How often each row is in each table; of the pass log, the settings and arguments of what was committed.
 
+    What was done beside, for brokers named OTHER or by maintain, is left out.
     Passes that were begun and given up are no difference: that a job failed is in the log, and shall be.
     """
     found = {}
     for place in sorted(path for path in warehouse.iterdir() if (path / "_delta_log").is_dir()):
-        rows: list[dict[str, Any]] = DeltaTable(str(place)).to_pyarrow_table().to_pylist()
+        every: list[dict[str, Any]] = DeltaTable(str(place)).to_pyarrow_table().to_pylist()
+        rows = [row for row in every if not _is_beside(row)]
         if place.name == "pass":
             committed = {_form(row, NUMBERS | OF_THE_PROCESS) for row in rows if row["state"] == COMMITTED}
             found[place.name] = Counter(committed)
         else:
             found[place.name] = Counter(_form(row, NUMBERS) for row in rows)
     return found
+
+
+def passes_beside(warehouse: Path) -> list[str]:
+    """The jobs of the passes that were committed beside, one for each."""
+    rows = DeltaTable(str(warehouse / "pass")).to_pyarrow_table().to_pylist()
+    return [row["job"] for row in rows if row["state"] == COMMITTED and _is_beside(row)]
 
 
 def differences(expected: dict[str, Counter[str]], found: dict[str, Counter[str]]) -> dict[str, tuple[int, int]]:
@@ -43,6 +53,12 @@ def differences(expected: dict[str, Counter[str]], found: dict[str, Counter[str]
         if lost or extra:
             told[table] = (lost.total(), extra.total())
     return told
+
+
+def _is_beside(row: dict[str, Any]) -> bool:
+    asked = json.loads(row.get("arguments") or "{}")
+    broker = row.get("broker_name") or asked.get("broker_name") or ""
+    return broker.startswith(OTHER) or row.get("job") == JOB_MAINTAIN
 
 
 def _form(row: dict[str, Any], left_out: set[str]) -> str:

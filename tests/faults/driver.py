@@ -2,7 +2,8 @@
 
 The file --progress holds how many steps are done; without it, step numbers are read from stdin and each is answered with
 a line. With --points it kills itself, its JVM too, right before and right after every write, were it of no rows, not listed
-there yet.
+there yet. With --beside it does none of them, but until it is killed lands the same files for brokers of other names, or
+compacts and vacuums. Its wall clock jumps back by up to two days at every look.
 """
 
 from __future__ import annotations
@@ -10,29 +11,35 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import signal
 import sys
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from house import wall_clock
+from contents import OTHER
 from scenario import ASSIGNMENTS, Step
 
-from txmq_lib.errors import TxmqError
+from txmq_lib.errors import PassConflict, TxmqError
 from txmq_lib.pipeline.audit import run_audit
 from txmq_lib.pipeline.landing import run_land_files
+from txmq_lib.pipeline.maintain import run_maintain
 from txmq_lib.pipeline.reconcile import run_reconcile
 from txmq_lib.pipeline.rollup import run_rollup
 from txmq_lib.resources import conf_dir
 from txmq_lib.session import build_session
 from txmq_lib.settings import Settings
-from txmq_lib.tables import passes
+from txmq_lib.tables import passes, running
 from txmq_lib.tables.warehouse import Warehouse
 
 SPARK = (
     "spark.spark.master=local[2]",
     "spark.spark.driver.memory=1g",
 )
+UPKEEP = ("maintain.small_files=2", "maintain.file_retention=24h", "maintain.log_retention=24h")
 
 
 def main() -> None:
@@ -42,11 +49,17 @@ def main() -> None:
     parser.add_argument("--progress", type=Path)
     parser.add_argument("--points", type=Path)
     parser.add_argument("--until", type=int)
+    parser.add_argument("--beside", choices=BESIDE)
+    parser.add_argument("--by-spark", action="store_true", help="every pass works as one of many rows does")
     given = parser.parse_args()
     steps = [Step(*step) for step in json.loads((given.inputs / "steps.json").read_text(encoding="utf-8"))]
-    settings = Settings.load([conf_dir() / "few-rows.yaml"], [*ASSIGNMENTS, *SPARK], warehouse=given.warehouse)
+    settings = Settings.load([conf_dir() / "few-rows.yaml"], [*ASSIGNMENTS, *SPARK, *UPKEEP], warehouse=given.warehouse)
     warehouse = Warehouse(build_session("txmq-faults", settings), given.warehouse)
+    if given.by_spark:
+        running.SMALL_PASS_BYTES = passes.FEW_ROWS = -1
     print("ready", flush=True)  # noqa: T201 - whoever kills or asks waits for it
+    if given.beside is not None:
+        BESIDE[given.beside](warehouse, settings, given.inputs, steps)
     here: list[int] = []
     if given.points is not None:
         kill_at_every_write(warehouse, given.points, here)
@@ -68,6 +81,29 @@ def serve(warehouse: Warehouse, settings: Settings, inputs: Path, steps: list[St
         except TxmqError as error:
             answer = error.code
         print(answer, flush=True)  # noqa: T201 - the answer
+
+
+def wall_clock() -> datetime:
+    """A clock that nobody can rely on."""
+    return datetime.now(UTC) - timedelta(hours=random.uniform(0, 48))
+
+
+def land_others(warehouse: Warehouse, settings: Settings, inputs: Path, steps: list[Step]) -> None:
+    """Land every file for a broker of another name, and another, until killed."""
+    for turn in count():
+        for step in steps:
+            if step.job == "land":
+                run(warehouse, settings, inputs, step._replace(broker=f"{OTHER}{turn}-{step.broker}"))
+
+
+def keep_up(warehouse: Warehouse, settings: Settings, *_: object) -> None:
+    """OPTIMIZE and VACUUM whatever has more than one file, until killed."""
+    while True:
+        with suppress(PassConflict):
+            run_maintain(warehouse, settings, wall_clock=lambda: datetime.now(UTC), tell=lambda _: None)
+
+
+BESIDE = {"land": land_others, "maintain": keep_up}
 
 
 def run(warehouse: Warehouse, settings: Settings, inputs: Path, step: Step) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from contents import contents, differences
+from contents import contents, differences, passes_beside
 from scenario import write_inputs
 
 HERE = Path(__file__).parent
@@ -53,27 +53,33 @@ class Matrix:
         self.seconds = time.monotonic() - begun
         self.expected = contents(whole / "warehouse")
 
-    def killed_at_every_write(self, most: int | None = None) -> Outcome:
-        """One chain of processes, each killed at the next write not yet tried, before it and after it."""
-        run = self._fresh("every-write")
+    def killed_at_every_write(self, most: int | None = None, *, by_spark: bool = False) -> Outcome:
+        """One chain of processes, each killed at the next write not yet tried, before it and after it.
+
+        by_spark  passes work as those of many rows do: Spark writes, outcomes are written first, halves told by words
+        """
+        run = self._fresh(f"every-write-{by_spark}")
         points = run / "points"
-        while (code := self._run(run, points, most=most)) == -signal.SIGKILL:
+        while (code := self._run(run, points, most=most, by_spark=by_spark)) == -signal.SIGKILL:
             pass
         if code != 0:
             raise RuntimeError(f"exit {code}: {_last_words(run)}")
         tried = points.read_text(encoding="utf-8").splitlines()
-        outcome = self._judged("killed before and after every write", run, times=len(tried))
+        how = "killed before and after every write" + (" of passes of many rows" if by_spark else "")
+        outcome = self._judged(how, run, times=len(tried))
         outcome.notes += [f"{times} {name}" for name, times in Counter(one.split()[1] for one in tried).items()]
         return outcome
 
-    def killed_at_random(self, kills: int, seed: int = 9) -> Outcome:
+    def killed_at_random(self, kills: int, seed: int = 9, *, by_spark: bool = False) -> Outcome:
         """Scenarios run over and over, each process killed at some instant after Spark's start, until so many have been."""
-        dice, total = random.Random(seed), Outcome("killed at random instants")
+        how = "killed at random instants" + (" in passes of many rows" if by_spark else "")
+        dice, total = random.Random(seed), Outcome(how)
         while total.times < kills:
-            run, killed = self._fresh(f"random-{total.times}"), 0
+            run, killed = self._fresh(f"random-{by_spark}-{total.times}"), 0
             while True:
                 may_go_on = total.times + killed >= kills
-                code = self._run(run, kill_after=None if may_go_on else dice.uniform(0.0, KILLED_WITHIN * self.seconds))
+                instant = None if may_go_on else dice.uniform(0.0, KILLED_WITHIN * self.seconds)
+                code = self._run(run, kill_after=instant, by_spark=by_spark)
                 killed += code == -signal.SIGKILL
                 if code != -signal.SIGKILL:
                     break
@@ -106,6 +112,25 @@ class Matrix:
         outcome.notes += [f"{times} {answer}" for answer, times in sorted(answers.items())]
         return outcome
 
+    def landed_and_kept_up_beside(self) -> Outcome:
+        """Other brokers landed, tables compacted and vacuumed by processes of their own, all the while."""
+        run = self._fresh("beside")
+        others = [self._started(run, ["--beside", what], log=f"stderr-{what}.log") for what in ("land", "maintain")]
+        try:
+            self._finish(run)
+            outcome = self._judged("landings, OPTIMIZE and VACUUM beside", run, times=1)
+            ended = [(each.poll(), what) for each, what in zip(others, ("landing", "upkeep"), strict=True)]
+        finally:
+            for process in others:
+                if process.poll() is None:
+                    _killed(process)
+        passes = Counter(passes_beside(run / "warehouse"))
+        outcome.notes += [f"{times} {name} beside" for name, times in passes.items()]
+        if any(code is not None for code, _ in ended) or set(passes) != {"land", "maintain"}:
+            outcome.rows_lost += 1
+            outcome.notes.append(f"NOT BESIDE to the end: {ended}")
+        return outcome
+
     def full_disk(self) -> Outcome:
         """A file system that fills up in the middle of passes again and again, and gets a little more room each time."""
         run, size, failures = self._fresh("full"), FULL_DISK_BYTES, 0
@@ -113,7 +138,11 @@ class Matrix:
             while self._run(run) != 0 and failures < MOST_FAILURES:
                 failures, size = failures + 1, size + GROWTH_BYTES
                 _mount("-o", f"remount,size={size}", str(run / "warehouse"))
-            return self._judged("full disk", run, times=failures)
+            outcome = self._judged("full disk", run, times=failures)
+        if not failures:
+            outcome.rows_lost += 1
+            outcome.notes.append("NEVER FULL")
+        return outcome
 
     def read_only(self) -> Outcome:
         """A warehouse that may only be read from the middle of the scenario on, for a while."""
@@ -127,6 +156,7 @@ class Matrix:
         self._finish(run)
         outcome = self._judged("read-only warehouse", run, times=1)
         outcome.notes.append(f"exit {code} meanwhile" + ("" if is_unharmed else ", AND ROWS CHANGED"))
+        outcome.rows_lost += not is_unharmed
         return outcome
 
     def missing_data_file(self) -> Outcome:
@@ -171,12 +201,14 @@ class Matrix:
         most: int | None = None,
         kill_after: float | None = None,
         until: int | None = None,
+        by_spark: bool = False,
     ) -> int:
         """Carry the scenario of `run` on in a process of its own, killed so many seconds after it is ready; its exit status."""
         if points is not None and most is not None and points.exists() and len(points.read_text().split("\n")) > most:
             points = None
         options = {"--progress": run / "progress", "--points": points, "--until": until}
         named = [part for name, value in options.items() if value is not None for part in (name, str(value))]
+        named += ["--by-spark"] if by_spark else []
         process = self._started(run, named)
         try:
             if kill_after is not None:
@@ -257,8 +289,11 @@ def all_faults(matrix: Matrix, kills: int) -> dict[str, Callable[[], Outcome]]:
         "together-2": partial(matrix.started_together, 2),
         "together-3": partial(matrix.started_together, 3),
         "together-4": partial(matrix.started_together, 4),
+        "beside": matrix.landed_and_kept_up_beside,
         "every-write": matrix.killed_at_every_write,
+        "every-write-by-spark": partial(matrix.killed_at_every_write, by_spark=True),
         "random": partial(matrix.killed_at_random, kills),
+        "random-by-spark": partial(matrix.killed_at_random, kills // 4, by_spark=True),
     }
     if os.geteuid() == 0:
         # Only root may mount.

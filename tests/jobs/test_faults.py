@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from matrix import Matrix
 
-pytestmark = [pytest.mark.jobs, pytest.mark.long]
+pytestmark = pytest.mark.jobs
 
 
 def test_a_process_killed_before_and_after_its_plan_leaves_what_an_undisturbed_run_leaves(tmp_path: Path):

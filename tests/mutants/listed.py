@@ -20,6 +20,7 @@ CHECK, PENDING, VERDICT = ("rules/test_check.py",), ("rules/test_pending.py",), 
 FRONTIER_VERDICT = ("rules/test_verdict_frontier.py",)
 EFFECTS, OFFSETS, ACKS = ("rules/test_effects.py",), ("rules/test_offsets.py",), ("rules/test_acks.py",)
 WORDS, INVARIANTS = ("rules/test_offset_words.py",), ("rules/test_invariants.py",)
+CONTRACT, TAKE_BACK = ("rules/test_contract.py",), "end_to_end/test_take_back.py"
 KINDS = ("model/test_offset_kinds.py",)
 CONFLICTS = ("rules/test_offsets.py", "model/test_offsets_model.py")
 
@@ -135,4 +136,19 @@ MUTANTS = (
     Mutant("rules/duplicates.py", "other content under the same key passes for the same", "earlier_hash == F.col(\"content_hash\"), F.lit(DUPLICATE)",
            "F.lit(True), F.lit(DUPLICATE)", ("rules/test_duplicates.py",)),
     Mutant("rules/frontier.py", "a frontier goes back", 'F.greatest("next_offset", "_next_offset")', 'F.col("next_offset")', ("rules/test_frontier.py",)),
+    # --- JSON of brokers and name servers (R89)
+    Mutant("fastjson.py", "half a surrogate pair stays", 'json.loads(text.encode("utf-8", "replace"))', "document", ("plain/test_remoting.py",)),
+    Mutant("fastjson.py", "keys without quotes are no JSON", '_STRING_OR_NUMBER.sub(_quote_bare_key, data.decode("utf-8"))',
+           'data.decode("utf-8")', ("plain/test_consumer_offset_file.py",)),
+    # --- the landing contract (design section 8)
+    Mutant("rules/contract.py", "half a surrogate pair goes into a variant", 'F.regexp_replace("value", SURROGATE, "/u")', 'F.col("value")', CONTRACT),
+    Mutant("rules/contract.py", "text behind an object is not seen", 'F.concat(F.lit("["), F.col("value"), F.lit(",{}]"))', 'F.concat(F.lit("["), F.col("value"), F.lit("]"))', CONTRACT),
+    Mutant("rules/contract.py", "any bytes are text", 'given.isNotNull() & F.is_valid_utf8("value")', "given.isNotNull()", CONTRACT),
+    Mutant("rules/contract.py", "a number passes for a text", 'F.schema_of_variant(given) != "STRING"', 'F.schema_of_variant(given) == "NONE"', CONTRACT),
+    Mutant("rules/contract.py", "an offset may have no next one", 'F.col(f"{struct}.{name}") > HIGHEST_OFFSET', 'F.col(f"{struct}.{name}") > 2**63 - 1', CONTRACT),
+    Mutant("rules/contract.py", "the quick look passes over braces in texts", '~F.col("value").rlike(ONE_OBJECT),', "", CONTRACT),
+    # --- passes beside a take-back
+    Mutant("tables/running.py", "a plan carried on looks at nobody", "return _is_apart(current)", "return not current.is_own or _is_apart(current)", (f"{TAKE_BACK}::test_a_take_back_killed_as_soon_as_it_was_planned_waits_all_the_same",)),
+    Mutant("tables/running.py", "a plan may be older than a take-back", "is_late = current.job not in (JOB_TAKE_BACK, JOB_MAINTAIN) and _has_seen_take_back(current)",
+           "is_late = False", (f"{TAKE_BACK}::test_a_plan_that_was_read_before_a_take_back_and_recorded_after_it_is_made_anew",)),
 )  # fmt: skip

@@ -64,6 +64,15 @@ def test_an_answer_typed_by_hand_is_read():
     assert decode(raw[4:]) == Command(17, {"offset": "5", "n": "3"}, b"abc", opaque=9, flag=1, remark="no topic")
 
 
+def test_half_a_surrogate_pair_is_a_question_mark_in_whatever_a_peer_says():
+    head = rb'{"code":1,"opaque":9,"flag":1,"extFields":{"\ud800":"a\udfffb"},"remark":"\ud83d\ude00 \ud800"}'
+    found = decode(struct.pack(">I", len(head)) + head)
+    assert (dict(found.fields), found.remark) == ({"?": "a?b"}, "\U0001f600 ?")
+    listed = rb'{"topicList":["\udc00T","plain"]}'
+    with name_server_that(lambda asked: answer(asked, body=listed)) as (_, peer):
+        assert name_server.topics(peer) == ["?T", "plain"]
+
+
 @pytest.mark.parametrize("length", [-1, 0, 3, MAX_FRAME_BYTES + 1, 0x48545450, 2**31 - 1])
 def test_an_absurd_length_is_refused_before_anything_is_read(length):
     with pytest.raises(ProtocolError, match="no RocketMQ remoting port"):
