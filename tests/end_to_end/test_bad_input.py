@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import copy
+import gzip
 import json
+import re
 import struct
 from pathlib import Path
 
@@ -198,11 +200,15 @@ def test_what_is_quarantined_can_be_read_whatever_the_bytes_were(open_house):
     assert "\ufffd\ufffd" in shown[1]
 
 
-def test_a_file_that_cannot_be_read_does_not_stand_in_the_way_of_the_next(open_house):
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [("odd.parquet", b"no parquet"), ("torn.jsonl.gz", gzip.compress(json.dumps(half(1)).encode() * 500)[:-40])],
+)
+def test_a_file_that_cannot_be_read_is_named_and_does_not_stand_in_the_way_of_the_next(open_house, name, data):
     house = open_house("role=audit")
-    odd = house.scratch / "odd.parquet"
-    odd.write_bytes(b"no parquet")
-    with pytest.raises(Exception, match=r"odd\.parquet"):
+    odd = house.scratch / name
+    odd.write_bytes(data)
+    with pytest.raises(Exception, match=re.escape(name)):
         house.land("half", odd)
     house.land_rows("half", [half(0)])
     states = sorted((row["pass_number"], row["state"]) for row in house.rows("pass"))
