@@ -65,6 +65,8 @@ def _form(row: dict[str, Any], left_out: set[str]) -> str:
     kept = {name: _without_numbers(value) for name, value in row.items() if name not in left_out}
     if kept.get("origin") == ORIGIN_ACK and "content_hash" in kept:
         kept["content_hash"] = None  # what an acknowledgement reports is told apart by its landing, too
+    if "checkpoints" in kept:
+        kept["checkpoints"] = sorted(entry for entry in kept["checkpoints"] if not entry[0].startswith(OTHER))
     if kept.get("source"):
         kept["source"] = END_SOURCE.sub(r"\1:", kept["source"])
     if LANDED_PASS.search(kept.get("raw") or ""):

@@ -23,7 +23,7 @@ from scenario import write_inputs
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 FULL_DISK_BYTES, GROWTH_BYTES, MOST_FAILURES = 700_000, 150_000, 60
-SAID_LAST = 6_000
+SAID_LAST, SHOWN = 6_000, 3
 KILLED_WITHIN = 0.35  # of what the whole scenario takes: the first steps of a JVM are slow
 
 
@@ -181,10 +181,13 @@ class Matrix:
 
     def _judged(self, fault: str, run: Path, times: int = 0) -> Outcome:
         outcome = Outcome(fault, times)
-        for table, (lost, extra) in differences(self.expected, contents(run / "warehouse")).items():
+        found = contents(run / "warehouse")
+        for table, (lost, extra) in differences(self.expected, found).items():
             outcome.rows_lost += lost
             outcome.rows_twice += extra
             outcome.notes.append(f"{table}: {lost} lost, {extra} too many")
+            for sign, rows in (("-", self.expected[table] - found[table]), ("+", found[table] - self.expected[table])):
+                outcome.notes += [f"{sign} {row}"[:SAID_LAST] for row in list(rows)[:SHOWN]]
         return outcome
 
     def _fresh(self, name: str) -> Path:
