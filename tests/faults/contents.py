@@ -39,10 +39,12 @@ def contents(warehouse: Path) -> dict[str, Counter[str]]:
     return found
 
 
-def passes_beside(warehouse: Path) -> list[str]:
-    """The jobs of the passes that were committed beside, one for each."""
+def done_beside(warehouse: Path) -> tuple[int, int]:
+    """How many landings were committed beside, and how many files compacted."""
     rows = DeltaTable(str(warehouse / "pass")).to_pyarrow_table().to_pylist()
-    return [row["job"] for row in rows if row["state"] == COMMITTED and _is_beside(row)]
+    done = [row for row in rows if row["state"] == COMMITTED and _is_beside(row)]
+    files = sum(dict(row["counts"]).get("compacted_files", 0) for row in done if row["job"] == JOB_MAINTAIN)
+    return sum(row["job"] == "land" for row in done), files
 
 
 def differences(expected: dict[str, Counter[str]], found: dict[str, Counter[str]]) -> dict[str, tuple[int, int]]:

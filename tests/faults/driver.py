@@ -3,7 +3,7 @@
 The file --progress holds how many steps are done; without it, step numbers are read from stdin and each is answered with
 a line. With --points it kills itself, its JVM too, right before and right after every write, were it of no rows, not listed
 there yet. With --beside it does none of them, but until it is killed lands the same files for brokers of other names, or
-compacts and vacuums. Its wall clock jumps back by up to two days at every look.
+compacts. Its wall clock jumps back by up to two days at every look.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def land_others(warehouse: Warehouse, settings: Settings, inputs: Path, steps: l
 
 
 def keep_up(warehouse: Warehouse, settings: Settings, *_: object) -> None:
-    """OPTIMIZE and VACUUM whatever has more than one file, until killed."""
+    """Compact whatever has more than one file, until killed; VACUUM finds nothing a day old."""
     while True:
         with suppress(PassConflict):
             run_maintain(warehouse, settings, wall_clock=lambda: datetime.now(UTC), tell=lambda _: None)

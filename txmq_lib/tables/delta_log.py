@@ -66,8 +66,7 @@ class DeltaLogView:
 
     def schema(self) -> str:
         """The table's schema, in JSON as Spark writes it."""
-        told = self._entries.schema(self.version)
-        return told if told is not None else str(self._snapshot.metadata().schemaString())
+        return str(self._snapshot.metadata().schemaString())
 
     def few_files(self, version: int) -> tuple[DataFile, ...] | None:
         """The files of a version where they are few and plain Parquet; None: let Delta read it."""

@@ -53,7 +53,6 @@ class Commit:
     removed: tuple[str, ...]
     inserted: tuple[DataFile, ...] | None
     configuration: dict[str, str] | None
-    schema: str | None
 
 
 @dataclass
@@ -64,7 +63,6 @@ class _Known:
     txns: dict[str, int] = field(default_factory=dict)
     files: dict[str, DataFile] = field(default_factory=dict)
     is_mapped: bool = False
-    schema: str | None = None
     # None: many files, or such that only Delta can read.
     few_files: OrderedDict[int, tuple[DataFile, ...] | None] = field(default_factory=OrderedDict)
 
@@ -76,7 +74,6 @@ class _Known:
         self.files.update((file.path, file) for file in commit.added)
         if commit.configuration is not None:
             self.is_mapped = commit.configuration.get(COLUMN_MAPPING, "none") != "none"
-        self.schema = commit.schema or self.schema
         is_readable = len(self.files) <= FEW_FILES and not self.is_mapped
         files = tuple(self.files.values()) if is_readable else ()
         self.few_files[version] = files if is_readable and all(file.is_plain for file in files) else None
@@ -129,11 +126,6 @@ class LogEntries:
         known = self._followed(newest)
         return None if known is None else known.few_files.get(version)
 
-    def schema(self, newest: int) -> str | None:
-        """The table's schema in JSON; None where the log no longer holds every entry."""
-        known = self._followed(newest)
-        return None if known is None else known.schema
-
     def _followed(self, newest: int) -> _Known | None:
         if self._known is not None and self._known.version > newest:  # another table stands in its place
             self._known = _Known()
@@ -184,7 +176,6 @@ def _commit_of(text: str) -> Commit:
     removed: list[str] = []
     inserted: list[DataFile] = []
     configuration: dict[str, str] | None = None
-    schema: str | None = None
     is_insert = True
     # Not splitlines: statistics have texts in them, with line ends of their own such as U+2028.
     for line in filter(None, text.split("\n")):
@@ -203,9 +194,7 @@ def _commit_of(text: str) -> Commit:
                 is_insert = False
             elif kind == "metaData":
                 configuration = dict(action.get("configuration", {}))
-                schema = action["schemaString"]
-    new = tuple(inserted) if is_insert else None
-    return Commit(info, txns, tuple(added), tuple(removed), new, configuration, schema)
+    return Commit(info, txns, tuple(added), tuple(removed), tuple(inserted) if is_insert else None, configuration)
 
 
 def _file_of(action: Mapping[str, Any]) -> DataFile:

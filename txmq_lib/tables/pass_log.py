@@ -12,6 +12,7 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from txmq_lib.names import JOB_TAKE_BACK
+from txmq_lib.schemas import table_specs
 from txmq_lib.tables.delta_log import DeltaLogView
 from txmq_lib.tables.warehouse import Warehouse
 
@@ -32,6 +33,15 @@ def pass_tag(job: str, number: int, step: str) -> str:
 def last_ended(log: DeltaLogView, job: str) -> int:
     """The newest pass of a job that was committed or abandoned; 0 where there is none."""
     return max(log.txn_version(app_id(job, "pass", state)) for state in (COMMITTED, ABANDONED))
+
+
+def last_take_back(warehouse: Warehouse) -> int:
+    """The newest take-back that was committed or has deleted anything; 0 where there is none."""
+    log = warehouse.log("pass")
+    if not log.txn_version(app_id(JOB_TAKE_BACK, "pass", STARTED)):
+        return 0
+    deleted = (warehouse.log(name).txn_version(app_id(JOB_TAKE_BACK, name, name)) for name in table_specs())
+    return max(log.txn_version(app_id(JOB_TAKE_BACK, "pass", COMMITTED)), *deleted)
 
 
 def plan_row(warehouse: Warehouse, job: str, number: int) -> Row:

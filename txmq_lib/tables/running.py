@@ -16,6 +16,7 @@ from txmq_lib.names import JOB_MAINTAIN, JOB_TAKE_BACK
 from txmq_lib.schemas import table_specs
 from txmq_lib.settings import Settings
 from txmq_lib.tables.conflicts import is_cancelled
+from txmq_lib.tables.delta_log import DeltaLogView
 from txmq_lib.tables.effort import effort
 from txmq_lib.tables.pass_log import (
     STARTED,
@@ -23,13 +24,14 @@ from txmq_lib.tables.pass_log import (
     known_since,
     last_ended,
     last_note,
+    last_take_back,
     lost_feeds,
     pass_tag,
     plan_row,
     unfinished,
 )
 from txmq_lib.tables.passes import Pass, PassReport
-from txmq_lib.tables.warehouse import Warehouse
+from txmq_lib.tables.warehouse import CHANGE_FEED_MERGES, Warehouse
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_TAKE_BACK = "last_take_back"
@@ -61,7 +63,9 @@ def next_pass(
 def _require_one_moment(job: str, note: Mapping[str, Any], versions: Mapping[str, int]) -> None:
     own = note.get("own_versions", {})
     known = {name: max([version, *own.get(name, ())]) for name, version in note.get("input_versions", {}).items()}
-    older = [name for name, version in known.items() if version > versions.get(name, version)]
+    # Of other tables nobody reads what is new.
+    feeds = {name for name, spec in table_specs().items() if spec.merge in CHANGE_FEED_MERGES}
+    older = [name for name, version in known.items() if name in feeds and version > versions.get(name, version)]
     if older:
         raise PassReplayed(
             f"{', '.join(sorted(older))} is older than what the last pass of {job} saw; what lands there would never"
@@ -115,7 +119,7 @@ def run_passes(
     """
     while True:
         warehouse.ensure()
-        ended = last_ended(warehouse.log("pass"), JOB_TAKE_BACK)
+        taken_back = _last_done_take_back(warehouse)
         current = next_pass(warehouse, job, now=now, arguments=arguments(), settings=settings, wall_clock=wall_clock)
         if current.is_own:
             try:
@@ -123,7 +127,7 @@ def run_passes(
                     return PassReport(job, 0, {"idle": 1}, {})
             finally:
                 current.release()
-            current = _planned(current, last_take_back=ended)
+            current = _planned(current, taken_back=taken_back)
         if not _may_begin(current, lands_again=lands_again):
             continue
         size = input_bytes(current) if input_bytes is not None else None
@@ -144,14 +148,14 @@ def run_passes(
             return report
 
 
-def _planned(mine: Pass, *, last_take_back: int) -> Pass:
+def _planned(mine: Pass, *, taken_back: int) -> Pass:
     """`mine` once its plan has landed, or the plan of its number that another process landed first.
 
-    last_take_back  the take-back that had ended last before anything was read for this plan
+    taken_back  the newest take-back that had done all it does before anything was read for this plan
     """
     plan_id = f"{getpass.getuser()}@{socket.gethostname()}:{os.getpid()}:{mine.wall_clock().isoformat()}"
     mine.plan_id = plan_id
-    mine.append_row(STARTED, {"plan_id": plan_id, LAST_TAKE_BACK: last_take_back})
+    mine.append_row(STARTED, {"plan_id": plan_id, LAST_TAKE_BACK: taken_back})
     # Delta skips a second plan of this number without a word, so look whose plan landed.
     if _started_note(mine).get("plan_id") == plan_id:
         return mine
@@ -172,15 +176,15 @@ def _may_begin(current: Pass, *, lands_again: bool) -> bool:
 
 
 def _is_apart(current: Pass) -> bool:
-    """Whether no take-back lies between what the plan read and its first write; else it is given up.
+    """Whether no take-back lies between what the plan read and its first write; else it is given up, to be made anew.
 
-    PassConflict where it was our own and the other one is still unfinished. A plan of which something has landed was
-    found apart before: it goes on, and whoever begins beside it gives way. Both sides look after their plan has landed,
-    so that one of two that begin at once sees the other.
+    PassConflict where it was our own and the other one is still unfinished. Of two that may not be open together the
+    one recorded later gives way, whichever process has it in hand: both look after their plan has landed, so no process
+    can have found the later one apart while the earlier one is open, and nothing of it has landed.
     """
-    in_the_way = _in_the_way(current)
-    is_late = current.job not in (JOB_TAKE_BACK, JOB_MAINTAIN) and _has_seen_take_back(current)
-    if not (in_the_way or is_late) or not (current.is_own or current.has_landed_nothing()):
+    log = current.warehouse.log("pass")
+    in_the_way = _in_the_way(current.job, log, _recorded_at(log, current.job, current.number))
+    if not in_the_way and not _is_of_before_take_back(current):
         return True
     current.abandon()
     if in_the_way and current.is_own:
@@ -189,30 +193,49 @@ def _is_apart(current: Pass) -> bool:
     return False
 
 
-def _in_the_way(current: Pass) -> str:
-    """The unfinished passes beside which `current` must not be; empty where there are none.
+def _in_the_way(job: str, log: DeltaLogView, recorded_at: int) -> str:
+    """The unfinished passes, recorded before, beside which a pass of `job` must not be; empty where there are none.
 
     Rows that are taken back must not be read meanwhile.
     """
-    others = {job: number for job, number in unfinished(current.warehouse.log("pass")).items() if job != current.job}
+    if job == JOB_MAINTAIN:
+        return ""
+    meet = {
+        other: number
+        for other, number in unfinished(log).items()
+        if other not in (job, JOB_MAINTAIN) and JOB_TAKE_BACK in (job, other)
+    }
     return ", ".join(
-        f"{other} pass {number}"
-        for other, number in others.items()
-        if JOB_MAINTAIN not in (current.job, other) and JOB_TAKE_BACK in (current.job, other)
+        f"{other} pass {number}" for other, number in meet.items() if _recorded_at(log, other, number) < recorded_at
     )
 
 
-def _has_seen_take_back(current: Pass) -> bool:
-    """Whether a take-back has ended since the plan began to read: it may know rows that are gone, or a frontier."""
-    ended = last_ended(current.warehouse.log("pass"), JOB_TAKE_BACK)
-    return bool(ended and ended != _started_note(current).get(LAST_TAKE_BACK, ended))
+def _recorded_at(log: DeltaLogView, job: str, number: int) -> int:
+    """The version of the pass log that has the plan; -1 where the log no longer tells."""
+    landed = log.tagged_commit(pass_tag(job, number, STARTED), after=-1)
+    return landed.version if landed is not None else -1
+
+
+def _is_of_before_take_back(current: Pass) -> bool:
+    """Whether rows were taken back since the plan began to read: it may know rows that are gone, or a frontier.
+
+    That take-back looked for unfinished passes before this plan was recorded, else it had given way: nobody can have
+    found this plan apart.
+    """
+    if current.job in (JOB_TAKE_BACK, JOB_MAINTAIN):
+        return False
+    latest = last_take_back(current.warehouse)
+    return bool(latest) and latest != _started_note(current).get(LAST_TAKE_BACK, latest)
+
+
+def _last_done_take_back(warehouse: Warehouse) -> int:
+    latest, unfinished_number = last_take_back(warehouse), unfinished(warehouse.log("pass")).get(JOB_TAKE_BACK)
+    return latest if unfinished_number is None else min(latest, unfinished_number - 1)
 
 
 def _started_note(current: Pass) -> dict[str, Any]:
     """The note of the plan's commit; empty where the log no longer holds it."""
-    # Another's plan may have been recorded any number of commits ago.
-    after = None if current.is_own else -1
-    landed = current.warehouse.log("pass").tagged_commit(pass_tag(current.job, current.number, STARTED), after=after)
+    landed = current.warehouse.log("pass").tagged_commit(pass_tag(current.job, current.number, STARTED), after=-1)
     return dict(json.loads(landed.note)) if landed is not None else {}
 
 

@@ -43,6 +43,11 @@ def create_table(path: str, spec: TableSpec, properties: Mapping[str, str]) -> N
             raise
 
 
+def stored_schema(path: str) -> str:
+    """The schema of a table, in JSON as Spark writes it."""
+    return str(DeltaTable(path).schema().to_json())
+
+
 def with_own_arrays(rows: pa.Table) -> pa.Table:
     """The same rows in arrays of their own: Spark leaves out the offsets of nested arrays that are empty, and deltalake
     reads them all the same."""
