@@ -32,12 +32,12 @@ def _relaxed(type_: SparkType) -> SparkType:
             return {**type_, "fields": fields}
 
 
-def bare(type_: SparkType) -> SparkType:
+def _bare(type_: SparkType) -> SparkType:
     """A type without what is said of nulls and without comments: what two tables must agree on."""
     if isinstance(type_, str):
         return type_
-    kept = {name: bare(inner) for name, inner in type_.items() if name in ("elementType", "keyType", "valueType")}
-    fields = [{"name": each["name"], "type": bare(each["type"])} for each in type_.get("fields", ())]
+    kept = {name: _bare(inner) for name, inner in type_.items() if name in ("elementType", "keyType", "valueType")}
+    fields = [{"name": each["name"], "type": _bare(each["type"])} for each in type_.get("fields", ())]
     return {"type": type_["type"], **kept, **({"fields": fields} if fields else {})}
 
 
@@ -107,8 +107,8 @@ class TableSpec:
 
     def differences(self, stored: str) -> Differences:
         """How the columns of a stored schema, as Delta's log tells it in JSON, differ; all empty where they do not."""
-        found = {each["name"]: bare(each["type"]) for each in json.loads(stored)["fields"]}
-        wanted = {field.name: bare(field.to_json()["type"]) for field in self.fields}
+        found = {each["name"]: _bare(each["type"]) for each in json.loads(stored)["fields"]}
+        wanted = {field.name: _bare(field.to_json()["type"]) for field in self.fields}
         return Differences(
             missing=tuple(name for name in wanted if name not in found),
             unexpected=tuple(name for name in found if name not in wanted),

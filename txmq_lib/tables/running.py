@@ -16,7 +16,7 @@ from txmq_lib.names import JOB_MAINTAIN, JOB_TAKE_BACK
 from txmq_lib.schemas import table_specs
 from txmq_lib.settings import Settings
 from txmq_lib.tables.conflicts import is_cancelled
-from txmq_lib.tables.delta_log import DeltaLogView
+from txmq_lib.tables.delta_log import DeltaLogView, TaggedCommit
 from txmq_lib.tables.effort import effort
 from txmq_lib.tables.pass_log import (
     STARTED,
@@ -157,7 +157,7 @@ def _planned(mine: Pass, *, taken_back: int) -> Pass:
     mine.plan_id = plan_id
     mine.append_row(STARTED, {"plan_id": plan_id, LAST_TAKE_BACK: taken_back})
     # Delta skips a second plan of this number without a word, so look whose plan landed.
-    if _started_note(mine).get("plan_id") == plan_id:
+    if _plan_note(_plan_commit(mine.warehouse.log("pass"), mine.job, mine.number)).get("plan_id") == plan_id:
         return mine
     return _recorded_pass(mine.warehouse, mine.job, mine.number, wall_clock=mine.wall_clock)
 
@@ -183,8 +183,11 @@ def _is_apart(current: Pass) -> bool:
     can have found the later one apart while the earlier one is open, and nothing of it has landed.
     """
     log = current.warehouse.log("pass")
-    in_the_way = _in_the_way(current.job, log, _recorded_at(log, current.job, current.number))
-    if not in_the_way and not _is_of_before_take_back(current):
+    if current.job == JOB_MAINTAIN or not log.txn_version(app_id(JOB_TAKE_BACK, "pass", STARTED)):
+        return True
+    plan = _plan_commit(log, current.job, current.number)
+    in_the_way = _in_the_way(current.job, log, plan)
+    if not in_the_way and not (current.job != JOB_TAKE_BACK and _is_of_before_take_back(current.warehouse, plan)):
         return True
     current.abandon()
     if in_the_way and current.is_own:
@@ -193,50 +196,50 @@ def _is_apart(current: Pass) -> bool:
     return False
 
 
-def _in_the_way(job: str, log: DeltaLogView, recorded_at: int) -> str:
-    """The unfinished passes, recorded before, beside which a pass of `job` must not be; empty where there are none.
+def _in_the_way(job: str, log: DeltaLogView, plan: TaggedCommit | None) -> str:
+    """The unfinished passes, recorded before `plan`, beside which `job` must not be; empty where there are none.
 
     Rows that are taken back must not be read meanwhile.
     """
-    if job == JOB_MAINTAIN:
-        return ""
     meet = {
         other: number
         for other, number in unfinished(log).items()
         if other not in (job, JOB_MAINTAIN) and JOB_TAKE_BACK in (job, other)
     }
+    recorded_at = _version_of(plan)
     return ", ".join(
-        f"{other} pass {number}" for other, number in meet.items() if _recorded_at(log, other, number) < recorded_at
+        f"{other} pass {number}"
+        for other, number in meet.items()
+        if _version_of(_plan_commit(log, other, number)) < recorded_at
     )
 
 
-def _recorded_at(log: DeltaLogView, job: str, number: int) -> int:
-    """The version of the pass log that has the plan; -1 where the log no longer tells."""
-    landed = log.tagged_commit(pass_tag(job, number, STARTED), after=-1)
-    return landed.version if landed is not None else -1
-
-
-def _is_of_before_take_back(current: Pass) -> bool:
+def _is_of_before_take_back(warehouse: Warehouse, plan: TaggedCommit | None) -> bool:
     """Whether rows were taken back since the plan began to read: it may know rows that are gone, or a frontier.
 
     That take-back looked for unfinished passes before this plan was recorded, else it had given way: nobody can have
     found this plan apart.
     """
-    if current.job in (JOB_TAKE_BACK, JOB_MAINTAIN):
-        return False
-    latest = last_take_back(current.warehouse)
-    return bool(latest) and latest != _started_note(current).get(LAST_TAKE_BACK, latest)
+    latest = last_take_back(warehouse)
+    return bool(latest) and latest != _plan_note(plan).get(LAST_TAKE_BACK, latest)
+
+
+def _plan_commit(log: DeltaLogView, job: str, number: int) -> TaggedCommit | None:
+    """The commit that has the plan, however long ago; None where the log no longer tells."""
+    return log.tagged_commit(pass_tag(job, number, STARTED), after=-1)
+
+
+def _version_of(plan: TaggedCommit | None) -> int:
+    return plan.version if plan is not None else -1
+
+
+def _plan_note(plan: TaggedCommit | None) -> dict[str, Any]:
+    return dict(json.loads(plan.note)) if plan is not None else {}
 
 
 def _last_done_take_back(warehouse: Warehouse) -> int:
     latest, unfinished_number = last_take_back(warehouse), unfinished(warehouse.log("pass")).get(JOB_TAKE_BACK)
     return latest if unfinished_number is None else min(latest, unfinished_number - 1)
-
-
-def _started_note(current: Pass) -> dict[str, Any]:
-    """The note of the plan's commit; empty where the log no longer holds it."""
-    landed = current.warehouse.log("pass").tagged_commit(pass_tag(current.job, current.number, STARTED), after=-1)
-    return dict(json.loads(landed.note)) if landed is not None else {}
 
 
 def _recorded_pass(warehouse: Warehouse, job: str, number: int, *, wall_clock: Callable[[], datetime]) -> Pass:
