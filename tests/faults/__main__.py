@@ -21,13 +21,15 @@ def main() -> int:
     table = Table("fault", "times", "rows lost", "rows too many", "seen", title="Fault matrix")
     is_sound = True
     with tempfile.TemporaryDirectory(prefix="txmq-faults-") as place:
-        matrix = Matrix(Path(place))
-        console.print(f"undisturbed: {len(matrix.steps)} steps, {matrix.seconds:.0f} s")
-        faults = {name: fault for name, fault in all_faults(matrix, given.kills).items() if given.only in name}
+        faults = {name: fault for name, fault in all_faults(given.kills).items() if given.only in name}
         if not faults:
             parser.error(f"no fault's name contains {given.only!r}")
-        for fault in faults.values():
-            outcome = fault()
+        matrices: dict[str, Matrix] = {}
+        for scenario, fault in faults.values():
+            if scenario not in matrices:
+                matrices[scenario] = Matrix(Path(place, scenario), scenario)
+                console.print(f"{scenario}, undisturbed: {matrices[scenario].told()}")
+            outcome = fault(matrices[scenario])
             is_sound &= not outcome.rows_lost and not outcome.rows_twice
             told = [outcome.fault, *map(str, (outcome.times, outcome.rows_lost, outcome.rows_twice))]
             console.print(*told, *outcome.notes, sep=" | ")

@@ -21,14 +21,18 @@ from pathlib import Path
 from typing import Any
 
 from contents import OTHER
-from scenario import ASSIGNMENTS, Step
+from scenario import ASSIGNMENTS, DATABASE, DATABASE_URL, RESOLVERS, Step
 
-from txmq_lib.errors import PassConflict, TxmqError
+from txmq_lib.errors import PassConflict, TxmqError, UsageError
+from txmq_lib.names import ACTION_RESUME, COMMIT
 from txmq_lib.pipeline.audit import run_audit
-from txmq_lib.pipeline.landing import run_land_files
+from txmq_lib.pipeline.decisions import Wanted, decide
+from txmq_lib.pipeline.landing import run_land_files, run_land_store
 from txmq_lib.pipeline.maintain import run_maintain
 from txmq_lib.pipeline.reconcile import run_reconcile
+from txmq_lib.pipeline.resolve import run_resolve
 from txmq_lib.pipeline.rollup import run_rollup
+from txmq_lib.pipeline.take_back import run_take_back
 from txmq_lib.resources import conf_dir
 from txmq_lib.session import build_session
 from txmq_lib.settings import Settings
@@ -39,7 +43,12 @@ SPARK = (
     "spark.spark.master=local[2]",
     "spark.spark.driver.memory=1g",
 )
-UPKEEP = ("maintain.small_files=2", "maintain.file_retention=24h", "maintain.log_retention=24h")
+UPKEEP = (
+    "maintain.small_files=2",
+    "maintain.file_retention=24h",
+    "maintain.log_retention=24h",
+    "resolve.checks_per_write=10",
+)
 
 
 def main() -> None:
@@ -53,7 +62,8 @@ def main() -> None:
     parser.add_argument("--by-spark", action="store_true", help="every pass works as one of many rows does")
     given = parser.parse_args()
     steps = [Step(*step) for step in json.loads((given.inputs / "steps.json").read_text(encoding="utf-8"))]
-    settings = Settings.load([conf_dir() / "few-rows.yaml"], [*ASSIGNMENTS, *SPARK, *UPKEEP], warehouse=given.warehouse)
+    assignments = [*ASSIGNMENTS, *RESOLVERS, *SPARK, *UPKEEP]
+    settings = Settings.load([conf_dir() / "few-rows.yaml"], assignments, warehouse=given.warehouse)
     warehouse = Warehouse(build_session("txmq-faults", settings), given.warehouse)
     if given.by_spark:
         running.SMALL_PASS_BYTES = passes.FEW_ROWS = -1
@@ -100,19 +110,42 @@ def keep_up(warehouse: Warehouse, settings: Settings, *_: object) -> None:
     """Compact whatever has more than one file, until killed; VACUUM finds nothing a day old."""
     while True:
         with suppress(PassConflict):
-            run_maintain(warehouse, settings, wall_clock=lambda: datetime.now(UTC), tell=lambda _: None)
+            maintain(warehouse, settings)
 
 
+BY_WHOM = {"reason": "seen in the database", "decided_by": "somebody"}
 BESIDE = {"land": land_others, "maintain": keep_up}
+
+
+def maintain(warehouse: Warehouse, settings: Settings) -> None:
+    run_maintain(warehouse, settings, wall_clock=lambda: datetime.now(UTC), tell=lambda _: None)
 
 
 def run(warehouse: Warehouse, settings: Settings, inputs: Path, step: Step) -> None:
     told: dict[str, Any] = {"now": step.now, "wall_clock": wall_clock}
-    if step.job == "land":
-        paths = [str(inputs / step.file)]
-        run_land_files(warehouse, settings, kind=step.kind, paths=paths, broker_name=step.broker, **told)
-    else:
-        {"reconcile": run_reconcile, "rollup": run_rollup, "audit": run_audit}[step.job](warehouse, settings, **told)
+    match step.job:
+        case "land":
+            paths = [str(inputs / step.file)]
+            run_land_files(warehouse, settings, kind=step.kind, paths=paths, broker_name=step.broker, **told)
+        case "land-store":
+            run_land_store(warehouse, settings, path=str(inputs / step.file), broker_name=step.broker, **told)
+        case "maintain":
+            maintain(warehouse, settings)
+        case "resolve":
+            environ = {DATABASE_URL: f"sqlite:///{inputs / DATABASE}"}
+            run_resolve(warehouse, settings, environ=environ, **told)
+        case "settle":
+            told["wanted"] = Wanted((step.transaction,), brokers=("served",), decision=COMMIT, **BY_WHOM)
+            decide(warehouse, settings, **told)
+        case "resume":
+            decide(warehouse, settings, Wanted(brokers=(step.broker,), decision=ACTION_RESUME, **BY_WHOM), **told)
+        case "take-back":
+            # Done once more after it was committed, it finds nothing.
+            with suppress(UsageError):
+                told["tell"] = lambda _: None
+                run_take_back(warehouse, settings, broker_name=step.broker, apply=True, **told)
+        case job:
+            {"reconcile": run_reconcile, "rollup": run_rollup, "audit": run_audit}[job](warehouse, settings, **told)
 
 
 def kill_at_every_write(warehouse: Warehouse, listed: Path, here: list[int]) -> None:

@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from operator import methodcaller
 from pathlib import Path
 
 from contents import contents, differences, done_beside
-from scenario import write_inputs
+from scenario import BY_HAND, WHOLE, write_inputs
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -41,10 +41,11 @@ class Outcome:
 class Matrix:
     """A scenario, the contents an undisturbed run leaves, and a place for disturbed ones."""
 
-    def __init__(self, place: Path, seed: int = 4, *, is_short: bool = False) -> None:
+    def __init__(self, place: Path, scenario: str = WHOLE, seed: int = 4) -> None:
         self.place = place
+        self.scenario = scenario
         self.inputs = place / "inputs"
-        self.steps = write_inputs(self.inputs, seed, is_short=is_short)
+        self.steps = write_inputs(self.inputs, seed, scenario)
         (self.inputs / "steps.json").write_text(json.dumps(self.steps), encoding="utf-8")
         begun = time.monotonic()
         whole = self._fresh("whole")
@@ -52,6 +53,10 @@ class Matrix:
             raise RuntimeError(f"the undisturbed run failed: {_last_words(whole)}")
         self.seconds = time.monotonic() - begun
         self.expected = contents(whole / "warehouse")
+
+    def told(self) -> str:
+        """How long the undisturbed run was."""
+        return f"{len(self.steps)} steps, {self.seconds:.0f} s"
 
     def killed_at_every_write(self, most: int | None = None, *, by_spark: bool = False) -> Outcome:
         """One chain of processes, each killed at the next write not yet tried, before it and after it.
@@ -65,14 +70,14 @@ class Matrix:
         if code != 0:
             raise RuntimeError(f"exit {code}: {_last_words(run)}")
         tried = points.read_text(encoding="utf-8").splitlines()
-        how = "killed before and after every write" + (" of passes of many rows" if by_spark else "")
+        how = "killed before and after every write" + self._of_what(" of passes of many rows" if by_spark else "")
         outcome = self._judged(how, run, times=len(tried))
         outcome.notes += [f"{times} {name}" for name, times in Counter(one.split()[1] for one in tried).items()]
         return outcome
 
     def killed_at_random(self, kills: int, seed: int = 9, *, by_spark: bool = False) -> Outcome:
         """Scenarios run over and over, each process killed at some instant after Spark's start, until so many have been."""
-        how = "killed at random instants" + (" in passes of many rows" if by_spark else "")
+        how = "killed at random instants" + self._of_what(" in passes of many rows" if by_spark else "")
         dice, total = random.Random(seed), Outcome(how)
         while total.times < kills:
             run, killed = self._fresh(f"random-{by_spark}-{total.times}"), 0
@@ -174,6 +179,9 @@ class Matrix:
         if code == 0:
             outcome.rows_lost += 1
         return outcome
+
+    def _of_what(self, else_: str) -> str:
+        return f"{else_} ({self.scenario})" if self.scenario != WHOLE else else_
 
     def _finish(self, run: Path) -> None:
         if self._run(run) != 0:
@@ -285,20 +293,26 @@ def _mount(*how: str) -> None:
     subprocess.run(["mount", *how], check=True)
 
 
-def all_faults(matrix: Matrix, kills: int) -> dict[str, Callable[[], Outcome]]:
-    """Every fault by name."""
-    faults: dict[str, Callable[[], Outcome]] = {
-        "missing-file": matrix.missing_data_file,
-        "together-2": partial(matrix.started_together, 2),
-        "together-3": partial(matrix.started_together, 3),
-        "together-4": partial(matrix.started_together, 4),
-        "beside": matrix.landed_and_kept_up_beside,
-        "every-write": matrix.killed_at_every_write,
-        "every-write-by-spark": partial(matrix.killed_at_every_write, by_spark=True),
-        "random": partial(matrix.killed_at_random, kills),
-        "random-by-spark": partial(matrix.killed_at_random, kills // 4, by_spark=True),
+def all_faults(kills: int) -> dict[str, tuple[str, Callable[[Matrix], Outcome]]]:
+    """Every fault by name: the scenario, and what is done to a matrix of it."""
+    faults = {
+        "missing-file": methodcaller("missing_data_file"),
+        "together-2": methodcaller("started_together", 2),
+        "together-3": methodcaller("started_together", 3),
+        "together-4": methodcaller("started_together", 4),
+        "beside": methodcaller("landed_and_kept_up_beside"),
+        "every-write": methodcaller("killed_at_every_write"),
+        "every-write-by-spark": methodcaller("killed_at_every_write", by_spark=True),
+        "random": methodcaller("killed_at_random", kills),
+        "random-by-spark": methodcaller("killed_at_random", kills // 4, by_spark=True),
     }
     if os.geteuid() == 0:
         # Only root may mount.
-        faults = {"full-disk": matrix.full_disk, "read-only": matrix.read_only, **faults}
-    return faults
+        faults = {"full-disk": methodcaller("full_disk"), "read-only": methodcaller("read_only"), **faults}
+    by_hand = {
+        "every-write-by-hand": methodcaller("killed_at_every_write"),
+        "random-by-hand": methodcaller("killed_at_random", kills // 4),
+    }
+    return {name: (WHOLE, fault) for name, fault in faults.items()} | {
+        name: (BY_HAND, fault) for name, fault in by_hand.items()
+    }

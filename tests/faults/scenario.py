@@ -1,13 +1,22 @@
-"""What the fault matrix runs: passes of every job over late, early, repeated and contradicting input of two brokers."""
+"""What the fault matrix runs, in the scenarios `whole`, `short` and `by-hand`.
+
+whole    passes of the daily jobs over late, early, repeated and contradicting input of two brokers
+short    a first reconcile of one broker
+by-hand  a broker's store landed, answers, decisions of people, a landing taken back, upkeep
+"""
 
 from __future__ import annotations
 
 import json
 import random
+import sqlite3
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from captured import unpack_store
+from engine_model import Half, Transaction
 from histories import START_MS, Event, audit_history, engine_history, rows_of
 
 BATCHES, SPAN_MS = 2, 8_000
@@ -19,16 +28,34 @@ ASSIGNMENTS = (
     "brokers.watched.role=audit",
 )
 ENGINE_KINDS, AUDIT_KINDS = ("half", "end"), ("half", "op", "message", "max_time")
+WHOLE, SHORT, BY_HAND = "whole", "short", "by-hand"
+# Who asks in `by-hand`: nobody serves the group of the transaction that a person settles.
+DATABASE, DATABASE_URL = "answers.db", "FAULTS_DATABASE_URL"
+RESOLVERS = tuple(
+    f"resolvers.{group}.{key}={value}"
+    for group in "AB"
+    for key, value in {
+        "kind": "sql",
+        "url_env": DATABASE_URL,
+        "table": "log",
+        "key_column": "id",
+        "state_column": "state",
+        "commit": "[DONE]",
+        "rollback": "[UNDONE]",
+        "unknown": "[OPEN]",
+    }.items()
+)
 
 
 class Step(NamedTuple):
-    """One job: `kind`, `file` and `broker` of a landing; `now` in epoch ms."""
+    """One job: `kind`, `file` and `broker` of a landing; `broker` or `transaction` that a person names; `now` in epoch ms."""
 
     job: str
     now_ms: int
     kind: str = ""
     file: str = ""
     broker: str = ""
+    transaction: str = ""
 
     @property
     def now(self) -> datetime:
@@ -36,10 +63,19 @@ class Step(NamedTuple):
         return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=self.now_ms)
 
 
-def write_inputs(place: Path, seed: int, *, is_short: bool = False) -> list[Step]:
-    """Write the files of all landings to `place`; the steps in order. A short one is a first reconcile of one broker."""
+def write_inputs(place: Path, seed: int, scenario: str = WHOLE) -> list[Step]:
+    """Write the files of all landings of a scenario to `place`; the steps in order."""
     place.mkdir(parents=True, exist_ok=True)
     dice = random.Random(seed)
+    if scenario == BY_HAND:
+        return _by_hand(place, dice)
+    steps = _whole(place, dice)
+    if scenario == SHORT:
+        return [step for step in steps if step.now_ms == steps[0].now_ms and _is_of_first_reconcile(step)]
+    return steps
+
+
+def _whole(place: Path, dice: random.Random) -> list[Step]:
     engine = [engine_history(number, dice, BATCHES, SPAN_MS) for number in range(HISTORIES)]
     watched = [audit_history(number, dice, BATCHES, SPAN_MS) for number in range(HISTORIES)]
     steps: list[Step] = []
@@ -56,9 +92,41 @@ def write_inputs(place: Path, seed: int, *, is_short: bool = False) -> list[Step
             _write(place / name, rows, broken=True)
             steps.append(Step("land", now_ms, kind, name, "served"))
         steps += [Step(job, now_ms) for job in ("reconcile", "rollup", "audit")]
-    if is_short:
-        return [step for step in steps if step.now_ms == steps[0].now_ms and _is_of_first_reconcile(step)]
     return steps
+
+
+def _by_hand(place: Path, dice: random.Random) -> list[Step]:
+    events = [event for number in range(HISTORIES) for event in engine_history(number, dice, 1, SPAN_MS)]
+    settled = Transaction("by hand", "H", START_MS)
+    events.append(Event(0, "half", Half(settled, 9_999, 10**9, START_MS, "T", 0, None, "settled")))
+    for kind in ENGINE_KINDS:
+        _write(place / f"{kind}.jsonl", rows_of([event for event in events if event.kind == kind]), broken=False)
+    _write_answers(place / DATABASE, dice, [event.what.transaction for event in events if event.kind == "half"])
+    unpack_store("basic", place)
+    at = [START_MS + 4_000 + 1_000 * second for second in range(9)]
+    return [
+        Step("land", at[0], "half", "half.jsonl", "served"),
+        Step("land", at[0], "end", "end.jsonl", "served"),
+        Step("land", at[0], "half", "half.jsonl", "mistyped"),
+        Step("land-store", at[0], file="store", broker="watched"),
+        *[Step(job, at[0]) for job in ("reconcile", "audit", "maintain")],
+        Step("take-back", at[1], broker="mistyped"),
+        Step("resolve", at[2]),
+        Step("settle", at[2], transaction=settled.transaction_id),
+        Step("reconcile", at[2]),
+        # The others are given up, and taken up again.
+        Step("reconcile", at[8]),
+        Step("resume", at[8], broker="served"),
+        *[Step(job, at[8]) for job in ("reconcile", "audit", "maintain")],
+    ]
+
+
+def _write_answers(database: Path, dice: random.Random, transactions: Iterable[Transaction]) -> None:
+    states = {one.transaction_id: dice.choice(("DONE", "UNDONE", "OPEN", None)) for one in transactions}
+    with sqlite3.connect(database) as log:
+        log.execute("create table log (id text primary key, state text)")
+        log.executemany("insert into log values (?, ?)", [each for each in states.items() if each[1]])
+    log.close()
 
 
 def _is_of_first_reconcile(step: Step) -> bool:

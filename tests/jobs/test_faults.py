@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from matrix import Matrix
+from scenario import SHORT
 
 pytestmark = pytest.mark.jobs
 
 
 def test_a_process_killed_before_and_after_its_plan_leaves_what_an_undisturbed_run_leaves(tmp_path: Path):
-    matrix = Matrix(tmp_path, is_short=True)
+    matrix = Matrix(tmp_path, SHORT)
     assert all(matrix.expected[table] for table in ("half_message", "end_outcome", "message", "pending_half"))
     at_writes = matrix.killed_at_every_write(most=2)
     assert (at_writes.times, at_writes.rows_lost, at_writes.rows_twice) == (2, 0, 0), at_writes.notes

@@ -113,7 +113,9 @@ def _outcomes(current: Pass, ends: DataFrame | None, policies: Policies) -> Data
 def _acted(current: Pass, effective: DataFrame, policies: Policies) -> DataFrame:
     """Undecided transactions with `action` and `reason`."""
     with current.timed("pending"):
-        return current.cached(_undecided(current, effective, policies))
+        undecided = _undecided(current, effective, policies)
+        # Where nothing is new, all that is pending is looked at as it is: that is read faster than it is kept.
+        return current.cached(undecided) if _has_new_rows(current) else current.cached_if_small(undecided)
 
 
 def _undecided(current: Pass, effective: DataFrame, policies: Policies) -> DataFrame:
