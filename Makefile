@@ -59,7 +59,7 @@ test-long: setup ## The whole passes that take minutes each: all captures, every
 model: setup ## 10,000 random histories through whole passes against the plain Python model (minutes)
 	TXMQ_HISTORIES=10000 $(BIN)/pytest tests/end_to_end/test_passes_model.py tests/model
 
-faults: setup ## Kill real driver processes at every write and at 200 random instants; full disk and the like (an hour)
+faults: setup ## Kill real driver processes at every write and at 200 random instants; full disk and the like (hours)
 	PYTHONPATH=tests $(BIN)/python tests/faults $(FAULTS)
 
 mutants: setup ## Break each rule on purpose and see the tests go red (half an hour)
