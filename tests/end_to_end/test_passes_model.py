@@ -136,9 +136,15 @@ def pending_rows(house) -> dict[Transaction, Pending]:
 
 def facts_of(told: list[Event]) -> Facts:
     """What landed, each message once, as the truth of captures takes it."""
-    rows = {kind: {row["commitLogOffset"]: row for event in told if event.kind == kind for row in [event.what]}
-            for kind in ("half", "op", "message", "max_time")}  # fmt: skip
-    return Facts(*[list(found.values()) for found in rows.values()])
+    kinds = ("half", "op", "message", "max_time")
+    return facts_of_rows(
+        {kind: {event.what["commitLogOffset"]: event.what for event in told if event.kind == kind} for kind in kinds}
+    )
+
+
+def facts_of_rows(landed: dict[str, dict[int, dict]]) -> Facts:
+    """The same of rows by kind and physical offset."""
+    return Facts(*[[*landed[kind].values()] for kind in ("half", "op", "message", "max_time")])
 
 
 @pytest.mark.long

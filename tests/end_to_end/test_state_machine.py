@@ -8,12 +8,13 @@ from itertools import count
 
 import pytest
 from engine_model import End, Engine, Half, Limits, Transaction
-from histories import START_MS, end_row, half_row
+from histories import HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, START_MS, end_row, half_row, message_row
 from house import Killed, dying_after
 from hypothesis import HealthCheck, settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from offset_model import Report, model
-from test_passes_model import assert_same, moment, pending_rows
+from test_passes_model import assert_same, facts_of_rows, moment, ms, pending_rows
+from truth import pending, verdicts
 
 pytestmark = pytest.mark.long
 
@@ -173,7 +174,138 @@ class Machine(RuleBasedStateMachine):
         self.waiting["half"].append(half)
 
 
-def test_any_order_of_landing_clock_pass_and_crash_ends_as_in_the_models(open_house):
+class Watched(RuleBasedStateMachine):
+    """One broker in the audit role: whatever it may have stored lands in any order, and both jobs look at it."""
+
+    def __init__(self, open_house) -> None:
+        super().__init__()
+        self.house = open_house("role=audit", *SETTINGS[:3], name=f"watched-{next(numbers)}")
+        self.now = START_MS
+        self.chains: list[list[dict]] = []
+        self.waiting: dict[str, list[dict]] = {kind: [] for kind in ("half", "op", "message", "max_time")}
+        self.landed: dict[str, dict[int, dict]] = {kind: {} for kind in self.waiting}
+        self.places, self.offsets = count(1_000, 1_000), defaultdict(count)
+        self.is_plan_open = False
+
+    @initialize()
+    def begin(self) -> None:
+        self.half("A")
+
+    @rule(group=strategies.sampled_from("AB"))
+    def half(self, group: str) -> None:
+        number = len(self.chains)
+        told = {"UNIQ_KEY": f"T{number}", "PGROUP": group, "REAL_TOPIC": "Topic", "REAL_QID": "0", "TRAN_MSG": "true"}
+        self.chains.append([self._stored("half", HALF_TOPIC, told, self.now)])
+
+    @rule(which=strategies.integers(0, 50))
+    def copy(self, which: int) -> None:
+        chain = self._chain(which)
+        chain.append(self._stored("half", HALF_TOPIC, chain[0]["properties"], chain[0]["bornTimestamp"]))
+
+    @rule(which=strategies.integers(0, 50), copies=strategies.lists(strategies.integers(0, 5), min_size=1, max_size=2))
+    def op(self, which: int, copies: list[int]) -> None:
+        halves = [row for row in self._chain(which) if row["topic"] == HALF_TOPIC]
+        named = [str(halves[copy % len(halves)]["queueOffset"]) for copy in copies]
+        body = "".join(f"{token}," for token in named)
+        self._stored("op", OP_TOPIC, {"TAGS": "d"}, self.now, body=body)
+
+    @rule(
+        which=strategies.integers(0, 50),
+        copy=strategies.integers(0, 5),
+        fault=strategies.sampled_from([None, None, None, "topic", "flag", "key"]),
+    )
+    def message(self, which: int, copy: int, fault: str | None) -> None:
+        chain = self._chain(which)
+        half = chain[copy % len(chain)]
+        self._stored(
+            "message",
+            "%RETRY%G" if fault == "topic" else "Topic",
+            half["properties"] | ({"UNIQ_KEY": "another"} if fault == "key" else {}),
+            half["bornTimestamp"],
+            sys_flag=0 if fault == "flag" else 8,
+            prepared=half["commitLogOffset"],
+        )
+
+    @rule(which=strategies.integers(0, 50))
+    def give_up(self, which: int) -> None:
+        chain = self._chain(which)
+        chain.append(self._stored("max_time", MAX_TIME_TOPIC, chain[0]["properties"], chain[0]["bornTimestamp"]))
+
+    @rule(kind=strategies.sampled_from(["half", "op", "message", "max_time"]), which=strategies.integers(0, 50))
+    def repeat(self, kind: str, which: int) -> None:
+        if known := [*self.landed[kind].values()]:
+            self.waiting[kind].append(known[which % len(known)])
+
+    @rule(order=strategies.randoms(use_true_random=False), share=strategies.sampled_from([1, 2]))
+    def land(self, order, share: int) -> None:
+        kinds = [*self.waiting]
+        order.shuffle(kinds)
+        for kind in kinds:
+            order.shuffle(self.waiting[kind])
+            size = -(-len(self.waiting[kind]) // share)
+            now, self.waiting[kind] = self.waiting[kind][:size], self.waiting[kind][size:]
+            if now:
+                self.house.land_rows(kind.replace("_", "-"), now, broker="b")
+                self.landed[kind] |= {row["commitLogOffset"]: row for row in now}
+
+    @rule(step=strategies.sampled_from([1, 3_001, -4_000]))
+    def clock(self, step: int) -> None:
+        self.now += step
+
+    @rule()
+    def reconcile(self) -> None:
+        self.house.reconcile(moment(self.now))
+        self.is_plan_open = False
+        found = {(row["transaction_id"], ms(row["born_timestamp"])) for row in self.house.rows("pending_half")}
+        assert found == {(key.transaction_id, key.born_ms) for key in pending(facts_of_rows(self.landed))}
+
+    @rule()
+    def audit(self) -> None:
+        self.house.audit(moment(self.now))
+        wanted = verdicts(facts_of_rows(self.landed))
+        rows = {
+            (row["transaction_id"], ms(row["born_timestamp"])): row["verdict"]
+            for row in self.house.rows("verdict")
+            if row["half_count"]
+        }
+        assert rows == {(key.transaction_id, key.born_ms): counted.verdict for key, counted in wanted.items()}
+
+    @precondition(lambda self: not self.is_plan_open)
+    @rule(write=strategies.integers(1, 4), job=strategies.sampled_from(["reconcile", "audit"]))
+    def crash(self, write: int, job: str) -> None:
+        with self.house.on_write(dying_after(write)):
+            try:
+                getattr(self.house, job)(moment(self.now))
+            except Killed:
+                self.is_plan_open = True
+
+    def teardown(self) -> None:
+        for kind, rows in self.waiting.items():
+            if rows:
+                self.house.land_rows(kind.replace("_", "-"), rows, broker="b")
+                self.landed[kind] |= {row["commitLogOffset"]: row for row in rows}
+        self.reconcile()
+        self.audit()
+
+    def _chain(self, which: int) -> list[dict]:
+        return self.chains[which % len(self.chains)]
+
+    def _stored(self, kind: str, topic: str, properties: dict[str, str], born_ms: int, **told) -> dict:
+        row = message_row(
+            topic,
+            queue_offset=next(self.offsets[topic]),
+            place=next(self.places),
+            born_ms=born_ms,
+            stored_ms=self.now,
+            properties=properties,
+            **{"body": "body", **told},
+        )
+        self.waiting[kind].append(row)
+        return row
+
+
+@pytest.mark.parametrize("machine", [Machine, Watched])
+def test_any_order_of_landing_clock_pass_and_crash_ends_as_in_the_models(open_house, machine):
     chosen = settings(
         max_examples=EXAMPLES,
         stateful_step_count=STEPS,
@@ -182,4 +314,4 @@ def test_any_order_of_landing_clock_pass_and_crash_ends_as_in_the_models(open_ho
         database=None,
         suppress_health_check=list(HealthCheck),
     )
-    run_state_machine_as_test(lambda: Machine(open_house), settings=chosen)
+    run_state_machine_as_test(lambda: machine(open_house), settings=chosen)
