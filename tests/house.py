@@ -79,11 +79,10 @@ class House:
             if path.exists():
                 self.land(kind.replace("_", "-"), path)
 
-    def land_store(self, path: Path, *, broker: str = BROKER, now: datetime = NOW) -> PassReport:
+    def land_store(self, path: Path, *, broker: str = BROKER, now: datetime = NOW, **options: Any) -> PassReport:
         """Land a store directory."""
-        return run_land_store(
-            self.warehouse, self.settings, path=str(path), broker_name=broker, now=now, wall_clock=wall_clock
-        )
+        told = {"path": str(path), "broker_name": broker, "now": now, "wall_clock": wall_clock}
+        return run_land_store(self.warehouse, self.settings, **told, **options)
 
     def reconcile(self, now: datetime = NOW, **options: Any) -> PassReport:
         """One reconcile pass."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any, cast
 
 from pyspark.sql import SparkSession
+
+# Of the heap, garbage and all: beyond, the JVM is asked to collect it.
+MUCH_OF_HEAP = 0.6
 
 
 def jvm_class(spark: SparkSession, name: str) -> Any:  # noqa: ANN401 - py4j has no types
@@ -15,3 +19,15 @@ def jvm_class(spark: SparkSession, name: str) -> Any:  # noqa: ANN401 - py4j has
 def set_active(spark: SparkSession) -> None:
     """Makes this the active session of the JVM's thread: Delta asks for it, and a thread of a pool has none."""
     jvm_class(spark, "org.apache.spark.sql.classic.SparkSession").setActiveSession(spark._jsparkSession)
+
+
+def let_go_of_plans(spark: SparkSession) -> None:
+    """Let go of what the plans of a pass over many rows hold: tables sent to tasks, in pages of up to 64 MiB each.
+
+    Frames refer to each other in circles, and until Python collects those the JVM keeps their plans. Spark drops such
+    tables some time after the JVM has collected their plans: too late for a pass that finds the heap full.
+    """
+    gc.collect()
+    runtime = jvm_class(spark, "java.lang.Runtime").getRuntime()
+    if runtime.totalMemory() - runtime.freeMemory() > MUCH_OF_HEAP * runtime.maxMemory():
+        runtime.gc()

@@ -150,6 +150,7 @@ def test_a_store_that_grows_lands_only_what_is_new(open_house, tmp_path: Path):
     landed = {row["landed_pass"] for row in house.rows("half_message")}
     assert landed == {1, 2}
     assert not house.rows("quarantine")
+    assert house.land_store(store, is_idle_when_landed=True).counts == {"idle": 1}
 
 
 def test_a_store_put_in_anothers_place_is_read_to_its_own_end_and_one_with_a_gap_is_refused(open_house, tmp_path: Path):

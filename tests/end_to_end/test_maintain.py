@@ -16,6 +16,7 @@ from truth import rows
 from txmq_lib.errors import PassConflict, PlanInputsGone
 from txmq_lib.pipeline import maintain
 from txmq_lib.pipeline.maintain import TableUpkeep, run_maintain
+from txmq_lib.tables.pass_log import standings
 from txmq_lib.tables.passes import PassReport
 from txmq_lib.tables.upkeep import compact
 from txmq_lib.tables.warehouse import Warehouse
@@ -131,6 +132,18 @@ def test_upkeep_changes_no_row_wakes_no_job_and_hides_nothing_that_comes_later(b
     assert len({(row["topic"], row["queue_id"], row["queue_offset"]) for row in house.rows("message")}) == len(
         house.rows("message")
     )
+
+
+def test_an_upkeep_killed_behind_its_last_work_is_ended_by_the_next(begun, copied):
+    twin = copied(begun, "twin")
+    with twin.writing() as steps:
+        upkeep_of(twin, small_files=2)
+    assert steps[-2:] == ["compact", "committed"]
+    with begun.killed_after(len(steps) - 1):
+        upkeep_of(begun, small_files=2)
+    assert upkeep_of(begun, small_files=2)[0].number
+    assert [each.open_number for each in standings(begun.warehouse) if each.open_number] == []
+    assert upkeep_of(begun, small_files=50)[0].counts == {"idle": 1}
 
 
 def test_replaced_files_go_when_nobody_reads_them_and_stay_for_a_job_that_has_not(begun, copied):

@@ -13,7 +13,7 @@ from house import Killed, dying_after
 from hypothesis import HealthCheck, settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from offset_model import Report, model
-from test_passes_model import assert_same, facts_of_rows, moment, ms, pending_rows
+from test_passes_model import assert_same, facts_of_rows, key_of, moment, ms, pending_rows
 from truth import pending, verdicts
 
 pytestmark = pytest.mark.long
@@ -27,6 +27,8 @@ SETTINGS = (
 )
 EXAMPLES = int(os.environ.get("TXMQ_EXAMPLES", "3"))
 STEPS = 14
+KINDS = ("half", "op", "message", "max_time")
+WHICH = strategies.integers(0, 50)
 numbers = count()
 
 
@@ -182,40 +184,115 @@ class Watched(RuleBasedStateMachine):
         self.house = open_house("role=audit", *SETTINGS[:3], name=f"watched-{next(numbers)}")
         self.now = START_MS
         self.chains: list[list[dict]] = []
-        self.waiting: dict[str, list[dict]] = {kind: [] for kind in ("half", "op", "message", "max_time")}
+        self.waiting: dict[str, list[dict]] = {kind: [] for kind in KINDS}
         self.landed: dict[str, dict[int, dict]] = {kind: {} for kind in self.waiting}
         self.places, self.offsets = count(1_000, 1_000), defaultdict(count)
-        self.is_plan_open = False
+        self.open: set[str] = set()
 
     @initialize()
     def begin(self) -> None:
-        self.half("A")
+        self.half("A", "commit")
 
-    @rule(group=strategies.sampled_from("AB"))
-    def half(self, group: str) -> None:
+    @rule(group=strategies.sampled_from("AB"), decision=strategies.sampled_from([None, "commit", "rollback"]))
+    def half(self, group: str, decision: str | None) -> None:
         number = len(self.chains)
         told = {"UNIQ_KEY": f"T{number}", "PGROUP": group, "REAL_TOPIC": "Topic", "REAL_QID": "0", "TRAN_MSG": "true"}
         self.chains.append([self._stored("half", HALF_TOPIC, told, self.now)])
-
-    @rule(which=strategies.integers(0, 50))
-    def copy(self, which: int) -> None:
-        chain = self._chain(which)
-        chain.append(self._stored("half", HALF_TOPIC, chain[0]["properties"], chain[0]["bornTimestamp"]))
-
-    @rule(which=strategies.integers(0, 50), copies=strategies.lists(strategies.integers(0, 5), min_size=1, max_size=2))
-    def op(self, which: int, copies: list[int]) -> None:
-        halves = [row for row in self._chain(which) if row["topic"] == HALF_TOPIC]
-        named = [str(halves[copy % len(halves)]["queueOffset"]) for copy in copies]
-        body = "".join(f"{token}," for token in named)
-        self._stored("op", OP_TOPIC, {"TAGS": "d"}, self.now, body=body)
+        if decision == "commit":
+            self._message(self.chains[-1], 0)
+        if decision is not None:
+            self._op(self.chains[-1], 0)
 
     @rule(
-        which=strategies.integers(0, 50),
-        copy=strategies.integers(0, 5),
-        fault=strategies.sampled_from([None, None, None, "topic", "flag", "key"]),
+        what=strategies.sampled_from(["copy", "op", "message", "give_up"]), which=WHICH, copy=strategies.integers(0, 5)
     )
-    def message(self, which: int, copy: int, fault: str | None) -> None:
-        chain = self._chain(which)
+    def more(self, what: str, which: int, copy: int) -> None:
+        chain = self.chains[which % len(self.chains)]
+        if what in ("op", "message"):
+            getattr(self, f"_{what}")(chain, copy)
+            return
+        kind, topic = {"copy": ("half", HALF_TOPIC), "give_up": ("max_time", MAX_TIME_TOPIC)}[what]
+        chain.append(self._stored(kind, topic, chain[0]["properties"], chain[0]["bornTimestamp"]))
+
+    @rule(which=WHICH, fault=strategies.sampled_from(["topic", "flag", "key"]))
+    def stranger(self, which: int, fault: str) -> None:
+        # Looks like what a commit left, and is none.
+        self._message(self.chains[which % len(self.chains)], 0, fault)
+
+    @rule(kind=strategies.sampled_from(KINDS), which=WHICH)
+    def repeat(self, kind: str, which: int) -> None:
+        if known := [*self.landed[kind].values()]:
+            self.waiting[kind].append(known[which % len(known)])
+
+    @rule(
+        kinds=strategies.lists(strategies.sampled_from(KINDS), min_size=1, max_size=2, unique=True),
+        order=strategies.randoms(use_true_random=False),
+        share=strategies.sampled_from([1, 1, 2]),
+        jobs=strategies.sampled_from([(), ("reconcile",), ("audit",), ("reconcile", "audit")]),
+    )
+    def land(self, kinds: list[str], order, share: int, jobs: tuple[str, ...]) -> None:
+        for kind in kinds:
+            order.shuffle(self.waiting[kind])
+            size = -(-len(self.waiting[kind]) // share)
+            now, self.waiting[kind] = self.waiting[kind][:size], self.waiting[kind][size:]
+            self._land(kind, now)
+        for job in jobs:
+            getattr(self, f"_{job}")()
+
+    @rule(step=strategies.sampled_from([1, 3_001, -4_000]))
+    def clock(self, step: int) -> None:
+        self.now += step
+
+    @rule(write=strategies.integers(1, 4), job=strategies.sampled_from(["reconcile", "audit"]))
+    def crash(self, write: int, job: str) -> None:
+        if job in self.open:
+            return
+        with self.house.on_write(dying_after(write)):
+            try:
+                getattr(self.house, job)(moment(self.now))
+            except Killed:
+                self.open.add(job)
+
+    def teardown(self) -> None:
+        for kind, rows in self.waiting.items():
+            self._land(kind, rows)
+        self._reconcile()
+        self._audit()
+        checks = Counter((key_of(row), row["check_times"]) for row in self.house.rows("check_request"))
+        assert {*checks.values()} <= {1}
+        for kind, table in {"half": "half_message", "message": "message", "max_time": "trans_check_max_time"}.items():
+            assert len(self.house.rows(table)) == len(self.landed[kind])
+        tokens = sum(row["body"].count(",") for row in self.landed["op"].values())
+        assert len(self.house.rows("op_message")) == tokens
+
+    def _reconcile(self) -> None:
+        self.house.reconcile(moment(self.now))
+        self.open.discard("reconcile")
+        found = Counter((row["transaction_id"], ms(row["born_timestamp"])) for row in self.house.rows("pending_half"))
+        assert found == Counter((key.transaction_id, key.born_ms) for key in pending(facts_of_rows(self.landed)))
+
+    def _audit(self) -> None:
+        self.house.audit(moment(self.now))
+        self.open.discard("audit")
+        wanted = verdicts(facts_of_rows(self.landed))
+        rows = Counter(
+            (row["transaction_id"], ms(row["born_timestamp"]), row["verdict"])
+            for row in self.house.rows("verdict")
+            if row["half_count"]
+        )
+        assert rows == Counter((key.transaction_id, key.born_ms, told.verdict) for key, told in wanted.items())
+
+    def _land(self, kind: str, rows: list[dict]) -> None:
+        if rows:
+            self.house.land_rows(kind.replace("_", "-"), rows, broker="b")
+            self.landed[kind] |= {row["commitLogOffset"]: row for row in rows}
+
+    def _op(self, chain: list[dict], copy: int) -> None:
+        halves = [row for row in chain if row["topic"] == HALF_TOPIC]
+        named = halves[copy % len(halves)]["queueOffset"]
+        self._stored("op", OP_TOPIC, {"TAGS": "d"}, self.now, body=f"{named}," * (1 + copy % 2))
+
+    def _message(self, chain: list[dict], copy: int, fault: str | None = None) -> None:
         half = chain[copy % len(chain)]
         self._stored(
             "message",
@@ -225,70 +302,6 @@ class Watched(RuleBasedStateMachine):
             sys_flag=0 if fault == "flag" else 8,
             prepared=half["commitLogOffset"],
         )
-
-    @rule(which=strategies.integers(0, 50))
-    def give_up(self, which: int) -> None:
-        chain = self._chain(which)
-        chain.append(self._stored("max_time", MAX_TIME_TOPIC, chain[0]["properties"], chain[0]["bornTimestamp"]))
-
-    @rule(kind=strategies.sampled_from(["half", "op", "message", "max_time"]), which=strategies.integers(0, 50))
-    def repeat(self, kind: str, which: int) -> None:
-        if known := [*self.landed[kind].values()]:
-            self.waiting[kind].append(known[which % len(known)])
-
-    @rule(order=strategies.randoms(use_true_random=False), share=strategies.sampled_from([1, 2]))
-    def land(self, order, share: int) -> None:
-        kinds = [*self.waiting]
-        order.shuffle(kinds)
-        for kind in kinds:
-            order.shuffle(self.waiting[kind])
-            size = -(-len(self.waiting[kind]) // share)
-            now, self.waiting[kind] = self.waiting[kind][:size], self.waiting[kind][size:]
-            if now:
-                self.house.land_rows(kind.replace("_", "-"), now, broker="b")
-                self.landed[kind] |= {row["commitLogOffset"]: row for row in now}
-
-    @rule(step=strategies.sampled_from([1, 3_001, -4_000]))
-    def clock(self, step: int) -> None:
-        self.now += step
-
-    @rule()
-    def reconcile(self) -> None:
-        self.house.reconcile(moment(self.now))
-        self.is_plan_open = False
-        found = {(row["transaction_id"], ms(row["born_timestamp"])) for row in self.house.rows("pending_half")}
-        assert found == {(key.transaction_id, key.born_ms) for key in pending(facts_of_rows(self.landed))}
-
-    @rule()
-    def audit(self) -> None:
-        self.house.audit(moment(self.now))
-        wanted = verdicts(facts_of_rows(self.landed))
-        rows = {
-            (row["transaction_id"], ms(row["born_timestamp"])): row["verdict"]
-            for row in self.house.rows("verdict")
-            if row["half_count"]
-        }
-        assert rows == {(key.transaction_id, key.born_ms): counted.verdict for key, counted in wanted.items()}
-
-    @precondition(lambda self: not self.is_plan_open)
-    @rule(write=strategies.integers(1, 4), job=strategies.sampled_from(["reconcile", "audit"]))
-    def crash(self, write: int, job: str) -> None:
-        with self.house.on_write(dying_after(write)):
-            try:
-                getattr(self.house, job)(moment(self.now))
-            except Killed:
-                self.is_plan_open = True
-
-    def teardown(self) -> None:
-        for kind, rows in self.waiting.items():
-            if rows:
-                self.house.land_rows(kind.replace("_", "-"), rows, broker="b")
-                self.landed[kind] |= {row["commitLogOffset"]: row for row in rows}
-        self.reconcile()
-        self.audit()
-
-    def _chain(self, which: int) -> list[dict]:
-        return self.chains[which % len(self.chains)]
 
     def _stored(self, kind: str, topic: str, properties: dict[str, str], born_ms: int, **told) -> dict:
         row = message_row(

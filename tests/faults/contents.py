@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
 
 from txmq_lib.names import JOB_MAINTAIN, ORIGIN_ACK
-from txmq_lib.tables.pass_log import COMMITTED
+from txmq_lib.tables.pass_log import COMMITTED, STARTED
 
 # A job run once more after its pass was committed takes a number for nothing: what counts is all but the numbers.
 NUMBERS = {"landed_pass", "pass_number", "last_report_landed_pass"}
@@ -39,9 +39,23 @@ def contents(warehouse: Path) -> dict[str, Counter[str]]:
     return found
 
 
+def committed(warehouse: Path) -> Counter[str]:
+    """How many passes of each job were committed."""
+    return Counter(row["job"] for row in _passes(warehouse) if row["state"] == COMMITTED)
+
+
+def open_passes(warehouse: Path, *, of_upkeep: bool) -> list[tuple[str, int]]:
+    """Job and number of each pass that was begun and neither committed nor given up; upkeep is killed at will beside."""
+    states = defaultdict(set)
+    for row in _passes(warehouse):
+        if not _is_beside(row) or (of_upkeep and row["job"] == JOB_MAINTAIN):
+            states[row["job"], row["pass_number"]].add(row["state"])
+    return sorted(name for name, seen in states.items() if seen == {STARTED})
+
+
 def done_beside(warehouse: Path) -> tuple[int, int]:
     """How many landings were committed beside, and how many files compacted."""
-    rows = DeltaTable(str(warehouse / "pass")).to_pyarrow_table().to_pylist()
+    rows = _passes(warehouse)
     done = [row for row in rows if row["state"] == COMMITTED and _is_beside(row)]
     files = sum(dict(row["counts"]).get("compacted_files", 0) for row in done if row["job"] == JOB_MAINTAIN)
     return sum(row["job"] == "land" for row in done), files
@@ -55,6 +69,11 @@ def differences(expected: dict[str, Counter[str]], found: dict[str, Counter[str]
         if lost or extra:
             told[table] = (lost.total(), extra.total())
     return told
+
+
+def _passes(warehouse: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = DeltaTable(str(warehouse / "pass")).to_pyarrow_table().to_pylist()
+    return rows
 
 
 def _is_beside(row: dict[str, Any]) -> bool:

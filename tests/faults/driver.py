@@ -14,6 +14,7 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from contents import OTHER
-from scenario import ASSIGNMENTS, DATABASE, DATABASE_URL, RESOLVERS, Step
+from scenario import ASSIGNMENTS, DATABASE, DATABASE_URL, LATER, RESOLVERS, Step
 
 from txmq_lib.errors import PassConflict, TxmqError, UsageError
 from txmq_lib.names import ACTION_RESUME, COMMIT
@@ -36,7 +37,7 @@ from txmq_lib.pipeline.take_back import run_take_back
 from txmq_lib.resources import conf_dir
 from txmq_lib.session import build_session
 from txmq_lib.settings import Settings
-from txmq_lib.tables import passes, running
+from txmq_lib.tables import passes, running, upkeep
 from txmq_lib.tables.warehouse import Warehouse
 
 SPARK = (
@@ -117,8 +118,8 @@ BY_WHOM = {"reason": "seen in the database", "decided_by": "somebody"}
 BESIDE = {"land": land_others, "maintain": keep_up}
 
 
-def maintain(warehouse: Warehouse, settings: Settings) -> None:
-    run_maintain(warehouse, settings, wall_clock=lambda: datetime.now(UTC), tell=lambda _: None)
+def maintain(warehouse: Warehouse, settings: Settings, ahead: timedelta = timedelta(0)) -> None:
+    run_maintain(warehouse, settings, wall_clock=lambda: datetime.now(UTC) + ahead, tell=lambda _: None)
 
 
 def run(warehouse: Warehouse, settings: Settings, inputs: Path, step: Step) -> None:
@@ -128,9 +129,11 @@ def run(warehouse: Warehouse, settings: Settings, inputs: Path, step: Step) -> N
             paths = [str(inputs / step.file)]
             run_land_files(warehouse, settings, kind=step.kind, paths=paths, broker_name=step.broker, **told)
         case "land-store":
-            run_land_store(warehouse, settings, path=str(inputs / step.file), broker_name=step.broker, **told)
+            told |= {"path": str(inputs / step.file), "broker_name": step.broker, "is_idle_when_landed": True}
+            run_land_store(warehouse, settings, **told)
         case "maintain":
-            maintain(warehouse, settings)
+            # Days later replaced files are to go.
+            maintain(warehouse, settings, timedelta(days=2 if step.kind == LATER else 0))
         case "resolve":
             environ = {DATABASE_URL: f"sqlite:///{inputs / DATABASE}"}
             run_resolve(warehouse, settings, environ=environ, **told)
@@ -175,6 +178,14 @@ def kill_at_every_write(warehouse: Warehouse, listed: Path, here: list[int]) -> 
         reached("before", one, "pass", state)
         append_row(one, state, *rest)
 
+    def before_work(work: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(house: Warehouse, table: str, **named: Any) -> Any:
+            reached("before", current[0], table, work.__name__)
+            return work(house, table, **named)
+
+        return watched
+
+    upkeep.compact, upkeep.remove_expired = before_work(upkeep.compact), before_work(upkeep.remove_expired)
     passes.Pass._write_once = before_write
     passes.Pass.append_row = before_row
     warehouse.on_write = lambda table, step: reached("after", current[0], table, step)

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from operator import methodcaller
 from pathlib import Path
 
-from contents import contents, differences, done_beside
-from scenario import BY_HAND, WHOLE, write_inputs
+from contents import committed, contents, differences, done_beside, open_passes
+from scenario import BY_HAND, MISTYPED, WHOLE, write_inputs
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -53,10 +53,22 @@ class Matrix:
             raise RuntimeError(f"the undisturbed run failed: {_last_words(whole)}")
         self.seconds = time.monotonic() - begun
         self.expected = contents(whole / "warehouse")
+        self._require_full(whole / "warehouse")
 
     def told(self) -> str:
         """How long the undisturbed run was."""
         return f"{len(self.steps)} steps, {self.seconds:.0f} s"
+
+    def _require_full(self, warehouse: Path) -> None:
+        """RuntimeError where a step did nothing, or left what it should have taken away: no fault would show there."""
+        wanted = Counter(step.job.removesuffix("-store") for step in self.steps)
+        if (done := committed(warehouse)) != wanted:
+            raise RuntimeError(f"committed passes of the undisturbed run: {done}; steps: {wanted}")
+        named = f"('broker_name', '{MISTYPED}')"
+        if left := [
+            table for table, rows in self.expected.items() if table != "pass" and any(named in r for r in rows)
+        ]:
+            raise RuntimeError(f"rows of {MISTYPED} are left in {', '.join(left)}")
 
     def killed_at_every_write(self, most: int | None = None, *, by_spark: bool = False) -> Outcome:
         """One chain of processes, each killed at the next write not yet tried, before it and after it.
@@ -190,6 +202,9 @@ class Matrix:
     def _judged(self, fault: str, run: Path, times: int = 0) -> Outcome:
         outcome = Outcome(fault, times)
         found = contents(run / "warehouse")
+        if unfinished := open_passes(run / "warehouse", of_upkeep=self.scenario == BY_HAND):
+            outcome.rows_lost += len(unfinished)
+            outcome.notes.append(f"never ended: {unfinished}")
         for table, (lost, extra) in differences(self.expected, found).items():
             outcome.rows_lost += lost
             outcome.rows_twice += extra
@@ -311,7 +326,9 @@ def all_faults(kills: int) -> dict[str, tuple[str, Callable[[Matrix], Outcome]]]
         faults = {"full-disk": methodcaller("full_disk"), "read-only": methodcaller("read_only"), **faults}
     by_hand = {
         "every-write-by-hand": methodcaller("killed_at_every_write"),
+        "every-write-by-hand-by-spark": methodcaller("killed_at_every_write", by_spark=True),
         "random-by-hand": methodcaller("killed_at_random", kills // 4),
+        "together-2-by-hand": methodcaller("started_together", 2),
     }
     return {name: (WHOLE, fault) for name, fault in faults.items()} | {
         name: (BY_HAND, fault) for name, fault in by_hand.items()

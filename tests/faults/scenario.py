@@ -28,6 +28,7 @@ ASSIGNMENTS = (
     "brokers.watched.role=audit",
 )
 ENGINE_KINDS, AUDIT_KINDS = ("half", "end"), ("half", "op", "message", "max_time")
+MISTYPED, LATER = "mistyped", "later"
 WHOLE, SHORT, BY_HAND = "whole", "short", "by-hand"
 # Who asks in `by-hand`: nobody serves the group of the transaction that a person settles.
 DATABASE, DATABASE_URL = "answers.db", "FAULTS_DATABASE_URL"
@@ -48,7 +49,7 @@ RESOLVERS = tuple(
 
 
 class Step(NamedTuple):
-    """One job: `kind`, `file` and `broker` of a landing; `broker` or `transaction` that a person names; `now` in epoch ms."""
+    """One job: `kind`, `file` and `broker` of a landing, what a person names; `now` in epoch ms. Upkeep may be LATER."""
 
     job: str
     now_ms: int
@@ -103,21 +104,26 @@ def _by_hand(place: Path, dice: random.Random) -> list[Step]:
         _write(place / f"{kind}.jsonl", rows_of([event for event in events if event.kind == kind]), broken=False)
     _write_answers(place / DATABASE, dice, [event.what.transaction for event in events if event.kind == "half"])
     unpack_store("basic", place)
+    late = [event for number in range(HISTORIES, 2 * HISTORIES) for event in engine_history(number, dice, 1, SPAN_MS)]
+    _write(place / "late.jsonl", rows_of([event for event in late if event.kind == "half"]), broken=False)
     at = [START_MS + 4_000 + 1_000 * second for second in range(9)]
     return [
         Step("land", at[0], "half", "half.jsonl", "served"),
         Step("land", at[0], "end", "end.jsonl", "served"),
-        Step("land", at[0], "half", "half.jsonl", "mistyped"),
+        Step("land", at[0], "half", "half.jsonl", MISTYPED),
         Step("land-store", at[0], file="store", broker="watched"),
         *[Step(job, at[0]) for job in ("reconcile", "audit", "maintain")],
-        Step("take-back", at[1], broker="mistyped"),
+        # Nobody has seen these: the feeds give them after they were taken back as well.
+        Step("land", at[1], "half", "late.jsonl", MISTYPED),
+        Step("take-back", at[1], broker=MISTYPED),
         Step("resolve", at[2]),
         Step("settle", at[2], transaction=settled.transaction_id),
         Step("reconcile", at[2]),
         # The others are given up, and taken up again.
         Step("reconcile", at[8]),
         Step("resume", at[8], broker="served"),
-        *[Step(job, at[8]) for job in ("reconcile", "audit", "maintain")],
+        *[Step(job, at[8]) for job in ("reconcile", "audit")],
+        Step("maintain", at[8], LATER),
     ]
 
 

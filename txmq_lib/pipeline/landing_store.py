@@ -46,6 +46,8 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
             f"{path}: the commit log misses physical offsets {', '.join(missing)}; copy the store again, all files"
         )
     end = log_end(files, start)
+    # Where nothing is new the last record is still the one read before.
+    last = end.last or (None if known is None or is_rebuilt else _identity(known))
     first = record_at(files, files[0].base_offset)
     landed_to = 0 if known is None else int(known["next_offset"])
     return {
@@ -55,7 +57,7 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
         "from_offset": start,
         "to_offset": end.offset,
         "lowest_offset": files[0].base_offset,
-        "last": list(end.last) if end.last is not None else None,
+        "last": list(last) if last is not None else None,
         "waiting": end.waiting,
         "is_rebuilt": is_rebuilt,
         "lost_before_ms": _time_ms(first.store_timestamp_ms) if first and first.offset > landed_to else None,
@@ -204,9 +206,13 @@ def _known(warehouse: Warehouse, broker_name: str, whole_log: str) -> Row | None
     return rows.first()
 
 
+def _identity(known: Row) -> RecordIdentity:
+    return RecordIdentity(*(int(part) for part in known["source_identity"].split(":")))
+
+
 def _is_same_log(files: tuple[LogFile, ...], known: Row) -> bool:
     """False where the record read last is no longer what it was: another store stands in its place."""
-    identity = RecordIdentity(*(int(part) for part in known["source_identity"].split(":")))
+    identity = _identity(known)
     if identity.offset < files[0].base_offset:
         return True  # retention removed it; the log goes on behind it
     return record_at(files, identity.offset) == identity

@@ -105,7 +105,10 @@ def run_maintain(
     _require_nothing_open(warehouse, wanted)
     planned = planned_upkeep(warehouse, wanted, now=wall_clock())
     tell(planned)
-    if dry_run or not (any(table.has_work for table in planned) or _has_other_retention(warehouse, wanted)):
+    # One that was killed behind its last work is ended, too.
+    is_unfinished = any(each.job == JOB and each.open_number for each in standings(warehouse))
+    has_work = any(table.has_work for table in planned) or _has_other_retention(warehouse, wanted)
+    if dry_run or not (has_work or is_unfinished):
         return PassReport(JOB, 0, {"idle": 1} if not dry_run else {}, {})
     work = partial(_maintain, planned=planned, wanted=wanted)
     return run_passes(warehouse, JOB, work, now=wall_clock(), settings=settings, wall_clock=wall_clock)

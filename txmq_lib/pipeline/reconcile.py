@@ -59,8 +59,8 @@ def _is_idle(current: Pass) -> bool:
 
 def _input_bytes(current: Pass) -> int | None:
     # Each pass goes over all that is pending, too.
-    log = current.warehouse.log("pending_half")
-    pending, new = log.bytes_between(max(log.version - 1, 0), log.version), current.new_bytes(INPUTS)
+    pending = current.warehouse.few_bytes("pending_half", current.input_versions["pending_half"])
+    new = current.new_bytes(INPUTS)
     return None if pending is None or new is None else pending + new
 
 
@@ -135,11 +135,12 @@ def _undecided(current: Pass, effective: DataFrame, policies: Policies) -> DataF
         keys = keys.unionByName(marked.where("is_named").select(*TRANSACTION_KEY))
         if (few := current.if_few(candidates.select(*TRANSACTION_KEY), most=MOST_KEYS_SENT)) is not None:
             keys = join_transaction(keys, F.broadcast(few), "left_semi")
+    given_up = current.cached_if_small(inputs.relevant_given_up(current, candidates))
     decided = closed(
         candidates,
         ops,
-        inputs.relevant_messages(current, halves),
-        inputs.relevant_given_up(current, candidates),
+        inputs.relevant_messages(current, halves, given_up),
+        given_up,
         inputs.relevant_resumes(current, candidates),
     ).unionByName(keys.distinct())
     undecided = join_transaction(candidates, decided, "left_anti")

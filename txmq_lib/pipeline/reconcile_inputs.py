@@ -84,12 +84,13 @@ def relevant_ops(current: Pass, halves: DataFrame) -> DataFrame:
     return current.new_rows("op_message").unionByName(near.rows(current, "op_message"))
 
 
-def relevant_messages(current: Pass, halves: DataFrame) -> DataFrame:
-    """New visible messages, and those prepared at an offset of `halves`; no bodies."""
+def relevant_messages(current: Pass, halves: DataFrame, given_up: DataFrame) -> DataFrame:
+    """New visible messages, and those prepared at a place of `halves` or `given_up`; no bodies. Each may land last."""
     columns = ("broker_name", "topic", "sys_flag", "prepared_transaction_offset", "transaction_id", "store_timestamp")
     if not current.since_versions:
         return current.read("message").select(*columns)
-    near = near_offsets("prepared_transaction_offset", halves, "commit_log_offset")
+    places = halves.select("commit_log_offset").unionByName(given_up.select("commit_log_offset"))
+    near = near_offsets("prepared_transaction_offset", places, "commit_log_offset")
     return current.new_rows("message").select(*columns).unionByName(near.rows(current, "message").select(*columns))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -36,6 +36,11 @@ class TaggedCommit:
         return (
             sum(merged) if merged else next((int(self.metrics[key]) for key in ROW_METRICS if key in self.metrics), 0)
         )
+
+
+def reckoned_bytes(files: Iterable[DataFile]) -> int:
+    """Bytes of `files`, a row for LEAST_ROW_BYTES at least: millions of rows that are much alike make a small file."""
+    return sum(max(file.size, file.rows * LEAST_ROW_BYTES) for file in files)
 
 
 class DeltaLogView:
@@ -104,17 +109,13 @@ class DeltaLogView:
         return None
 
     def bytes_between(self, after: int, upto: int) -> int | None:
-        """Bytes written behind version `after` up to `upto`; None where the log does not tell, or beyond 50 commits.
-
-        A row counts as LEAST_ROW_BYTES at least: millions of rows that are much alike make a small file.
-        """
+        """Bytes written behind version `after` up to `upto`; None where the log does not tell, or beyond 50 commits."""
         if upto - after > COMMITS_LOOKED_BACK:
             return None
         commits = [self._entries.commit(version) for version in range(after + 1, upto + 1)]
         if any(commit is None for commit in commits):
             return None
-        files = [file for commit in commits if commit is not None for file in commit.added]
-        return sum(max(file.size, file.rows * LEAST_ROW_BYTES) for file in files)
+        return reckoned_bytes(file for commit in commits if commit is not None for file in commit.added)
 
     def operation(self, version: int) -> str | None:
         """What the commit of a version says it did, or None where the log no longer holds it."""

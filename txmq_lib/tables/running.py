@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from txmq_lib.errors import PassConflict, PassReplayed, PlanInputsGone
+from txmq_lib.jvm import let_go_of_plans
 from txmq_lib.names import JOB_MAINTAIN, JOB_TAKE_BACK
 from txmq_lib.schemas import table_specs
 from txmq_lib.settings import Settings
@@ -144,6 +145,8 @@ def run_passes(
             raise
         finally:
             current.release()
+            if not current.is_small:
+                let_go_of_plans(warehouse.spark)
         if current.is_own:
             return report
 
@@ -187,7 +190,8 @@ def _is_apart(current: Pass) -> bool:
         return True
     plan = _plan_commit(log, current.job, current.number)
     in_the_way = _in_the_way(current.job, log, plan)
-    if not in_the_way and not (current.job != JOB_TAKE_BACK and _is_of_before_take_back(current.warehouse, plan)):
+    is_stale = current.job != JOB_TAKE_BACK and _is_of_before_take_back(current.warehouse, plan)
+    if not (in_the_way or is_stale):
         return True
     current.abandon()
     if in_the_way and current.is_own:
@@ -197,7 +201,7 @@ def _is_apart(current: Pass) -> bool:
 
 
 def _in_the_way(job: str, log: DeltaLogView, plan: TaggedCommit | None) -> str:
-    """The unfinished passes, recorded before `plan`, beside which `job` must not be; empty where there are none.
+    """The unfinished passes, recorded before `plan`, beside which `job`, not maintain, must not be; empty for none.
 
     Rows that are taken back must not be read meanwhile.
     """

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from txmq_lib.errors import SchemaError, TableMissingError
 from txmq_lib.schemas import TableSpec, table_spec, table_specs
 from txmq_lib.tables.conform import struct_type
-from txmq_lib.tables.delta_log import DeltaLogView
+from txmq_lib.tables.delta_log import DeltaLogView, reckoned_bytes
 from txmq_lib.tables.local_frame import local_frame
 from txmq_lib.tables.log_entries import DataFile, LogEntries, on_disk
 from txmq_lib.tables.plain_files import frame_of_files
@@ -58,6 +58,11 @@ class Warehouse:
     def is_few(self, table: str, version: int | None = None) -> bool:
         """Whether a version of the table, or the newest, has few files and little in them."""
         return self._few_files(table, version) is not None
+
+    def few_bytes(self, table: str, version: int) -> int | None:
+        """The size of a table as `DeltaLogView.bytes_between` reckons it; None where it has not few rows."""
+        files = self._few_files(table, version)
+        return None if files is None else reckoned_bytes(files)
 
     def exists(self, table: str) -> bool:
         """True where the table has been created."""

@@ -1,0 +1,84 @@
+"""What lands last of a transaction decides it, whatever landed before and however little of the past is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import permutations
+from typing import Any
+
+import pytest
+from histories import HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, message_row
+from house import NOW, House
+
+from txmq_lib.pipeline import maintain
+from txmq_lib.settings import Settings
+from txmq_lib.tables import running, upkeep, warehouse
+
+NOW_MS = int(NOW.timestamp() * 1000)
+HALF = {"UNIQ_KEY": "T1", "PGROUP": "GID_A", "REAL_TOPIC": "Topic", "REAL_QID": "0", "TRAN_MSG": "true"}
+
+
+def stored(topic: str, place: int, properties: dict[str, str] = HALF, **told: Any) -> dict[str, Any]:
+    """A message of T1, or about it, as a broker stored it at a physical offset."""
+    given = {"queue_offset": place // 1_000, "born_ms": NOW_MS - 60_000, "body": "body", **told}
+    return message_row(topic, place=place, stored_ms=NOW_MS - 60_000 + place, properties=properties, **given)
+
+
+@pytest.fixture
+def reads_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No table is so small that it is read whole."""
+    monkeypatch.setattr(warehouse, "READ_WHOLE_BYTES", -1)
+
+
+# Halves in front of a given-up row and behind it (R73: resumed), the commit of the one given up, the row that says so.
+EVIDENCE = {
+    "half": [stored(HALF_TOPIC, 1_000), stored(HALF_TOPIC, 3_000)],
+    "message": [stored("Topic", 4_000, sys_flag=8, prepared=2_000)],
+    "max-time": [stored(MAX_TIME_TOPIC, 2_000)],
+}
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("reads_in_part")
+@pytest.mark.parametrize("order", [*permutations(EVIDENCE)], ids="-".join)
+def test_a_message_of_a_given_up_row_closes_a_resumed_transaction_whichever_lands_last(
+    open_house: Callable[..., House], order: tuple[str, ...]
+):
+    house = open_house("role=audit")
+    for kind in order:
+        house.land_rows(kind, EVIDENCE[kind])
+        house.reconcile()
+    assert house.rows("pending_half") == []
+    house.audit()
+    assert [row["verdict"] for row in house.rows("verdict")] == ["COMMITTED_AND_DISCARDED"]
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("reads_in_part")
+def test_an_op_that_landed_before_its_half_closes_it(open_house: Callable[..., House]):
+    house = open_house("role=audit")
+    house.land_rows("op", [stored(OP_TOPIC, 5_000, {"TAGS": "d"}, body="1,")])
+    house.reconcile()
+    house.land_rows("half", EVIDENCE["half"][:1])
+    house.reconcile()
+    assert house.rows("pending_half") == []
+
+
+def test_what_is_pending_counts_whatever_the_last_commit_of_its_table_was(
+    open_house: Callable[..., House], monkeypatch: pytest.MonkeyPatch
+):
+    house = open_house()
+    house.land_rows("half", EVIDENCE["half"])
+    house.reconcile(NOW - timedelta(seconds=59))
+    spans = maintain._spans(Settings.load(assignments=["maintain.log_retention=90d"]).maintain)
+    assert upkeep.keep_for(house.warehouse, "pending_half", **spans)
+    monkeypatch.setattr(running, "SMALL_PASS_BYTES", 0)
+    sizes: list[int | None] = []
+    effort = running.effort
+    monkeypatch.setattr(
+        running, "effort", lambda spark, **told: [sizes.append(told["input_bytes"]), effort(spark, **told)][1]
+    )
+    assert house.reconcile().counts["check_request"] == 1
+    assert sizes[0] is not None
+    assert sizes[0] > 100
