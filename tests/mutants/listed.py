@@ -21,7 +21,7 @@ FRONTIER_VERDICT = ("rules/test_verdict_frontier.py",)
 EFFECTS, OFFSETS, ACKS = ("rules/test_effects.py",), ("rules/test_offsets.py",), ("rules/test_acks.py",)
 WORDS, INVARIANTS = ("rules/test_offset_words.py",), ("rules/test_invariants.py",)
 CONTRACT, TAKE_BACK = ("rules/test_contract.py",), "end_to_end/test_take_back.py"
-KINDS, LATE = ("model/test_offset_kinds.py",), ("end_to_end/test_late_evidence.py",)
+KINDS, LATE = ("model/test_offset_kinds.py",), "end_to_end/test_late_evidence.py"
 CONFLICTS = ("rules/test_offsets.py", "model/test_offsets_model.py")
 
 MUTANTS = (
@@ -156,10 +156,13 @@ MUTANTS = (
            (f"{TAKE_BACK}::test_a_pass_killed_as_soon_as_it_was_planned_beside_a_take_back_is_planned_anew",)),
     # --- what of the past a pass reads
     Mutant("pipeline/reconcile_inputs.py", "messages of given-up rows are left in the past",
-           'halves.select("commit_log_offset").unionByName(given_up.select("commit_log_offset"))', 'halves.select("commit_log_offset")', LATE),
+           'halves.select("commit_log_offset").unionByName(given_up.select("commit_log_offset"))', 'halves.select("commit_log_offset")',
+           (f"{LATE}::test_a_message_of_a_given_up_row_closes_a_resumed_transaction_whichever_lands_last",)),
     Mutant("pipeline/reconcile_inputs.py", "ops of new halves are left in the past",
-           'current.new_rows("op_message").unionByName(near.rows(current, "op_message"))', 'current.new_rows("op_message")', LATE),
-    Mutant("pipeline/reconcile.py", "what is pending weighs nothing", 'pending = current.warehouse.few_bytes("pending_half", current.input_versions["pending_half"])', "pending = 0", LATE),
+           'current.new_rows("op_message").unionByName(near.rows(current, "op_message"))', 'current.new_rows("op_message")',
+           (f"{LATE}::test_an_op_that_landed_before_its_half_closes_it",)),
+    Mutant("pipeline/reconcile.py", "what is pending weighs nothing", 'pending = current.warehouse.few_bytes("pending_half", current.input_versions["pending_half"])', "pending = 0",
+           (f"{LATE}::test_what_is_pending_counts_whatever_the_last_commit_of_its_table_was",)),
     Mutant("pipeline/maintain.py", "upkeep killed behind its last work stays open", "has_work or is_unfinished", "has_work",
            ("end_to_end/test_maintain.py::test_an_upkeep_killed_behind_its_last_work_is_ended_by_the_next",)),
 )  # fmt: skip
