@@ -88,11 +88,12 @@ def write(
     if check.ASK in actions:
         requests = check.check_requests(acted, now=current.now, pass_number=current.number)
         current.append("check_request", requests, step="check_request", count=actions[check.ASK])
-    checkpoints, due_ms = _checkpoints(current, pending)
     # Whoever was asked has one check more: there is nothing to compare then.
     if check.ASK in actions or _digest(pending) != _digest(current.read("pending_half")):
         count = sum(rows for action, rows in actions.items() if action != check.GIVE_UP)
         current.overwrite("pending_half", pending, step="pending_half", count=count)
+    # As they are in the table now: nothing is computed for them once more.
+    checkpoints, due_ms = _checkpoints(current, pending if current.is_small else current.warehouse.read("pending_half"))
     dues = [due_ms, *[row["refused_after_ms"] for row in tally if row["is_held"]]]
     return checkpoints, min((due for due in dues if due is not None), default=None)
 
