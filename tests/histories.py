@@ -12,6 +12,7 @@ from engine_model import End, Half, Transaction
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+STORED = ("half", "op", "message", "max_time")  # kinds of what a broker stored
 START_MS = 1_795_262_400_000
 OFFSETS, PLACES = 64, 1_000_000
 IMMUNITIES = ("1", "3", "9", "0", "-1", "-5", "+4", "soon", "99999999999999999999", "9223372036854775807")

@@ -11,10 +11,10 @@ import pytest
 from histories import HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, message_row
 from house import NOW, House
 
-from txmq_lib.pipeline import maintain
-from txmq_lib.settings import Settings
 from txmq_lib.tables import running, upkeep, warehouse
 
+DAY_MS = 86_400_000
+WEEK_MS = 7 * DAY_MS
 NOW_MS = int(NOW.timestamp() * 1000)
 HALF = {"UNIQ_KEY": "T1", "PGROUP": "GID_A", "REAL_TOPIC": "Topic", "REAL_QID": "0", "TRAN_MSG": "true"}
 
@@ -71,8 +71,7 @@ def test_what_is_pending_counts_whatever_the_last_commit_of_its_table_was(
     house = open_house()
     house.land_rows("half", EVIDENCE["half"])
     house.reconcile(NOW - timedelta(seconds=59))
-    spans = maintain._spans(Settings.load(assignments=["maintain.log_retention=90d"]).maintain)
-    assert upkeep.keep_for(house.warehouse, "pending_half", **spans)
+    assert upkeep.keep_for(house.warehouse, "pending_half", file_retention_ms=WEEK_MS, log_retention_ms=90 * DAY_MS)
     monkeypatch.setattr(running, "SMALL_PASS_BYTES", 0)
     sizes: list[int | None] = []
     effort = running.effort

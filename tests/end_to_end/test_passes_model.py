@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from engine_model import Check, Engine, GivenUp, Limits, Pending, Transaction, Visible
-from histories import PLACES, START_MS, Event, audit_history, engine_history, rows_of
+from histories import PLACES, START_MS, STORED, Event, audit_history, engine_history, rows_of
 from truth import Facts, pending, verdicts
 
 BATCHES, SPAN_MS = 4, 12_000
@@ -22,7 +22,7 @@ SETTINGS = (
 )
 HISTORIES = int(os.environ.get("TXMQ_HISTORIES", "600"))
 SEED = int(os.environ.get("TXMQ_SEED", "20261121"))
-KINDS = ("half", "op", "message", "max_time", "end")
+KINDS = (*STORED, "end")
 
 
 def pass_ms(batch: int) -> int:
@@ -136,15 +136,14 @@ def pending_rows(house) -> dict[Transaction, Pending]:
 
 def facts_of(told: list[Event]) -> Facts:
     """What landed, each message once, as the truth of captures takes it."""
-    kinds = ("half", "op", "message", "max_time")
     return facts_of_rows(
-        {kind: {event.what["commitLogOffset"]: event.what for event in told if event.kind == kind} for kind in kinds}
+        {kind: {event.what["commitLogOffset"]: event.what for event in told if event.kind == kind} for kind in STORED}
     )
 
 
 def facts_of_rows(landed: dict[str, dict[int, dict]]) -> Facts:
     """The same of rows by kind and physical offset."""
-    return Facts(*[[*landed[kind].values()] for kind in ("half", "op", "message", "max_time")])
+    return Facts(*[[*landed[kind].values()] for kind in STORED])
 
 
 @pytest.mark.long

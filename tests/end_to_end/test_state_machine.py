@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 from engine_model import End, Engine, Half, Limits, Transaction
-from histories import HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, START_MS, end_row, half_row, message_row
+from histories import HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, START_MS, STORED, end_row, half_row, message_row
 from house import Killed, dying_after
 from hypothesis import HealthCheck, settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
@@ -27,7 +27,6 @@ SETTINGS = (
 )
 EXAMPLES = int(os.environ.get("TXMQ_EXAMPLES", "3"))
 STEPS = 14
-KINDS = ("half", "op", "message", "max_time")
 WHICH = strategies.integers(0, 50)
 numbers = count()
 
@@ -184,7 +183,7 @@ class Watched(RuleBasedStateMachine):
         self.house = open_house("role=audit", *SETTINGS[:3], name=f"watched-{next(numbers)}")
         self.now = START_MS
         self.chains: list[list[dict]] = []
-        self.waiting: dict[str, list[dict]] = {kind: [] for kind in KINDS}
+        self.waiting: dict[str, list[dict]] = {kind: [] for kind in STORED}
         self.landed: dict[str, dict[int, dict]] = {kind: {} for kind in self.waiting}
         self.places, self.offsets = count(1_000, 1_000), defaultdict(count)
         self.open: set[str] = set()
@@ -219,13 +218,13 @@ class Watched(RuleBasedStateMachine):
         # Looks like what a commit left, and is none.
         self._message(self.chains[which % len(self.chains)], 0, fault)
 
-    @rule(kind=strategies.sampled_from(KINDS), which=WHICH)
+    @rule(kind=strategies.sampled_from(STORED), which=WHICH)
     def repeat(self, kind: str, which: int) -> None:
         if known := [*self.landed[kind].values()]:
             self.waiting[kind].append(known[which % len(known)])
 
     @rule(
-        kinds=strategies.lists(strategies.sampled_from(KINDS), min_size=1, max_size=2, unique=True),
+        kinds=strategies.lists(strategies.sampled_from(STORED), min_size=1, max_size=2, unique=True),
         order=strategies.randoms(use_true_random=False),
         share=strategies.sampled_from([1, 1, 2]),
         jobs=strategies.sampled_from([(), ("reconcile",), ("audit",), ("reconcile", "audit")]),

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from captured import unpack_store
 from engine_model import Half, Transaction
-from histories import START_MS, Event, audit_history, engine_history, rows_of
+from histories import START_MS, STORED, Event, audit_history, engine_history, rows_of
 
 BATCHES, SPAN_MS = 2, 8_000
 HISTORIES = 40
@@ -27,7 +27,7 @@ ASSIGNMENTS = (
     "transaction_check_max=1",
     "brokers.watched.role=audit",
 )
-ENGINE_KINDS, AUDIT_KINDS = ("half", "end"), ("half", "op", "message", "max_time")
+ENGINE_KINDS, AUDIT_KINDS = ("half", "end"), STORED
 MISTYPED, LATER = "mistyped", "later"
 WHOLE, SHORT, BY_HAND = "whole", "short", "by-hand"
 # Who asks in `by-hand`: nobody serves the group of the transaction that a person settles.

@@ -155,7 +155,7 @@ MUTANTS = (
     Mutant("tables/running.py", "an unfinished take-back counts as done", "min(latest, unfinished_number - 1)", "latest",
            (f"{TAKE_BACK}::test_a_pass_killed_as_soon_as_it_was_planned_beside_a_take_back_is_planned_anew",)),
     # --- what of the past a pass reads
-    Mutant("pipeline/reconcile_inputs.py", "messages of given-up rows are left in the past",
+    Mutant("pipeline/pruning.py", "messages of given-up rows are left in the past",
            'halves.select("commit_log_offset").unionByName(given_up.select("commit_log_offset"))', 'halves.select("commit_log_offset")',
            (f"{LATE}::test_a_message_of_a_given_up_row_closes_a_resumed_transaction_whichever_lands_last",)),
     Mutant("pipeline/reconcile_inputs.py", "ops of new halves are left in the past",

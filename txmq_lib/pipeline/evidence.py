@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from txmq_lib.pipeline.pruning import near_offsets, near_times
+from txmq_lib.pipeline.pruning import near_messages, near_offsets, near_times
 from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.figures import Evidence, diverted_halves
 from txmq_lib.rules.transaction import join_transaction
@@ -20,8 +20,7 @@ def evidence_of(current: Pass, touched: DataFrame) -> Evidence:
 
     halves, given_up = current.cached(of_touched("half_message")), current.cached(of_touched("trans_check_max_time"))
     ops = near_offsets("half_queue_offset", halves, "queue_offset").rows(current, "op_message")
-    places = halves.select("commit_log_offset").unionByName(given_up.select("commit_log_offset"))
-    visible = near_offsets("prepared_transaction_offset", places, "commit_log_offset").rows(current, "message")
+    visible = near_messages(halves, given_up).rows(current, "message")
     diverted = join_transaction(diverted_halves(born.rows(current, "message")), touched, "left_semi")
     return Evidence(
         halves=halves,

@@ -15,7 +15,7 @@ from txmq_lib.rules.moments import epoch_ms
 from txmq_lib.schemas import table_spec, table_specs
 from txmq_lib.settings import Maintain, Settings
 from txmq_lib.tables import upkeep
-from txmq_lib.tables.pass_log import Standing, standings
+from txmq_lib.tables.pass_log import Standing, standings, unfinished
 from txmq_lib.tables.passes import Pass, PassReport
 from txmq_lib.tables.running import run_passes
 from txmq_lib.tables.warehouse import CHANGE_FEED_MERGES, Warehouse
@@ -106,7 +106,7 @@ def run_maintain(
     planned = planned_upkeep(warehouse, wanted, now=wall_clock())
     tell(planned)
     # One that was killed behind its last work is ended, too.
-    is_unfinished = any(each.job == JOB and each.open_number for each in standings(warehouse))
+    is_unfinished = JOB in unfinished(warehouse.log("pass"))
     has_work = any(table.has_work for table in planned) or _has_other_retention(warehouse, wanted)
     if dry_run or not (has_work or is_unfinished):
         return PassReport(JOB, 0, {"idle": 1} if not dry_run else {}, {})
@@ -215,12 +215,11 @@ def _needed(job: Standing, table: str) -> int | None:
 
 
 def _require_nothing_open(warehouse: Warehouse, wanted: Maintain) -> None:
-    unfinished = [
-        f"{job.job} pass {job.open_number}" for job in standings(warehouse) if job.open_number and job.job != JOB
-    ]
-    if unfinished and wanted.file_retention_ms < SHORTEST_BESIDE_PASSES_MS:
+    open_passes = unfinished(warehouse.log("pass")).items()
+    others = [f"{job} pass {number}" for job, number in open_passes if job != JOB]
+    if others and wanted.file_retention_ms < SHORTEST_BESIDE_PASSES_MS:
         raise PassConflict(
-            f"maintain.file_retention is shorter than a day, and {', '.join(unfinished)} is unfinished: let it end"
+            f"maintain.file_retention is shorter than a day, and {', '.join(others)} is unfinished: let it end"
             " first, or keep files for a day at least"
         )
 

@@ -49,6 +49,12 @@ def near_offsets(column: str, wanted: DataFrame, wanted_column: str) -> Near:
     return Near(lambda: _any([F.col(column).between(low, high) for low, high in _ranges(values, OFFSET_BUCKET)]))
 
 
+def near_messages(halves: DataFrame, given_up: DataFrame) -> Near:
+    """Messages prepared at a place of `halves` or of `given_up`, which may be halves that never landed."""
+    places = halves.select("commit_log_offset").unionByName(given_up.select("commit_log_offset"))
+    return near_offsets("prepared_transaction_offset", places, "commit_log_offset")
+
+
 def near_times(column: str, wanted: DataFrame, wanted_column: str) -> Near:
     """The same for timestamps."""
     moments = wanted.select(F.unix_millis(wanted_column).alias("v"))

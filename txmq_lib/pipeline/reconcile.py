@@ -113,15 +113,15 @@ def _outcomes(current: Pass, ends: DataFrame | None, policies: Policies) -> Data
 def _acted(current: Pass, effective: DataFrame, policies: Policies) -> DataFrame:
     """Undecided transactions with `action` and `reason`."""
     with current.timed("pending"):
-        undecided = _undecided(current, effective, policies)
-        # Where nothing is new, all that is pending is looked at as it is: that is read faster than it is kept.
-        return current.cached(undecided) if _has_new_rows(current) else current.cached_if_small(undecided)
+        return _undecided(current, effective, policies)
 
 
 def _undecided(current: Pass, effective: DataFrame, policies: Policies) -> DataFrame:
     pending = current.read("pending_half")
     if not _has_new_rows(current):
-        return check.with_action(pending.drop("next_check_timestamp"), policies=policies, now=current.now)
+        as_it_is = check.with_action(pending.drop("next_check_timestamp"), policies=policies, now=current.now)
+        # Read again faster than it is kept.
+        return current.cached_if_small(as_it_is)
     halves = current.cached_if_small(inputs.touched_halves(current))
     ops = inputs.relevant_ops(current, halves)
     keys = effective.select(*TRANSACTION_KEY)
@@ -144,4 +144,4 @@ def _undecided(current: Pass, effective: DataFrame, policies: Policies) -> DataF
         inputs.relevant_resumes(current, candidates),
     ).unionByName(keys.distinct())
     undecided = join_transaction(candidates, decided, "left_anti")
-    return check.with_action(undecided, policies=policies, now=current.now)
+    return current.cached(check.with_action(undecided, policies=policies, now=current.now))

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.names import END_KEY, ROLLBACK, TRANSACTION_KEY
-from txmq_lib.pipeline.pruning import near_offsets, near_times
+from txmq_lib.pipeline.pruning import near_messages, near_offsets, near_times
 from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 from txmq_lib.tables.passes import Pass
@@ -89,9 +89,8 @@ def relevant_messages(current: Pass, halves: DataFrame, given_up: DataFrame) -> 
     columns = ("broker_name", "topic", "sys_flag", "prepared_transaction_offset", "transaction_id", "store_timestamp")
     if not current.since_versions:
         return current.read("message").select(*columns)
-    places = halves.select("commit_log_offset").unionByName(given_up.select("commit_log_offset"))
-    near = near_offsets("prepared_transaction_offset", places, "commit_log_offset")
-    return current.new_rows("message").select(*columns).unionByName(near.rows(current, "message").select(*columns))
+    past = near_messages(halves, given_up).rows(current, "message")
+    return current.new_rows("message").select(*columns).unionByName(past.select(*columns))
 
 
 def relevant_given_up(current: Pass, candidates: DataFrame) -> DataFrame:

@@ -11,7 +11,7 @@ from txmq_lib.errors import UsageError
 from txmq_lib.names import JOB_TAKE_BACK
 from txmq_lib.schemas import table_specs
 from txmq_lib.settings import Settings
-from txmq_lib.tables.pass_log import standings
+from txmq_lib.tables.pass_log import unfinished
 from txmq_lib.tables.passes import Pass, PassReport
 from txmq_lib.tables.running import run_passes
 from txmq_lib.tables.warehouse import Warehouse
@@ -36,7 +36,7 @@ def run_take_back(
     """
     warehouse.ensure()
     rows = rows_of(warehouse, broker_name)
-    is_unfinished = any(job.job == JOB_TAKE_BACK and job.open_number for job in standings(warehouse))
+    is_unfinished = JOB_TAKE_BACK in unfinished(warehouse.log("pass"))
     if not any(rows.values()) and not is_unfinished:
         known = ", ".join(_brokers(warehouse)) or "none"
         raise UsageError(f"no table has a row of broker {broker_name}; brokers there are: {known}")
