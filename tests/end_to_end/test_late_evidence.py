@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,6 +64,21 @@ def test_an_op_that_landed_before_its_half_closes_it(open_house: Callable[..., H
     house.land_rows("half", EVIDENCE["half"][:1])
     house.reconcile()
     assert house.rows("pending_half") == []
+
+
+@pytest.mark.usefixtures("reads_in_part")
+def test_a_verdict_is_looked_for_only_in_files_that_can_hold_it(open_house: Callable[..., House]):
+    house = open_house("role=audit")
+    house.land_rows("half", [stored(HALF_TOPIC, 1_000)])
+    assert house.audit().counts["verdict_PENDING"] == 1
+    house.land_rows("op", [stored(OP_TOPIC, 5_000, {"TAGS": "d"}, body="1,")])
+    house.land_rows("message", [stored("Topic", 4_000, sys_flag=8, prepared=1_000)])
+    assert house.audit().counts["verdict_COMMITTED"] == 1
+    assert [row["verdict"] for row in house.rows("verdict")] == ["COMMITTED"]
+    for file in Path(house.warehouse.path("verdict")).rglob("*.parquet"):
+        file.unlink()  # whoever opens one now fails
+    house.land_rows("half", [stored(HALF_TOPIC, 6_000, {**HALF, "UNIQ_KEY": "T2"}, born_ms=NOW_MS - DAY_MS)])
+    assert house.audit().counts["verdict_PENDING"] == 1
 
 
 def test_what_is_pending_counts_whatever_the_last_commit_of_its_table_was(

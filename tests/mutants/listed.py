@@ -161,6 +161,8 @@ MUTANTS = (
     Mutant("pipeline/reconcile_inputs.py", "ops of new halves are left in the past",
            'current.new_rows("op_message").unionByName(near.rows(current, "op_message"))', 'current.new_rows("op_message")',
            (f"{LATE}::test_an_op_that_landed_before_its_half_closes_it",)),
+    Mutant("tables/passes.py", "a MERGE reads every file", "partial(merge, within=within)", "partial(merge, within=None)",
+           (f"{LATE}::test_a_verdict_is_looked_for_only_in_files_that_can_hold_it",)),
     Mutant("pipeline/reconcile.py", "what is pending weighs nothing", 'pending = current.warehouse.few_bytes("pending_half", current.input_versions["pending_half"])', "pending = 0",
            (f"{LATE}::test_what_is_pending_counts_whatever_the_last_commit_of_its_table_was",)),
     Mutant("pipeline/maintain.py", "upkeep killed behind its last work stays open", "has_work or is_unfinished", "has_work",

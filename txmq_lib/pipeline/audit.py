@@ -66,8 +66,9 @@ def _audit(current: Pass) -> PassReport:
     )
     with current.timed("prune"):
         known = near_times("born_timestamp", touched, "born_timestamp").rows(current, "verdict")
+        within = near_times("t.born_timestamp", touched, "born_timestamp").bound(current, "verdict")
     fresh = current.cached(changed(join_transaction(verdicts, touched, "left_semi"), known))
-    current.upsert("verdict", fresh, step="verdict")
+    current.upsert("verdict", fresh, step="verdict", within=within)
     with current.timed("count"):
         tally = {f"verdict_{row['verdict']}": row["count"] for row in fresh.groupBy("verdict").count().collect()}
     return current.commit(tally)

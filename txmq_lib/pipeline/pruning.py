@@ -36,8 +36,12 @@ class Near:
         A table of few files is read whole, and where wanted one of which all is new to the job.
         """
         rows = current.read(table)
-        is_whole = current.has_few_rows(table) or (whole_if_new and current.known_to(table) is None)
-        return rows if is_whole else rows.where(self.condition)
+        bound = None if whole_if_new and current.known_to(table) is None else self.bound(current, table)
+        return rows if bound is None else rows.where(bound)
+
+    def bound(self, current: Pass, table: str) -> Column | None:
+        """What leaves out most files of a table where its near rows are looked for; None where they are few."""
+        return None if current.has_few_rows(table) else self.condition
 
     def __or__(self, other: Near) -> Near:
         return Near(*self._conditions, *other._conditions)

@@ -161,14 +161,18 @@ class Pass:
         *,
         step: str,
         only_if: str | None = None,
+        within: Column | None = None,
         count: int | None = None,
     ) -> int:
         """MERGE `frame` on the table's key (null-safe), once.
 
-        `only_if` (on target t and source s) lets a match be updated.
+        only_if  (on target t and source s) lets a match be updated
+        within   (on t) true for all rows that can match: a table of many files is not searched whole
         """
         write = self._write_of(table, frame, step, count, merges=True)
         merge = partial(write.by.upsert, write.path, key=table_spec(table).key, only_if=only_if)
+        if isinstance(write.by, SparkWrite):
+            merge = partial(merge, within=within)
         return self._write_once(table, step, lambda: merge(rows=write.rows()), is_empty=write.emptiness(count))
 
     def delete(self, table: str, broker_name: str, *, step: str) -> int:

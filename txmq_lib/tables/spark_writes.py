@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.readwriter import DataFrameWriter
 
 from txmq_lib.tables.session_conf import session_conf
@@ -33,9 +34,15 @@ class SparkWrite:
         writer = self._writer(rows, "overwrite")
         (writer if where is None else writer.option("replaceWhere", where)).save(path)
 
-    def upsert(self, path: str, rows: DataFrame, *, key: Sequence[str], only_if: str | None) -> None:
-        """MERGE rows (s) into the table (t) on its key, once; `only_if` lets a match be updated."""
-        on = " and ".join(f"t.{name} <=> s.{name}" for name in key)
+    def upsert(
+        self, path: str, rows: DataFrame, *, key: Sequence[str], only_if: str | None, within: Column | None = None
+    ) -> None:
+        """MERGE rows (s) into the table (t) on its key, once; `only_if` lets a match be updated.
+
+        within  true for all rows of t that can match: Delta looks for them in files that may have such
+        """
+        on = F.expr(" and ".join(f"t.{name} <=> s.{name}" for name in key))
+        on = on if within is None else on & within
         merge = DeltaTable.forPath(rows.sparkSession, path).alias("t").merge(rows.alias("s"), on)
         with session_conf(rows.sparkSession, self._conf()):
             merge.whenMatchedUpdateAll(only_if).whenNotMatchedInsertAll().execute()
