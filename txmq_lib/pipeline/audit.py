@@ -65,8 +65,9 @@ def _audit(current: Pass) -> PassReport:
         transaction_figures(_evidence(current, touched)), frontier, policies=policies, pass_number=current.number
     )
     with current.timed("prune"):
-        known = near_times("born_timestamp", touched, "born_timestamp").rows(current, "verdict")
-        within = near_times("t.born_timestamp", touched, "born_timestamp").bound(current, "verdict")
+        born = near_times("born_timestamp", touched, "born_timestamp")
+        known = born.rows(current, "verdict")
+        within = None if current.has_few_rows("verdict") else born.condition("t.")
     fresh = current.cached(changed(join_transaction(verdicts, touched, "left_semi"), known))
     current.upsert("verdict", fresh, step="verdict", within=within)
     with current.timed("count"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, reduce
+from functools import cache, reduce
 from itertools import pairwise
 
 from pyspark.sql import Column, DataFrame
@@ -20,15 +20,15 @@ class Near:
     """Rows that have one of some wanted values in a column, and others around them.
 
     The ranges of the values are found when a table is asked for that is worth it, and once.
+    conditions  each makes its condition on the table that a name stands for, as in `t.`; without one, on the only table
     """
 
-    def __init__(self, *conditions: Callable[[], Column]) -> None:
+    def __init__(self, *conditions: Callable[[str], Column]) -> None:
         self._conditions = conditions
 
-    @cached_property
-    def condition(self) -> Column:
+    def condition(self, table: str = "") -> Column:
         """True for every wanted value; false for all where none is wanted."""
-        return _any([condition() for condition in self._conditions])
+        return _any([condition(table) for condition in self._conditions])
 
     def rows(self, current: Pass, table: str, *, whole_if_new: bool = False) -> DataFrame:
         """The table's rows as the plan of the pass saw them, as far as they are near.
@@ -36,12 +36,8 @@ class Near:
         A table of few files is read whole, and where wanted one of which all is new to the job.
         """
         rows = current.read(table)
-        bound = None if whole_if_new and current.known_to(table) is None else self.bound(current, table)
-        return rows if bound is None else rows.where(bound)
-
-    def bound(self, current: Pass, table: str) -> Column | None:
-        """What leaves out most files of a table where its near rows are looked for; None where they are few."""
-        return None if current.has_few_rows(table) else self.condition
+        is_whole = current.has_few_rows(table) or (whole_if_new and current.known_to(table) is None)
+        return rows if is_whole else rows.where(self.condition())
 
     def __or__(self, other: Near) -> Near:
         return Near(*self._conditions, *other._conditions)
@@ -50,7 +46,8 @@ class Near:
 def near_offsets(column: str, wanted: DataFrame, wanted_column: str) -> Near:
     """Rows whose `column` is among the values of `wanted_column` in `wanted`."""
     values = wanted.select(F.col(wanted_column).alias("v"))
-    return Near(lambda: _any([F.col(column).between(low, high) for low, high in _ranges(values, OFFSET_BUCKET)]))
+    found = cache(lambda: _ranges(values, OFFSET_BUCKET))
+    return Near(lambda table: _any([F.col(table + column).between(low, high) for low, high in found()]))
 
 
 def near_messages(halves: DataFrame, given_up: DataFrame) -> Near:
@@ -62,12 +59,13 @@ def near_messages(halves: DataFrame, given_up: DataFrame) -> Near:
 def near_times(column: str, wanted: DataFrame, wanted_column: str) -> Near:
     """The same for timestamps."""
     moments = wanted.select(F.unix_millis(wanted_column).alias("v"))
+    found = cache(lambda: _ranges(moments, TIME_BUCKET_MS))
 
-    def condition() -> Column:
+    def condition(table: str) -> Column:
         return _any(
             [
-                F.col(column).between(F.timestamp_millis(F.lit(low)), F.timestamp_millis(F.lit(high)))
-                for low, high in _ranges(moments, TIME_BUCKET_MS)
+                F.col(table + column).between(F.timestamp_millis(F.lit(low)), F.timestamp_millis(F.lit(high)))
+                for low, high in found()
             ]
         )
 
