@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from histories import HALF_TOPIC, message_row
 from house import NOW, House, wall_clock
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -17,6 +20,8 @@ from txmq_lib.errors import InvariantViolation, PassConflict, PassReplayed, Sche
 from txmq_lib.pipeline import reconcile_writes
 from txmq_lib.pipeline.audit import run_audit
 from txmq_lib.pipeline.reconcile import run_reconcile
+from txmq_lib.tables.delta_log import TaggedCommit
+from txmq_lib.tables.passes import Pass
 from txmq_lib.tables.running import next_pass
 from txmq_lib.tables.warehouse import Warehouse
 
@@ -142,6 +147,85 @@ def test_a_landing_given_up_by_another_process_writes_nothing_more(open_house):
     assert not house.rows("half_message")
     house.land("half", half)
     assert len(house.rows("half_message")) == 133
+
+
+@pytest.mark.parametrize("is_small", [True, False], indirect=True)
+def test_a_write_that_landed_and_failed_behind_its_commit_is_carried_on(landed, monkeypatch, is_small):
+    place = Pass._landed_commit
+
+    def failing(self: Pass, table: str, step: str) -> TaggedCommit | None:
+        commit = place(self, table, step)
+        if table == "end_outcome" and commit is not None:
+            raise OSError("no space left for a checkpoint")
+        return commit
+
+    monkeypatch.setattr(Pass, "_landed_commit", failing)
+    with pytest.raises(OSError, match="no space left"):
+        landed.reconcile()
+    monkeypatch.setattr(Pass, "_landed_commit", place)
+    landed.reconcile()
+    accepted = sum(row["outcome"] == "accepted" and row["decision"] == "commit" for row in landed.rows("end_outcome"))
+    assert len(landed.rows("message")) == accepted > 0
+
+
+def test_halves_made_by_a_landing_that_was_given_up_keep_their_offsets(open_house):
+    house = open_house()
+    prepared = [
+        message_row(
+            "TopicA", queue_offset=0, place=1_000 * number, born_ms=0, stored_ms=0, body="", sys_flag=4,
+            properties={"UNIQ_KEY": f"T{number}", "PGROUP": "G", "TRAN_MSG": "true"},
+        )
+        for number in range(3)
+    ]  # fmt: skip
+    file = house.scratch / "half.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in prepared[:2]), encoding="utf-8")
+    with house.killed_after("prepared"):
+        house.land("half", file)
+    file.unlink()
+    house.land_rows("half", prepared[2:])
+    assert sorted(row["queue_offset"] for row in house.rows("half_message")) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("is_small", [True, False], indirect=True)
+def test_two_halves_at_one_place_are_both_committed(open_house, is_small):
+    house = open_house()
+    halves = [
+        message_row(
+            HALF_TOPIC, queue_offset=offset, place=500, born_ms=0, stored_ms=0, body=f"{offset}",
+            properties={"UNIQ_KEY": f"T{offset}", "PGROUP": "G", "REAL_TOPIC": "TopicA", "REAL_QID": "0"},
+        )
+        for offset in (1, 2)
+    ]  # fmt: skip
+    house.land_rows("half", halves)
+    moment = int(NOW.timestamp() * 1000)
+    end = {"ts": moment, "producerGroup": "G", "commitLogOffset": 500, "commitOrRollback": 8}
+    house.land_rows("end", [{**end, "tranStateTableOffset": offset} for offset in (1, 2)])
+    house.reconcile()
+    assert sorted(row["transaction_id"] for row in house.rows("message")) == ["T1", "T2"]
+    assert house.rows("pending_half") == []
+
+
+def test_a_landing_given_up_while_it_writes_lands_nothing_twice(open_house, monkeypatch):
+    house = open_house("role=audit")
+    halves = [
+        message_row(HALF_TOPIC, queue_offset=place, place=place, born_ms=0, stored_ms=0, body="",
+                    properties={"UNIQ_KEY": f"T{place}", "PGROUP": "G"})
+        for place in range(5)
+    ]  # fmt: skip
+    file = house.scratch / "half.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in halves[:3]), encoding="utf-8")
+    write = Pass._write_through_conflicts
+
+    def overtaken(self: Pass, table: str, step: str, *rest: Any) -> None:
+        if self.is_own and (self.number, step) == (1, "half"):
+            file.write_text("".join(json.dumps(row) + "\n" for row in halves), encoding="utf-8")
+            house.land("half", file)  # the other process: finds the file changed
+        write(self, table, step, *rest)
+
+    monkeypatch.setattr(Pass, "_write_through_conflicts", overtaken)
+    with pytest.raises(PassConflict, match="given up by another process"):
+        house.land("half", file)
+    assert sorted(row["queue_offset"] for row in house.rows("half_message")) == [0, 1, 2, 3, 4]
 
 
 def test_a_landing_whose_file_is_gone_is_given_up_and_the_next_one_goes_on(open_house):

@@ -18,6 +18,7 @@ from txmq_lib.names import HALF_TOPIC, OP_TOPIC
 from txmq_lib.pipeline.cycle import run_cycle
 from txmq_lib.pipeline.landing import run_land_rocketmq
 from txmq_lib.pipeline.landing_rocketmq import WHOLE, Parts
+from txmq_lib.rules.frontier import WHOLE_QUEUE_ID
 from txmq_lib.tables.passes import PassReport
 
 CAPTURE = "restart"
@@ -129,6 +130,24 @@ def test_a_run_is_bounded_and_the_next_goes_on_until_all_has_landed(open_house, 
     assert behind == [138, 68, 0]
     house.audit()
     assert {key: one for key, one in judged(house).items() if one[0] != "DIVERTED"} == expected(CAPTURE)
+
+
+def test_a_topic_of_which_a_queue_refused_is_not_read_whole(open_house, served):
+    house = open_house(*QUICK, "land.topics=[TopicA]")
+
+    def whole() -> bool:
+        return ("TopicA", WHOLE_QUEUE_ID) in {(row["topic"], row["queue_id"]) for row in house.rows("landing_frontier")}
+
+    served.interrupt = lambda request: (
+        answer(request, 16, remark="busy")
+        if request["code"] == 30 and (request["extFields"]["topic"], request["extFields"]["queueId"]) == ("TopicA", "0")
+        else None
+    )
+    assert land(house, served).counts["unread"] == 1
+    assert not whole()
+    served.interrupt = lambda request: None
+    land(house, served)
+    assert whole()
 
 
 def test_without_its_ops_no_half_lands_and_the_fault_is_counted(open_house, served):

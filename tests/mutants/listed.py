@@ -22,6 +22,7 @@ EFFECTS, OFFSETS, ACKS = ("rules/test_effects.py",), ("rules/test_offsets.py",),
 WORDS, INVARIANTS = ("rules/test_offset_words.py",), ("rules/test_invariants.py",)
 CONTRACT, TAKE_BACK = ("rules/test_contract.py",), "end_to_end/test_take_back.py"
 KINDS, LATE = ("model/test_offset_kinds.py",), "end_to_end/test_late_evidence.py"
+ONCE = "end_to_end/test_exactly_once.py"
 CONFLICTS = ("rules/test_offsets.py", "model/test_offsets_model.py")
 
 MUTANTS = (
@@ -83,7 +84,7 @@ MUTANTS = (
     Mutant("rules/effects.py", "every pass numbers from 0", 'F.coalesce("_start", F.lit(0)) +', "F.lit(0) +", EFFECTS),
     Mutant("rules/effects.py", "given-up messages do not tell how often asked (R70)", 'F.map_concat(others, asked).alias("properties")',
            'F.col("properties").alias("properties")', EFFECTS),
-    Mutant("rules/effects.py", "of two halves at one place any is restored", "looked_up.where(is_this_half)", "looked_up", EFFECTS),
+    Mutant("rules/effects.py", "of two halves at one place any is restored", "F.when(is_first, first).otherwise(later)", "first", EFFECTS),
     Mutant("rules/offset_words.py", "every offset is there", '"getbit(mask, {_BIT})") == 1', '"getbit(mask, {_BIT})") >= 0', WORDS),
     Mutant("rules/offset_words.py", "ranks begin anew with each word", 'F.col("before") + lower', "lower", WORDS),
     Mutant("rules/offset_words.py", "the largest bit is lost", 'sequence(0, 63)', 'sequence(0, 62)', WORDS),
@@ -154,6 +155,13 @@ MUTANTS = (
            (f"{TAKE_BACK}::test_a_plan_that_was_read_before_a_take_back_and_recorded_after_it_is_made_anew",)),
     Mutant("tables/running.py", "an unfinished take-back counts as done", "min(latest, unfinished_number - 1)", "latest",
            (f"{TAKE_BACK}::test_a_pass_killed_as_soon_as_it_was_planned_beside_a_take_back_is_planned_anew",)),
+    Mutant("tables/running.py", "a plan is given up though its write landed", " and current.has_landed_nothing():", ":",
+           (f"{ONCE}::test_a_write_that_landed_and_failed_behind_its_commit_is_carried_on",)),
+    Mutant("pipeline/landing.py", "the steps of a plan given up stay free", 'for table, step in _appends(current.arguments["kind"]):',
+           "for table, step in ():", (f"{ONCE}::test_a_landing_given_up_while_it_writes_lands_nothing_twice",)),
+    Mutant("pipeline/landing_messages.py", "halves behind the frontier are not seen", "start = max(end, beyond.collect()[0][0] or 0)", "start = end",
+           (f"{ONCE}::test_halves_made_by_a_landing_that_was_given_up_keep_their_offsets",)),
+    Mutant("rules/effects.py", "of two halves at one place one is restored", ".otherwise(later)", "", ("rules/test_effects.py",)),
     # --- what of the past a pass reads
     Mutant("pipeline/pruning.py", "messages of given-up rows are left in the past",
            'halves.select("commit_log_offset").unionByName(given_up.select("commit_log_offset"))', 'halves.select("commit_log_offset")',

@@ -96,6 +96,30 @@ def test_a_commit_restores_its_half_to_its_real_topic(spark, by_block):
     assert_df_equality(found, expected, ignore_column_order=True, ignore_nullable=True, ignore_metadata=True)
 
 
+@pytest.mark.parametrize("by_block", [False, True])
+def test_each_of_two_halves_at_one_place_is_restored_to_its_own(spark, by_block):
+    places = local_frame(
+        spark,
+        [
+            ("b", 9_000, 0, 40, "TopicA", 3, 71),
+            ("b", 9_000, 0, 39, "TopicA", 3, 72),
+            ("b", 9_000, 0, 38, "TopicA", 3, 73),
+        ],
+        "broker_name string, commit_log_offset bigint, half_queue_id int, half_queue_offset bigint, topic string,"
+        " queue_id int, queue_offset bigint",
+    )
+    real = {"real_topic": "TopicA", "real_queue_id": 3, "properties": KEPT}
+    given = {40: b"of 40", 39: b"of 39", 38: b"of 38", 37: b"undecided"}
+    halves = rows(
+        spark, "half_message", [{**HALF, **real, "queue_offset": at, "body": body} for at, body in given.items()]
+    )
+    if by_block:
+        found = restored_messages_by_block(places_by_block(places), halves, now=NOW, pass_number=6)
+    else:
+        found = restored_messages(places, halves, now=NOW, pass_number=6)
+    assert table_of(found, "queue_offset", "body") == {71: b"of 40", 72: b"of 39", 73: b"of 38"}
+
+
 def test_every_decided_half_has_one_op_that_says_no_more_than_its_offset(spark):
     named = local_frame(
         spark,

@@ -26,11 +26,12 @@ def by_block(request) -> bool:
 
 
 def broken(spark, by_block, *, effective, places, pending=()):
-    ddl = "broker_name string, commit_log_offset bigint, half_queue_offset bigint, topic string, queue_id int"
-    given = [(broker, physical, physical // 100, topic, 0) for broker, physical, topic in places]
+    ddl = "broker_name string, commit_log_offset bigint, topic string, half_queue_offset bigint, queue_id int"
+    given = [(*place[:3], place[3] if place[3:] else place[1] // 100, 0) for place in places]
     frame = local_frame(spark, given, ddl).withColumn("queue_offset", F.lit(0).cast("bigint"))
     blocks = places_by_block(frame) if by_block else None
-    ends, open_ones = rows(spark, "end_outcome", effective), rows(spark, "pending_half", pending)
+    told = [{"half_queue_offset": end["commit_log_offset"] // 100, **end} for end in effective]
+    ends, open_ones = rows(spark, "end_outcome", told), rows(spark, "pending_half", pending)
     found = broken_invariants(ends, frame, open_ones, blocks)
     return lines_of(found, "invariant", "broker_name", "example")
 
@@ -46,6 +47,13 @@ def test_a_sound_pass_breaks_nothing(spark, by_block):
     ]  # fmt: skip
     places = [("b", 100, "TopicA"), ("c", 100, "TopicA")]
     assert broken(spark, by_block, effective=effective, places=places, pending=pending) == []
+
+
+def test_two_halves_of_a_rebuilt_broker_at_one_place_are_two_commits(spark, by_block):
+    effective = [{"commit_log_offset": 100, "half_queue_offset": 1}, {"commit_log_offset": 100, "half_queue_offset": 2}]
+    places = [("b", 100, "TopicA", 1), ("b", 100, "TopicA", 2)]
+    assert broken(spark, by_block, effective=effective, places=places) == []
+    assert broken(spark, by_block, effective=effective, places=places[:1]) == [(NOT_ONE, "b", "100")]
 
 
 def test_each_broken_rule_is_named_with_an_example(spark, by_block):

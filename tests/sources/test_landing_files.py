@@ -63,3 +63,17 @@ def test_a_path_with_a_password_is_refused_and_not_repeated(spark):
     with pytest.raises(UsageError, match="must not carry a password") as raised:
         list_files(spark, ["s3a://id:hush@bucket/half.jsonl"])
     assert "hush" not in str(raised.value)
+
+
+@pytest.mark.parametrize("others", ["told boolean", "told string"])
+def test_parquet_files_landed_together_say_what_each_says_alone(spark, tmp_path: Path, others):
+    rows = {
+        "1": spark.range(1),
+        "2": spark.createDataFrame([(7, True)], "id long, told boolean"),
+        "3": spark.createDataFrame([(8, None)], f"id long, {others}"),
+    }
+    for name, frame in rows.items():
+        frame.coalesce(1).write.parquet(str(tmp_path / name))
+    files = list_files(spark, [str(tmp_path / name) for name in rows])
+    values = [json.loads(row["value"]) for row in json_lines(spark, files).orderBy("position").collect()]
+    assert values == [{"id": 0}, {"id": 7, "told": True}, {"id": 8}]

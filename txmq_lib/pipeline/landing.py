@@ -14,7 +14,14 @@ from pyspark.sql import functions as F
 
 from txmq_lib.errors import NothingToLandError, RemotingError, UnreachableError
 from txmq_lib.names import ROLE_ENGINE
-from txmq_lib.pipeline import landed_before, landing_events, landing_messages, landing_rocketmq, landing_store
+from txmq_lib.pipeline import (
+    landed_before,
+    landing_broker_offsets,
+    landing_events,
+    landing_messages,
+    landing_rocketmq,
+    landing_store,
+)
 from txmq_lib.pipeline.landing_rocketmq import UNREAD, Parts, Reading
 from txmq_lib.pipeline.live_brokers import LiveBroker, access_of, live_brokers
 from txmq_lib.rules.contract import message_rows, quick_message_rows
@@ -267,6 +274,16 @@ def _judged(quick: DataFrame, look: Callable[[DataFrame], DataFrame]) -> DataFra
     return plain.unionByName(look(suspects)) if suspects.limit(1).count() else plain
 
 
+def _appends(kind: str) -> list[tuple[str, str]]:
+    """Table and step of each append that a landing of this kind may make, quarantine apart."""
+    tables = {**landing_messages.TABLE_OF_KIND, **landing_events.TABLE_OF_KIND}
+    kinds = [kind] if kind in tables else MESSAGE_KINDS
+    prepared = [("half_message", landing_messages.PREPARED)] if "half" in kinds else []
+    may_have_table = kind not in tables or kind == "offset"
+    offsets = [("consumer_offset_commit", landing_broker_offsets.STEP)] if may_have_table else []
+    return [*[(tables[each], each) for each in kinds], *prepared, *offsets]
+
+
 def _are_unchanged(current: Pass, files: list[LandingFile]) -> bool:
     paths = [file.path for file in files]
     try:
@@ -277,6 +294,9 @@ def _are_unchanged(current: Pass, files: list[LandingFile]) -> bool:
 
 
 def _given_up(current: Pass) -> PassReport:
-    # Its inputs changed or went since it died: landing is by key, so landing them again adds what is missing.
+    # Its inputs changed or went since it died: landing is by key, so landing them again adds what is missing. Where it
+    # has not died, its steps are taken: what it writes from here on would land beside the same rows of the next plan.
+    for table, step in _appends(current.arguments["kind"]):
+        current.append(table, current.warehouse.empty(table), step=step, even_if_empty=True)
     current.abandon()
     return PassReport(current.job, current.number, {}, {})

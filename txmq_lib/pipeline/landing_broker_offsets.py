@@ -16,6 +16,7 @@ from txmq_lib.sources.landing_files import LandingFile
 from txmq_lib.tables.local_frame import local_frame
 from txmq_lib.tables.passes import Pass
 
+STEP = "broker_offsets"
 CONTENT = ("consumer_group", "topic", "queue_id", "ts", "client_id", "next_offset", "is_increase_only")
 ENTRY_SCHEMA = (
     "broker_name string, consumer_group string, topic string, queue_id int, ts timestamp, next_offset bigint,"
@@ -54,10 +55,10 @@ def land(current: Pass, tables: Sequence[ConsumerOffsetFile], *, broker_name: st
         changed.withColumnRenamed("position", "landing_order").withColumns(
             {"origin": F.lit(ORIGIN_BROKER_FILE), "landed_pass": F.lit(current.number).cast("bigint")}
         ),
-        step="broker_offsets",
+        step=STEP,
     )
     bad_rows = local_frame(spark, faults, FAULT_SCHEMA)
-    append_quarantine(current, bad_rows, broker_name=broker_name, kind="broker_offsets")
+    append_quarantine(current, bad_rows, broker_name=broker_name, kind=STEP)
 
 
 def _changed(entries: DataFrame, known: DataFrame) -> DataFrame:

@@ -31,6 +31,7 @@ TABLE_OF_KIND = {
     "message": "message",
     "max-time": "trans_check_max_time",
 }
+PREPARED = "prepared"  # the step of halves made of prepared messages
 QUEUE_KEY = ("broker_name", "queue_id", "queue_offset")
 TOPIC_KEY = ("broker_name", "topic", "queue_id", "queue_offset")
 PHYSICAL_KEY = ("broker_name", "commit_log_offset")
@@ -184,11 +185,14 @@ def _land_prepared(current: Pass, good: DataFrame, broker_name: str, batch: Row)
     queue = current.read("landing_frontier").where(
         (F.col("broker_name") == broker_name) & (F.col("topic") == HALF_TOPIC) & (F.col("queue_id") == 0)
     )
-    start = max([0, batch["direct_end"] or 0, *[row["next_offset"] for row in queue.collect()]])
+    end = max([0, batch["direct_end"] or 0, *[row["next_offset"] for row in queue.collect()]])
+    # A landing that was given up on its way has left halves behind the frontier.
+    beyond = known.where((F.col("queue_id") == 0) & (F.col("queue_offset") >= end)).agg(F.max("queue_offset") + 1)
+    start = max(end, beyond.collect()[0][0] or 0)
     current.counts["delay_dropped"] = new.where(prepare.has_delay()).count()
     halves = prepare.as_halves(new, F.lit(start))
     rows = _own_columns(half_messages(halves.drop(*LANDING_ONLY)), current)
-    current.append("half_message", rows, step="prepared", count=tally.get(NEW, 0))
+    current.append("half_message", rows, step=PREPARED, count=tally.get(NEW, 0))
     return halves, _conflicts(judged)
 
 

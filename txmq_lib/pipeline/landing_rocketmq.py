@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Flag, auto
 from typing import Any
@@ -118,7 +118,7 @@ def _plan_queues(warehouse: Warehouse, settings: Settings, reading: Reading, con
             if each.stop > each.start or (each.high and each.low != _lowest(known.get(each.queue)))
         ],
         "are_all_whole": not refusals and not broker.unreadable and all(each.is_whole for each in plans),
-        "whole_topics": _whole_topics(plans, settings.land.topics),
+        "whole_topics": _whole_topics(plans, broker.queues, settings.land.topics),
     }
 
 
@@ -190,12 +190,13 @@ def _has(plans: Sequence[QueuePlan], topic: str) -> bool:
     return any(each.queue.topic == topic for each in plans)
 
 
-def _whole_topics(plans: Sequence[QueuePlan], patterns: Sequence[str]) -> list[str]:
-    """Real topics read to the end of every queue, where not all topics are wanted."""
+def _whole_topics(plans: Sequence[QueuePlan], queues: Iterable[Queue], patterns: Sequence[str]) -> list[str]:
+    """Real topics read to the end of each of their `queues`, where not all topics are wanted."""
     if is_every_topic(patterns):
         return []
-    cut = {each.queue.topic for each in plans if not each.is_whole}
-    return sorted({each.queue.topic for each in plans} - cut - set(TRANSACTION_TOPICS))
+    whole = {each.queue for each in plans if each.is_whole}
+    cut = {queue.topic for queue in queues if queue not in whole}
+    return sorted({queue.topic for queue in whole} - cut - set(TRANSACTION_TOPICS))
 
 
 def _tell_settings(reading: Reading, connection: Connection, settings: Settings) -> None:

@@ -84,7 +84,13 @@ def restored_messages_by_block(blocks: DataFrame, halves: DataFrame, *, now: dat
 
     blocks  what `places_by_block` gives, sent whole to every task: as many as the driver can hold
     """
-    place = F.array_position("commit_log_offsets", F.col("commit_log_offset")).cast("int") - 1
+    first = F.array_position("commit_log_offsets", F.col("commit_log_offset")).cast("int") - 1
+    is_first = F.get("half_queue_offsets", first) == F.col("half_queue_offset")
+    # A rebuilt broker may have had another half there. Few do, so only then both offsets are looked for.
+    names = ("commit_log_offset", "half_queue_offset")
+    half = F.struct(*[F.col(name).alias(f"{name}s") for name in names])
+    later = F.array_position(F.arrays_zip(*[f"{name}s" for name in names]), half).cast("int") - 1
+    place = F.when(first >= 0, F.when(is_first, first).otherwise(later))
     source = halves.select(
         *("broker_name", "commit_log_offset", *RESTORED),
         F.expr(BLOCK).alias("block"),
@@ -93,8 +99,8 @@ def restored_messages_by_block(blocks: DataFrame, halves: DataFrame, *, now: dat
         F.col("queue_offset").alias("half_queue_offset"),
     )
     looked_up = source.join(F.broadcast(blocks), on=["broker_name", "block"], how="inner")
-    is_this_half = F.get("half_queue_offsets", place) == F.col("half_queue_offset")
-    placed = looked_up.where(is_this_half).withColumn("queue_offset", F.get("queue_offsets", place))
+    placed = looked_up.withColumn("place", place).where("place >= 0")
+    placed = placed.withColumn("queue_offset", F.get("queue_offsets", F.col("place")))
     return _restored(placed, now, pass_number)
 
 

@@ -24,7 +24,8 @@ def broken_invariants(
                those blocks only whose sums do not agree
     """
     commits = effective.where(F.col("decision") == COMMIT)
-    place = ("broker_name", "commit_log_offset")
+    # A rebuilt broker may have had two halves at one physical offset.
+    place = ("broker_name", "commit_log_offset", "half_queue_offset")
     places_to_check = places
     if blocks is not None:
         doubtful = F.broadcast(_doubtful_blocks(commits, blocks))

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -68,13 +70,24 @@ def json_lines(spark: SparkSession, files: list[LandingFile]) -> DataFrame:
         row = F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)  # noqa: TID251 (a file's own order)
         frames.append(_placed(lines, texts, F.col("value"), F.col("_metadata.file_block_start") + row))
     if tables:
-        rows = spark.read.parquet(*[file.path for _, file in tables])
-        value = F.to_json(F.struct("*"))
-        frames.append(_placed(rows, tables, value, F.col("_metadata.row_index")))
+        frames += [
+            _placed(rows, tables, F.to_json(F.struct("*")), F.col("_metadata.row_index"))
+            for rows in _tables(spark, [file.path for _, file in tables])
+        ]
     result = frames[0]
     for frame in frames[1:]:
         result = result.unionByName(frame)
     return result
+
+
+def _tables(spark: SparkSession, paths: list[str]) -> list[DataFrame]:
+    """Parquet files in as few frames as hold every column of each: left alone, Spark takes those of the first file."""
+    try:
+        return [spark.read.option("mergeSchema", "true").parquet(*paths)]
+    except (PySparkException, Py4JJavaError):
+        if len(paths) == 1:
+            raise
+        return [spark.read.parquet(path) for path in paths]  # a column is of several types
 
 
 def _placed(frame: DataFrame, files: list[tuple[int, LandingFile]], value: Column, place: Column) -> DataFrame:

@@ -139,8 +139,9 @@ def run_passes(
         except (PassConflict, PassReplayed):
             raise
         except Exception as error:
-            # A plan that cannot be carried out must not stand in the way of the next one; one cut off can be.
-            if not (current.has_written or is_cancelled(error)):
+            # A plan that cannot be carried out must not stand in the way of the next one; one cut off can be. A write
+            # may have landed and failed behind its commit.
+            if not (current.has_written or is_cancelled(error)) and current.has_landed_nothing():
                 current.abandon()
             raise
         finally:
