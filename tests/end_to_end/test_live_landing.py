@@ -150,6 +150,19 @@ def test_a_topic_of_which_a_queue_refused_is_not_read_whole(open_house, served):
     assert whole()
 
 
+def test_what_retention_deletes_while_it_is_read_is_lost_and_told_so(open_house, served):
+    house = open_house(*QUICK)
+
+    def deleting(request):
+        if request["code"] == 11:  # planned by now
+            served.broker.lowest["TopicA", 1] = 3
+
+    served.interrupt = deleting
+    land(house, served)
+    lost = {(row["topic"], row["queue_id"]) for row in house.rows("landing_frontier") if row["lost_before_timestamp"]}
+    assert lost == {("TopicA", 1)}
+
+
 def test_without_its_ops_no_half_lands_and_the_fault_is_counted(open_house, served):
     house = open_house(*QUICK)
     served.interrupt = lambda request: (

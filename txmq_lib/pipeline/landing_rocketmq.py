@@ -286,19 +286,22 @@ def _reports(current: Pass, rows: DataFrame, lost_queues: set[Queue]) -> DataFra
     broker_name = arguments["broker_name"]
     is_half_held = any(queue.topic == OP_TOPIC for queue in lost_queues)
     read = [
-        (broker_name, topic, queue_id, stop, low, lost > 0)
-        for topic, queue_id, low, _, stop, lost in arguments["queues"]
+        (broker_name, topic, queue_id, stop, low, lost > 0, start if stop > start else None)
+        for topic, queue_id, low, start, stop, lost in arguments["queues"]
         if Queue(topic, queue_id) not in lost_queues and not (is_half_held and topic == HALF_TOPIC)
     ]
     queues = local_frame(
         spark,
         read,
         "broker_name string, topic string, queue_id int, next_offset bigint, lowest_kept_offset bigint,"
-        " has_lost boolean",
+        " had_lost boolean, start bigint",
     )
+    # What retention deletes between plan and read is passed over by the reader: the first record is then a later one.
+    is_first_missing = F.col("start").isNotNull() & ~F.col("first_offset").eqNullSafe(F.col("start"))
     store_ms = F.unix_millis("store_timestamp")
     facts = rows.groupBy("topic", "queue_id").agg(
         F.max("store_timestamp").alias("highest_store_timestamp"),
+        F.min("queue_offset").alias("first_offset"),
         F.min_by("store_timestamp", "queue_offset").alias("first_timestamp"),
         F.max_by(F.concat_ws(":", "queue_offset", "commit_log_offset", store_ms), "queue_offset").alias("identity"),
     )
@@ -307,7 +310,9 @@ def _reports(current: Pass, rows: DataFrame, lost_queues: set[Queue]) -> DataFra
         "next_offset",
         "highest_store_timestamp",
         "lowest_kept_offset",
-        F.when(F.col("has_lost"), F.coalesce("first_timestamp", F.lit(current.now))).alias("lost_before_timestamp"),
+        F.when(F.col("had_lost") | is_first_missing, F.coalesce("first_timestamp", F.lit(current.now))).alias(
+            "lost_before_timestamp"
+        ),
         F.lit(True).alias("is_end_known"),
         F.col("identity").alias("source_identity"),
     )
