@@ -40,6 +40,11 @@ def contents(house: House) -> dict[str, list[str]]:
     return {table: sorted(str(sorted(row.items(), key=str)) for row in house.rows(table)) for table in tables}
 
 
+def json_lines(rows: list[dict[str, Any]]) -> str:
+    """A file of the landing contract."""
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
 @pytest.fixture
 def landed(open_house) -> House:
     house = open_house(*SETTINGS)
@@ -151,10 +156,10 @@ def test_a_landing_given_up_by_another_process_writes_nothing_more(open_house):
 
 @pytest.mark.parametrize("is_small", [True, False], indirect=True)
 def test_a_write_that_landed_and_failed_behind_its_commit_is_carried_on(landed, monkeypatch, is_small):
-    place = Pass._landed_commit
+    landed_commit = Pass._landed_commit
 
     def failing(self: Pass, table: str, step: str) -> TaggedCommit | None:
-        commit = place(self, table, step)
+        commit = landed_commit(self, table, step)
         if table == "end_outcome" and commit is not None:
             raise OSError("no space left for a checkpoint")
         return commit
@@ -162,7 +167,7 @@ def test_a_write_that_landed_and_failed_behind_its_commit_is_carried_on(landed, 
     monkeypatch.setattr(Pass, "_landed_commit", failing)
     with pytest.raises(OSError, match="no space left"):
         landed.reconcile()
-    monkeypatch.setattr(Pass, "_landed_commit", place)
+    monkeypatch.setattr(Pass, "_landed_commit", landed_commit)
     landed.reconcile()
     accepted = sum(row["outcome"] == "accepted" and row["decision"] == "commit" for row in landed.rows("end_outcome"))
     assert len(landed.rows("message")) == accepted > 0
@@ -178,7 +183,7 @@ def test_halves_made_by_a_landing_that_was_given_up_keep_their_offsets(open_hous
         for number in range(3)
     ]  # fmt: skip
     file = house.scratch / "half.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in prepared[:2]), encoding="utf-8")
+    file.write_text(json_lines(prepared[:2]), encoding="utf-8")
     with house.killed_after("prepared"):
         house.land("half", file)
     file.unlink()
@@ -213,12 +218,12 @@ def test_a_landing_given_up_while_it_writes_lands_nothing_twice(open_house, monk
         for place in range(5)
     ]  # fmt: skip
     file = house.scratch / "half.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in halves[:3]), encoding="utf-8")
+    file.write_text(json_lines(halves[:3]), encoding="utf-8")
     write = Pass._write_through_conflicts
 
     def overtaken(self: Pass, table: str, step: str, *rest: Any) -> None:
         if self.is_own and (self.number, step) == (1, "half"):
-            file.write_text("".join(json.dumps(row) + "\n" for row in halves), encoding="utf-8")
+            file.write_text(json_lines(halves), encoding="utf-8")
             house.land("half", file)  # the other process: finds the file changed
         write(self, table, step, *rest)
 

@@ -28,6 +28,10 @@ HALF = {
 KEPT = {"UNIQ_KEY": "K", "PGROUP": "PG", "TAGS": "tagA", "KEYS": "k1", "__transactionId__": "K", "mine": "x",
         "CHECK_IMMUNITY_TIME_IN_SECONDS": "60"}  # fmt: skip
 CLEARED = {"REAL_TOPIC": "TopicA", "REAL_QID": "3", "TRAN_MSG": "true"}
+PLACE_DDL = (
+    "broker_name string, commit_log_offset bigint, half_queue_id int, half_queue_offset bigint, topic string,"
+    " queue_id int, queue_offset bigint"
+)
 
 
 def test_offsets_go_on_densely_where_each_queue_ends(spark):
@@ -65,13 +69,18 @@ def test_a_commit_has_a_place_in_its_real_queue_in_the_order_of_ends(spark):
     ]  # fmt: skip
 
 
+def restored(places, halves, by_block):
+    if by_block:
+        return restored_messages_by_block(places_by_block(places), halves, now=NOW, pass_number=6)
+    return restored_messages(places, halves, now=NOW, pass_number=6)
+
+
 @pytest.mark.parametrize("by_block", [False, True])
 def test_a_commit_restores_its_half_to_its_real_topic(spark, by_block):
     places = local_frame(
         spark,
         [("b", 9_000, 0, 40, "TopicA", 3, 71)],
-        "broker_name string, commit_log_offset bigint, half_queue_id int, half_queue_offset bigint, topic string,"
-        " queue_id int, queue_offset bigint",
+        PLACE_DDL,
     )
     # Compressed, from an IPv6 host, with the rollback bits an old client may have sent.
     real = {"real_topic": "TopicA", "real_queue_id": 3}
@@ -88,10 +97,7 @@ def test_a_commit_restores_its_half_to_its_real_topic(spark, by_block):
           "prepared_transaction_offset": 9_000, "properties": KEPT, "producer_group": "PG", "content_hash": None,
           "origin": "txmq", "landed_pass": 6}],
     )  # fmt: skip
-    if by_block:
-        found = restored_messages_by_block(places_by_block(places), halves, now=NOW, pass_number=6)
-    else:
-        found = restored_messages(places, halves, now=NOW, pass_number=6)
+    found = restored(places, halves, by_block)
     assert sorted(found.columns) == sorted(schema_of("message").names)
     assert_df_equality(found, expected, ignore_column_order=True, ignore_nullable=True, ignore_metadata=True)
 
@@ -105,18 +111,14 @@ def test_each_of_two_halves_at_one_place_is_restored_to_its_own(spark, by_block)
             ("b", 9_000, 0, 39, "TopicA", 3, 72),
             ("b", 9_000, 0, 38, "TopicA", 3, 73),
         ],
-        "broker_name string, commit_log_offset bigint, half_queue_id int, half_queue_offset bigint, topic string,"
-        " queue_id int, queue_offset bigint",
+        PLACE_DDL,
     )
     real = {"real_topic": "TopicA", "real_queue_id": 3, "properties": KEPT}
     given = {40: b"of 40", 39: b"of 39", 38: b"of 38", 37: b"undecided"}
     halves = rows(
         spark, "half_message", [{**HALF, **real, "queue_offset": at, "body": body} for at, body in given.items()]
     )
-    if by_block:
-        found = restored_messages_by_block(places_by_block(places), halves, now=NOW, pass_number=6)
-    else:
-        found = restored_messages(places, halves, now=NOW, pass_number=6)
+    found = restored(places, halves, by_block)
     assert table_of(found, "queue_offset", "body") == {71: b"of 40", 72: b"of 39", 73: b"of 38"}
 
 

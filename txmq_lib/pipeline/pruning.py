@@ -25,10 +25,13 @@ class Near:
 
     def __init__(self, *conditions: Callable[[str], Column]) -> None:
         self._conditions = conditions
+        self._made: dict[str, Column] = {}  # many ranges are many calls into the JVM
 
     def condition(self, table: str = "") -> Column:
         """True for every wanted value; false for all where none is wanted."""
-        return _any([condition(table) for condition in self._conditions])
+        if table not in self._made:
+            self._made[table] = _any([condition(table) for condition in self._conditions])
+        return self._made[table]
 
     def rows(self, current: Pass, table: str, *, whole_if_new: bool = False) -> DataFrame:
         """The table's rows as the plan of the pass saw them, as far as they are near.
