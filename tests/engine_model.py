@@ -184,7 +184,7 @@ class Engine:
             "STATE_TABLE_OFFSET_WRONG": half.offset != end.offset,
             "REAL_TOPIC_MISSING": half.real_topic is None,
             "REAL_TOPIC_IS_SYSTEM": half.real_topic in SYSTEM_TOPICS,
-            "REAL_QUEUE_MISSING": half.real_queue is None,
+            "REAL_QUEUE_MISSING": half.real_queue is None or half.real_queue < 0,
         }
         return next((reason for reason, holds in faults.items() if holds), None)
 

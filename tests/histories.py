@@ -38,7 +38,7 @@ def engine_history(number: int, dice: random.Random, batches: int, span_ms: int)
         group = None if dice.random() < 0.03 else dice.choice("AB")
         transaction = Transaction(f"{number}.{one}", group, born)
         real_topic = dice.choices((topic, None, OP_TOPIC), (94, 3, 3))[0]
-        real_queue = dice.choices((0, 1, None), (70, 27, 3))[0]
+        real_queue = dice.choices((0, 1, None, -1), (70, 26, 3, 1))[0]
         immunity = dice.choice(IMMUNITIES) if dice.random() < 0.3 else None
         chain: list[Half] = []
         for copy in range(dice.choices((1, 2, 3), (70, 20, 10))[0]):

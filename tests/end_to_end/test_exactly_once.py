@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -173,6 +174,58 @@ def test_a_write_that_landed_and_failed_behind_its_commit_is_carried_on(landed, 
     assert len(landed.rows("message")) == accepted > 0
 
 
+@pytest.mark.parametrize("is_small", [True, False], indirect=True)
+def test_a_plan_that_another_process_carries_on_is_not_given_up_by_its_own(landed, monkeypatch, is_small):
+    write, is_planned, is_writing = Pass._write_through_conflicts, Event(), Event()
+    failures: list[Exception] = []
+
+    def overtaken(self: Pass, *rest: Any) -> None:
+        if self.is_own:
+            is_planned.set()
+            is_writing.wait(120)
+            raise OSError("no space left")
+        is_writing.set()
+        own.join()  # fails, and has its say, while this one writes
+        write(self, *rest)
+
+    def own_process() -> None:
+        try:
+            landed.reconcile()
+        except OSError as failure:
+            failures.append(failure)
+
+    own = Thread(target=own_process)
+    monkeypatch.setattr(Pass, "_write_through_conflicts", overtaken)
+    own.start()
+    assert is_planned.wait(120)
+    landed.reconcile()
+    monkeypatch.setattr(Pass, "_write_through_conflicts", write)
+    assert len(failures) == 1
+    landed.reconcile()
+    accepted = sum(row["outcome"] == "accepted" and row["decision"] == "commit" for row in landed.rows("end_outcome"))
+    assert len(landed.rows("message")) == accepted > 0
+
+
+def test_a_plan_given_up_by_its_own_process_is_carried_on_by_nobody(landed, monkeypatch):
+    def dying(self: Pass) -> None:
+        raise KeyboardInterrupt  # between its two words
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Pass, "_write_through_conflicts", failing_write)
+        broken.setattr(Pass, "abandon", dying)
+        with pytest.raises(KeyboardInterrupt):
+            landed.reconcile()
+    landed.reconcile()
+    states = sorted((row["pass_number"], row["state"]) for row in landed.rows("pass") if row["job"] == "reconcile")
+    assert states == [(1, "abandoned"), (1, "started"), (2, "committed"), (2, "started")]
+    assert landed.rows("message")
+
+
+def failing_write(*_: object) -> None:
+    """As a full disk."""
+    raise OSError("no space left")
+
+
 def test_halves_made_by_a_landing_that_was_given_up_keep_their_offsets(open_house):
     house = open_house()
     prepared = [
@@ -208,6 +261,16 @@ def test_two_halves_at_one_place_are_both_committed(open_house, is_small):
     house.reconcile()
     assert sorted(row["transaction_id"] for row in house.rows("message")) == ["T1", "T2"]
     assert house.rows("pending_half") == []
+
+
+@pytest.mark.parametrize("is_small", [False], indirect=True)
+def test_offsets_side_by_side_are_not_searched_for_in_blocks(landed, monkeypatch, is_small):
+    def searched(*_: object, **__: object) -> DataFrame:
+        raise AssertionError("looked up in blocks")
+
+    monkeypatch.setattr(reconcile_writes, "MOST_IN_BLOCK", 0)
+    monkeypatch.setattr(reconcile_writes.effects, "restored_messages_by_block", searched)
+    assert landed.reconcile().counts["message"] > 0
 
 
 def test_a_landing_given_up_while_it_writes_lands_nothing_twice(open_house, monkeypatch):

@@ -169,6 +169,7 @@ def test_a_given_up_row_keeps_the_half_and_says_how_often_it_was_asked(spark, ro
     halves = [
         {**HALF, "sys_flag": 0x1, "properties": counted, "real_queue_id": 3, "broker_check_times": 2},
         {**HALF, "queue_offset": 30, "commit_log_offset": 8_000, "transaction_id": "E", "properties": {}},
+        {**HALF, "queue_offset": 31, "commit_log_offset": 8_000, "transaction_id": "of before the broker was rebuilt"},
     ]
     places = given_up_places(pending_to_give_up(spark), rows(spark, "landing_frontier"))
     found = given_up_messages(

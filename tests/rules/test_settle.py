@@ -93,6 +93,7 @@ EDGES = [  # why, code, the half at its physical offset, the end but for naming 
     ("a half without real topic", COMMIT, {"real_topic": None}, {}, TOPIC_MISSING),
     ("rollback of a half without real topic", ROLLBACK, {"real_topic": None}, {}, TOPIC_MISSING),
     ("a half without real queue", COMMIT, {"real_queue_id": None}, {}, QUEUE_MISSING),
+    ("a half that would go to a queue below 0", COMMIT, {"real_queue_id": -1}, {}, QUEUE_MISSING),
     ("a half that would go to the half topic", COMMIT, {"real_topic": HALF_TOPIC}, {}, TOPIC_SYSTEM),
     ("a half that would go to the op topic", COMMIT, {"real_topic": OP_TOPIC}, {}, TOPIC_SYSTEM),
     ("a half that would go to the given up", COMMIT, {"real_topic": MAX_TIME_TOPIC}, {}, TOPIC_SYSTEM),

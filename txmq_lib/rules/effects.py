@@ -179,13 +179,15 @@ def given_up_messages(
     places: DataFrame, halves: DataFrame, *, now: datetime, pass_number: int, rolls_back: bool
 ) -> DataFrame:
     """Rows of `trans_check_max_time`: the newest half row of each, with TRANSACTION_CHECK_TIMES as asked (R70)."""
+    # A rebuilt broker may have had another half at the same physical offset.
+    place = {"half_commit_log_offset": "commit_log_offset", "half_queue_offset": "queue_offset"}
     kept = ("sys_flag", "flag", "born_timestamp", "born_host", "store_host", "offset_msg_id", "reconsume_times")
     rest = ("prepared_transaction_offset", "properties", "body", "tags", "keys", "transaction_id", "producer_group")
     told = ("real_topic", "real_queue_id", "broker_check_times")
     source = halves.select(
-        "broker_name", F.col("commit_log_offset").alias("half_commit_log_offset"), *kept, *rest, *told
+        "broker_name", *[F.col(name).alias(alias) for alias, name in place.items()], *kept, *rest, *told
     )
-    joined = places.join(source, on=["broker_name", "half_commit_log_offset"], how="inner")
+    joined = places.join(source, on=["broker_name", *place], how="inner")
     asked = F.create_map(F.lit(PROPERTY_CHECK_TIMES), F.col("check_times").cast("string"))
     others = F.map_filter("properties", lambda name, _: name != PROPERTY_CHECK_TIMES)
     return joined.select(

@@ -183,7 +183,8 @@ def _reason(policies: Policies, now: datetime) -> Column:
         .when(F.col("tran_state_table_offset") != F.col("half_queue_offset"), "STATE_TABLE_OFFSET_WRONG")
         .when(F.col("real_topic").isNull(), "REAL_TOPIC_MISSING")
         .when(F.col("real_topic").isin(*TRANSACTION_TOPICS), "REAL_TOPIC_IS_SYSTEM")
-        .when(F.col("real_queue_id").isNull(), "REAL_QUEUE_MISSING")
+        # No message can lie in a queue below 0, and -1 names a whole log in landing_frontier.
+        .when(F.coalesce(F.col("real_queue_id") < 0, F.lit(True)), "REAL_QUEUE_MISSING")
     )
 
 

@@ -17,6 +17,8 @@ from txmq_lib.tables.delta_log import DeltaLogView
 from txmq_lib.tables.warehouse import Warehouse
 
 STARTED, COMMITTED, ABANDONED = "started", "committed", "abandoned"
+# What becomes of a plan whose own process fails while another one may have it in hand: the first to say so decides.
+FATE, CARRIED_ON, GIVEN_UP = "fate", "carried on", "given up"
 PLANNED = re.compile(rf"txmq/([^/]+)/pass/{STARTED}")
 
 

@@ -25,7 +25,7 @@ from txmq_lib.tables.conflicts import CONFLICTS, WRITE_ATTEMPTS
 from txmq_lib.tables.conform import conform, struct_type
 from txmq_lib.tables.delta_log import TaggedCommit
 from txmq_lib.tables.local_frame import arrow_rows, at_hand, local_frame
-from txmq_lib.tables.pass_log import ABANDONED, COMMITTED, app_id, pass_tag, taken_back
+from txmq_lib.tables.pass_log import ABANDONED, COMMITTED, FATE, app_id, pass_tag, taken_back
 from txmq_lib.tables.small_writes import SmallWrite, with_own_arrays
 from txmq_lib.tables.spark_writes import SparkWrite
 from txmq_lib.tables.warehouse import Warehouse
@@ -275,6 +275,19 @@ class Pass:
         if self.warehouse.log("pass").txn_version(app_id(self.job, "pass", ABANDONED)) < self.number:
             self.append_row(ABANDONED, {})
 
+    def has_fate(self, fate: str) -> bool:
+        """Whether `fate` is what becomes of this plan: of processes that disagree the first to say so decides.
+
+        fate  CARRIED_ON or GIVEN_UP of pass_log; told by a commit without rows
+        """
+        tag = pass_tag(self.job, self.number, FATE)
+        try:
+            self._append_to_log(FATE, [], tag + "\n" + fate)
+        except CONFLICTS:
+            pass  # somebody else has just said it
+        commit = self.warehouse.log("pass").tagged_commit(tag, after=-1)
+        return commit is not None and commit.note == fate
+
     def append_row(self, state: str, note: Mapping[str, Any], checkpoints: Mapping[str, int] | None = None) -> None:
         """Append the row of a state to the pass log, once; `note` goes with its commit."""
         warehouse = self.warehouse
@@ -296,20 +309,23 @@ class Pass:
             "started_by": f"{getpass.getuser()}@{socket.gethostname()}",
             "txmq_version": _txmq_version(),
         }
-        schema = struct_type(table_spec("pass"))
         tag = pass_tag(self.job, self.number, state) + "\n" + json.dumps(note)
-        stamp = (app_id(self.job, "pass", state), self.number, tag)
-        path = warehouse.local_path("pass")
         try:
-            if path is not None:
-                SmallWrite(*stamp).append(path, arrow_rows([row], schema))
-            else:
-                SparkWrite(*stamp).append(warehouse.path("pass"), local_frame(warehouse.spark, [row], schema))
+            self._append_to_log(state, [row], tag)
         except CONFLICTS:
             # The same row by another process carrying the plan on: theirs stands.
             if warehouse.log("pass").txn_version(app_id(self.job, "pass", state)) < self.number:
                 raise PassConflict(f"{self.job} pass {self.number} could not be {state}; try again") from None
         warehouse.on_write("pass", state)
+
+    def _append_to_log(self, state: str, rows: list[dict[str, Any]], tag: str) -> None:
+        warehouse, schema = self.warehouse, struct_type(table_spec("pass"))
+        stamp = (app_id(self.job, "pass", state), self.number, tag)
+        path = warehouse.local_path("pass")
+        if path is not None:
+            SmallWrite(*stamp).append(path, arrow_rows(rows, schema))
+        else:
+            SparkWrite(*stamp).append(warehouse.path("pass"), local_frame(warehouse.spark, rows, schema))
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:

@@ -20,6 +20,8 @@ from txmq_lib.tables.conflicts import is_cancelled
 from txmq_lib.tables.delta_log import DeltaLogView, TaggedCommit
 from txmq_lib.tables.effort import effort
 from txmq_lib.tables.pass_log import (
+    CARRIED_ON,
+    GIVEN_UP,
     STARTED,
     app_id,
     known_since,
@@ -129,7 +131,7 @@ def run_passes(
             finally:
                 current.release()
             current = _planned(current, taken_back=taken_back)
-        if not _may_begin(current, lands_again=lands_again):
+        if not _may_begin(current, lands_again=lands_again) or not _is_in_hand(current):
             continue
         size = input_bytes(current) if input_bytes is not None else None
         current.is_small = size is not None and size <= SMALL_PASS_BYTES
@@ -140,8 +142,9 @@ def run_passes(
             raise
         except Exception as error:
             # A plan that cannot be carried out must not stand in the way of the next one; one cut off can be. A write
-            # may have landed and failed behind its commit.
-            if not (current.has_written or is_cancelled(error)) and current.has_landed_nothing():
+            # may have landed and failed behind its commit, and another process may be about to make one.
+            is_untouched = not (current.has_written or is_cancelled(error)) and current.has_landed_nothing()
+            if is_untouched and current.has_fate(GIVEN_UP):
                 current.abandon()
             raise
         finally:
@@ -177,6 +180,15 @@ def _may_begin(current: Pass, *, lands_again: bool) -> bool:
         current.abandon()
         return False
     return _is_apart(current)
+
+
+def _is_in_hand(current: Pass) -> bool:
+    """Whether its own process does not give the plan up from here on; else that one already has, and it is abandoned."""
+    if current.is_own or current.has_fate(CARRIED_ON):
+        return True
+    current.abandon()
+    current.release()
+    return False
 
 
 def _is_apart(current: Pass) -> bool:
