@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -10,6 +11,7 @@ import pytest
 from house import BROKER, NOW, House, Killed, wall_clock
 from record_encoder import encode_record
 from remoting_server import FakeBroker, RemotingServer, answer
+from resolving import resolve
 
 from txmq_lib.errors import UnreachableError
 from txmq_lib.pipeline.decisions import Wanted, decide
@@ -17,6 +19,7 @@ from txmq_lib.pipeline.landing import run_land_rocketmq
 from txmq_lib.pipeline.to_broker import ToSend, requests_planned, run_to_broker
 
 HALF, OP, GIVEN_UP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
+LOG = "kind: sql, url_env: DB, table: log, key_column: id, state_column: state, commit: [C], rollback: [R]"
 BORN_MS = int(NOW.timestamp() * 1000) - 60_000
 
 
@@ -127,6 +130,16 @@ def send(house: House, broker: Deciding, wanted: Wanted, requested_for: str = "s
     )  # fmt: skip
 
 
+def answer_checks(house: House, said: dict[str, str], minutes: int = 0) -> Wanted:
+    """Let a database say this of the open checks; what `resolve --to-broker` sends by."""
+    path = house.scratch / "log.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table if not exists log (id text primary key, state text)")
+        connection.executemany("insert into log values (?, ?)", said.items())
+    resolve(house, {"DB": f"sqlite:///{path}"}, NOW + timedelta(minutes=minutes))
+    return Wanted(decided_by="me@here")
+
+
 def verdicts(house: House) -> dict[str, str]:
     house.audit()
     return {row["transaction_id"]: row["verdict"] for row in house.rows("verdict")}
@@ -161,6 +174,40 @@ def test_what_was_settled_is_sent_once_and_counts_only_when_it_has_landed(open_h
         row for row in house.rows("broker_request") if row["transaction_id"] == "T0" and row["state"] == "accepted"
     ]
     assert (row["requested_by"], row["reason"], row["address"]) == ("me@here", "ticket 1", deciding.server.address)
+
+
+def test_a_broker_is_told_one_end_of_a_half_whoever_decides_first(open_house, deciding):
+    house = open_house("role=audit", "rocketmq.timeout=1s", "transaction_timeout=2", f"resolvers={{GID_A: {{{LOG}}}}}")
+    land(house, deciding)
+    house.reconcile()
+    committed = settle(house, 0, "commit")
+    assert send(house, deciding, committed).counts["accepted"] == 1
+
+    def answer_meanwhile(table: str, step: str) -> None:
+        if step == "started":
+            house.warehouse.on_write = lambda table, step: None
+            answered = answer_checks(house, {"T0": "R", "T1": "R"})
+            assert send(house, deciding, answered, "resolve").counts["accepted"] == 1
+
+    with house.on_write(answer_meanwhile):
+        too_late = settle(house, 1, "commit")
+    assert send(house, deciding, too_late).counts == {"idle": 1}
+    assert deciding.sent() == [(37, "T0"), (37, "T1")], "the commit of T0 and the rollback of T1"
+    land(house, deciding)
+    assert verdicts(house) == {"T0": "COMMITTED", "T1": "ROLLED_BACK", "T2": "PENDING"}
+
+
+@pytest.mark.long
+def test_what_a_person_decided_is_not_overridden_by_an_answer(open_house, deciding):
+    house = open_house("role=audit", "rocketmq.timeout=1s", "transaction_timeout=2", f"resolvers={{GID_A: {{{LOG}}}}}")
+    land(house, deciding)
+    house.reconcile()
+    settled = settle(house, 0, "commit")
+    answered = answer_checks(house, {"T0": "R"})
+    assert send(house, deciding, answered, "resolve").counts == {"idle": 1}
+    assert send(house, deciding, settled).counts["accepted"] == 1
+    land(house, deciding)
+    assert verdicts(house)["T0"] == "COMMITTED"
 
 
 @pytest.mark.long

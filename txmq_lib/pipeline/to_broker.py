@@ -193,7 +193,8 @@ def _planned(current: Pass) -> list[Request]:
 
 
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return (*(row[name] for name in TRANSACTION_KEY), row["action"], row["commit_log_offset"])
+    # A half has one end: a broker takes the other one too (R18).
+    return (*(row[name] for name in TRANSACTION_KEY), row["action"] == ACTION_RESUME, row["commit_log_offset"])
 
 
 def _sent_before(current: Pass) -> set[tuple[Any, ...]]:
@@ -216,8 +217,11 @@ def _undecided(current: Pass, decided: DataFrame) -> DataFrame:
 
 
 def _answered(current: Pass) -> DataFrame:
+    """Ends by answers; what a person has settled is the person's to send, whatever was answered."""
     answers = current.read("check_answer").where(F.col("is_planned_for_broker") & F.col("answer").isin(*DEFINITE))
-    last = answers.groupBy(*TRANSACTION_KEY).agg(
+    settled = transactions_of(current.read(DECISIONS).where(F.col("action").isin(*DEFINITE)))
+    open_ones = join_transaction(answers, settled, "left_anti")
+    last = open_ones.groupBy(*TRANSACTION_KEY).agg(
         F.max_by(F.struct("answer", "resolver"), F.struct("answered_timestamp", "pass_number")).alias("_last")
     )
     return _undecided(
