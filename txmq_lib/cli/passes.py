@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import typer
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from txmq_lib.cli.given import Given, location
@@ -78,7 +79,9 @@ def spark_warehouse(label: str, settings: Settings) -> Iterator[tuple[Warehouse,
             yield Warehouse(spark, location(settings.warehouse)), progress
         finally:
             if is_ours:
-                spark.stop()
+                # A JVM that is gone needs no stop, and what was said of it is not to be drowned.
+                with suppress(OSError, Py4JError):
+                    spark.stop()
 
 
 def tell(facts: Mapping[str, object]) -> None:
