@@ -11,6 +11,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import typer
+from pyspark.sql import SparkSession
 
 from txmq_lib.cli.clock import wall_clock
 from txmq_lib.cli.endpoint import Counted, endpoint
@@ -79,13 +80,8 @@ def run_serve(options: Given, *, is_first_at_once: bool, health_path: Path, list
                     for service in running:
                         service.stop(interrupt=True)
                     has_ended = all([service.shutdown() for service in running])
-            why = "a service thread ended" if is_session_alive(spark) else "Spark is gone"
-        if told == LOST:
-            health.failure("serve", why, failures=1, pause_s=0)
-            _say(why)
-        else:
-            health.stopped()
-            _say("stopped" if has_ended else "stopped, though a pass did not end within 90 s")
+            lost_what = _lost_what(spark) if told == LOST else None
+        _tell_end(health, lost_what, has_ended=has_ended)
     if told == LOST or not has_ended:
         raise typer.Exit(EXIT_FAILED)
 
@@ -107,6 +103,19 @@ class RoundLog:
             return
         for finding in done.findings:
             _say(f"{step}: {finding}")
+
+
+def _lost_what(spark: SparkSession) -> str:
+    return "a service thread ended" if is_session_alive(spark) else "Spark is gone"
+
+
+def _tell_end(health: Health, lost_what: str | None, *, has_ended: bool) -> None:
+    if lost_what is not None:
+        health.failure("serve", lost_what, failures=1, pause_s=0)
+        _say(lost_what)
+    else:
+        health.stopped()
+        _say("stopped" if has_ended else "stopped, though a pass did not end within 90 s")
 
 
 def wake(pid: int) -> None:
