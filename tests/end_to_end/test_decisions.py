@@ -12,7 +12,7 @@ import pytest
 from house import NOW, House, wall_clock
 from pyspark.sql import SparkSession
 from readme_commands import in_readme
-from resolving import decided, half, verdicts
+from resolving import NOW_MS, decided, half, verdicts
 
 from txmq_lib.cli import main
 from txmq_lib.errors import UsageError
@@ -142,6 +142,40 @@ def test_settle_passes_the_immunity_and_names_twins_and_ends_that_would_be_refus
     assert decided(house) == {"T0": ["commit accepted"], "T3": ["commit accepted"]}
     born = {row["transaction_id"]: row["prepared_transaction_offset"] for row in house.rows("message")}
     assert born == {"T0": 1000, "T3": 3000}
+
+
+def end(number: int, code: int, **given: Any) -> dict[str, Any]:
+    """An END_TRANSACTION of a producer, received before NOW."""
+    at = NOW_MS - 50_000
+    return {
+        "ts": at, "producerGroup": "GID_A", "tranStateTableOffset": number, "commitLogOffset": 1000 * number,
+        "commitOrRollback": code, "fromTransactionCheck": False, "msgId": f"T{number}", "transactionId": f"T{number}",
+        **given,
+    }  # fmt: skip
+
+
+def test_settle_reckons_with_ends_that_have_landed_and_are_not_judged_yet(open_house):
+    house = open_house(*SETTINGS)
+    house.land_rows("half", [half(0), half(1), half(2)])
+    house.land_rows("end", [end(0, 12), end(1, 8), end(2, 12, producerGroup="GID_WRONG")])
+    with pytest.raises(UsageError, match="would find this end contradicting"):
+        settled(house, "T0", "commit")
+    with pytest.raises(UsageError, match="would find this end repeated"):
+        settled(house, "T1", "commit")
+    settled(house, "T2", "commit")
+    house.reconcile()
+    assert decided(house) == {
+        "T0": ["rollback accepted"], "T1": ["commit accepted"], "T2": ["rollback refused", "commit accepted"],
+    }  # fmt: skip
+
+
+def test_settle_of_one_of_two_halves_at_one_physical_offset_decides_or_refuses(open_house):
+    house = open_house(*SETTINGS)
+    rebuilt = {**half(1), "commitLogOffset": 0}
+    house.land_rows("half", [half(0), rebuilt])
+    settled(house, "T1", "commit")
+    house.reconcile()
+    assert verdicts(house) == {"T0": "PENDING", "T1": "COMMITTED"}
 
 
 def test_a_resumed_transaction_is_asked_from_the_start_and_may_be_given_up_again(given_up):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -101,6 +102,18 @@ def test_serve_waits_first_and_a_wakeup_ends_the_wait(place: Path):
         until(lambda: len(rows(place, "half_message")) == 3, place)
         process.send_signal(signal.SIGTERM)
         assert process.wait(100) == 0
+
+
+def test_a_jvm_that_is_lost_between_rounds_ends_serve_with_status_3(place: Path):
+    with serving(place, "--set", "transaction_check_interval=3600s") as process:
+        until(lambda: health(place)["state"] == "running", place)
+        (jvm,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(jvm), signal.SIGKILL)
+        process.send_signal(signal.SIGUSR1)
+        assert process.wait(60) == 3
+    assert health(place)["state"] == "failing"
+    assert health(place)["steps"]["serve"]["error"] == "Spark is gone"
+    assert "Traceback" not in (place / "serve.log").read_text()
 
 
 def test_stopped_and_killed_again_and_again_serve_ends_with_each_row_once(place: Path):

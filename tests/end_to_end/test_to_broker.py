@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -10,13 +11,17 @@ import pytest
 from house import BROKER, NOW, House, Killed, wall_clock
 from record_encoder import encode_record
 from remoting_server import FakeBroker, RemotingServer, answer
+from resolving import resolve
 
-from txmq_lib.errors import UnreachableError
+from txmq_lib.errors import PassConflict, UnreachableError
 from txmq_lib.pipeline.decisions import Wanted, decide
 from txmq_lib.pipeline.landing import run_land_rocketmq
 from txmq_lib.pipeline.to_broker import ToSend, requests_planned, run_to_broker
+from txmq_lib.tables.running import next_pass
+from txmq_lib.tables.small_writes import SmallWrite
 
 HALF, OP, GIVEN_UP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
+LOG = "kind: sql, url_env: DB, table: log, key_column: id, state_column: state, commit: [C], rollback: [R]"
 BORN_MS = int(NOW.timestamp() * 1000) - 60_000
 
 
@@ -127,6 +132,16 @@ def send(house: House, broker: Deciding, wanted: Wanted, requested_for: str = "s
     )  # fmt: skip
 
 
+def answer_checks(house: House, said: dict[str, str], minutes: int = 0) -> Wanted:
+    """Let a database say this of the open checks; what `resolve --to-broker` sends by."""
+    path = house.scratch / "log.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table if not exists log (id text primary key, state text)")
+        connection.executemany("insert into log values (?, ?)", said.items())
+    resolve(house, {"DB": f"sqlite:///{path}"}, NOW + timedelta(minutes=minutes))
+    return Wanted(decided_by="me@here")
+
+
 def verdicts(house: House) -> dict[str, str]:
     house.audit()
     return {row["transaction_id"]: row["verdict"] for row in house.rows("verdict")}
@@ -161,6 +176,40 @@ def test_what_was_settled_is_sent_once_and_counts_only_when_it_has_landed(open_h
         row for row in house.rows("broker_request") if row["transaction_id"] == "T0" and row["state"] == "accepted"
     ]
     assert (row["requested_by"], row["reason"], row["address"]) == ("me@here", "ticket 1", deciding.server.address)
+
+
+def test_a_broker_is_told_one_end_of_a_half_whoever_decides_first(open_house, deciding):
+    house = open_house("role=audit", "rocketmq.timeout=1s", "transaction_timeout=2", f"resolvers={{GID_A: {{{LOG}}}}}")
+    land(house, deciding)
+    house.reconcile()
+    committed = settle(house, 0, "commit")
+    assert send(house, deciding, committed).counts["accepted"] == 1
+
+    def answer_meanwhile(table: str, step: str) -> None:
+        if step == "started":
+            house.warehouse.on_write = lambda table, step: None
+            answered = answer_checks(house, {"T0": "R", "T1": "R"})
+            assert send(house, deciding, answered, "resolve").counts["accepted"] == 1
+
+    with house.on_write(answer_meanwhile):
+        too_late = settle(house, 1, "commit")
+    assert send(house, deciding, too_late).counts == {"idle": 1}
+    assert deciding.sent() == [(37, "T0"), (37, "T1")], "the commit of T0 and the rollback of T1"
+    land(house, deciding)
+    assert verdicts(house) == {"T0": "COMMITTED", "T1": "ROLLED_BACK", "T2": "PENDING"}
+
+
+@pytest.mark.long
+def test_what_a_person_decided_is_not_overridden_by_an_answer(open_house, deciding):
+    house = open_house("role=audit", "rocketmq.timeout=1s", "transaction_timeout=2", f"resolvers={{GID_A: {{{LOG}}}}}")
+    land(house, deciding)
+    house.reconcile()
+    settled = settle(house, 0, "commit")
+    answered = answer_checks(house, {"T0": "R"})
+    assert send(house, deciding, answered, "resolve").counts == {"idle": 1}
+    assert send(house, deciding, settled).counts["accepted"] == 1
+    land(house, deciding)
+    assert verdicts(house)["T0"] == "COMMITTED"
 
 
 @pytest.mark.long
@@ -212,6 +261,20 @@ def test_no_answer_may_mean_that_it_arrived_and_no_connection_means_that_it_did_
 
 
 @pytest.mark.long
+def test_a_broker_that_hangs_costs_one_request_and_the_others_stay_to_be_sent(open_house, deciding):
+    house = open_house("role=audit", "rocketmq.timeout=1s", "transaction_timeout=2", f"resolvers={{GID_A: {{{LOG}}}}}")
+    land(house, deciding)
+    house.reconcile()
+    answered = answer_checks(house, {"T0": "C", "T1": "C", "T2": "R"})
+    deciding.interrupt = lambda request: [] if request["code"] == 37 else None
+    counts = send(house, deciding, answered, "resolve").counts
+    assert counts == {"unanswered": 1, "not_sent": 2}
+    deciding.interrupt = lambda request: None
+    assert send(house, deciding, answered, "resolve").counts == {"accepted": 2}
+    assert deciding.sent() == [(37, "T0"), (37, "T1"), (37, "T2")]
+
+
+@pytest.mark.long
 def test_a_process_killed_while_it_sends_never_makes_the_next_one_send_again(open_house, deciding):
     house = open_house("role=audit", "rocketmq.timeout=1s")
     land(house, deciding)
@@ -227,6 +290,57 @@ def test_a_process_killed_while_it_sends_never_makes_the_next_one_send_again(ope
     assert deciding.sent() == [(37, "T0")]
     land(house, deciding)
     assert verdicts(house)["T0"] == "COMMITTED"
+
+
+def given_up_by_another(house: House) -> None:
+    """Close the open plan as the next process does that wants to send."""
+    current = next_pass(
+        house.warehouse, "to_broker", now=NOW, arguments={}, settings=house.settings, wall_clock=wall_clock
+    )
+    assert not current.is_own
+    current.abandon()
+
+
+@pytest.mark.long
+def test_a_plan_that_another_process_gave_up_before_its_first_request_sends_nothing(open_house, deciding, monkeypatch):
+    house = open_house("role=audit", "rocketmq.timeout=1s")
+    land(house, deciding)
+    wanted = settle(house, 0, "commit")
+    append = SmallWrite.append
+
+    def given_up_right_before(write, path, rows):
+        if "sending_000001" in write.app_id:
+            monkeypatch.setattr(SmallWrite, "append", append)
+            given_up_by_another(house)
+        append(write, path, rows)
+
+    monkeypatch.setattr(SmallWrite, "append", given_up_right_before)
+    with pytest.raises(PassConflict, match="given up by another process"):
+        send(house, deciding, wanted)
+    assert deciding.sent() == []
+    assert send(house, deciding, wanted).counts["accepted"] == 1
+    assert [state for _, _, state, _ in states(house)] == ["sending", "not_sent", "sending", "accepted"]
+    assert deciding.sent() == [(37, "T0")]
+
+
+@pytest.mark.long
+def test_what_brokers_said_is_kept_where_another_process_gave_the_plan_up_meanwhile(open_house, deciding):
+    house = open_house("role=audit", "rocketmq.timeout=120s")
+    land(house, deciding)
+    wanted, other = settle(house, 0, "commit"), settle(house, 1, "commit")
+
+    def another_sends(request):
+        if request["code"] == 37:
+            deciding.interrupt = lambda request: None
+            assert send(house, deciding, other).counts["accepted"] == 1
+
+    deciding.interrupt = another_sends
+    with pytest.raises(PassConflict, match="given up by another process"):
+        send(house, deciding, wanted)
+    assert sorted((name, state) for name, _, state, _ in states(house)) == [
+        ("T0", "accepted"), ("T0", "sending"), ("T1", "accepted"), ("T1", "sending"),
+    ]  # fmt: skip
+    assert sorted(deciding.sent()) == [(37, "T0"), (37, "T1")]
 
 
 @pytest.mark.long

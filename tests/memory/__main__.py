@@ -62,12 +62,16 @@ def measured(scratch: Path, at: list[int], *, is_idle: bool) -> list[dict[str, A
         sys.stderr.write(f"{step.name}: {error}\n")
         os._exit(3)
 
+    def lost(service: str, error: Exception) -> None:
+        sys.stderr.write(f"{service}: {error}\n")
+        os._exit(3)
+
     cycle, offsets = services(
         warehouse,
         settings,
         wall_clock=lambda: datetime.now(UTC),
         environ={},
-        told=Told(report, failure),
+        told=Told(report, failure, lost),
         is_first_at_once=True,
     )
     figures = []

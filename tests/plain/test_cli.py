@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from txmq_lib.cli.clock import moment, time_ago, wall_clock
 from txmq_lib.cli.deciding import summary
 from txmq_lib.cli.demo import tell_next
 from txmq_lib.cli.given import location
-from txmq_lib.cli.passes import judge
+from txmq_lib.cli.passes import is_past_threshold
 from txmq_lib.cli.render import write_csv
 from txmq_lib.cli.tables import fitting, write_table
 from txmq_lib.errors import UsageError
@@ -162,24 +163,37 @@ def thresholds(**given):
     return Settings.load().thresholds.model_copy(update=given)
 
 
-def test_quarantined_records_past_the_threshold_end_with_status_1(capsys):
+def test_quarantined_records_past_the_threshold_are_told(capsys):
     report = PassReport("land", 3, {"half": 9, "quarantine_half": 2, "quarantine_op": 1}, {})
-    judge(report, thresholds(quarantined=None, unanswered=None))
-    judge(report, thresholds(quarantined=3, unanswered=0))
-    with pytest.raises(typer.Exit) as left:
-        judge(report, thresholds(quarantined=2, unanswered=0))
-    assert left.value.exit_code == 1
+    assert not is_past_threshold(report, thresholds(quarantined=None, unanswered=None))
+    assert not is_past_threshold(report, thresholds(quarantined=3, unanswered=0))
+    assert is_past_threshold(report, thresholds(quarantined=2, unanswered=0))
     assert capsys.readouterr().err == "3 records quarantined, thresholds.quarantined is 2\n"
 
 
-def test_checks_that_a_resolver_could_not_answer_end_with_status_1_unless_it_is_allowed(capsys):
+def test_checks_that_a_resolver_could_not_answer_are_told_unless_it_is_allowed(capsys):
     report = PassReport("resolve", 3, {"asked": 9, "no_answer": 2, "no_answer:G": 2, "no_resolver": 7}, {})
-    judge(report, thresholds(quarantined=0, unanswered=None))
-    judge(report, thresholds(quarantined=0, unanswered=2))
-    with pytest.raises(typer.Exit) as left:
-        judge(report, Settings.load().thresholds)
-    assert left.value.exit_code == 1
+    assert not is_past_threshold(report, thresholds(quarantined=0, unanswered=None))
+    assert not is_past_threshold(report, thresholds(quarantined=0, unanswered=2))
+    assert is_past_threshold(report, Settings.load().thresholds)
     assert capsys.readouterr().err == "2 checks without an answer, thresholds.unanswered is 0\n"
+
+
+@pytest.mark.parametrize(("failure", "status"), [(None, 1), (typer.Exit(1), 1), (UsageError("no --namesrv"), 2)])
+def test_a_check_without_an_answer_keeps_nothing_from_being_sent(capsys, monkeypatch, failure, status):
+    sent = []
+
+    def send(options, requested_for, *_, **__):
+        sent.append(requested_for)
+        if failure is not None:
+            raise failure
+
+    silent = PassReport("resolve", 3, {"asked": 2, "commit": 1, "no_answer": 1}, {})
+    monkeypatch.setattr("txmq_lib.cli.passes.spark_warehouse", lambda *_: nullcontext((None, None)))
+    monkeypatch.setattr("txmq_lib.pipeline.resolve.run_resolve", lambda *_, **__: silent)
+    monkeypatch.setattr("txmq_lib.cli.jobs.send", send)
+    given = ("resolve", "--to-broker", "--apply", "--namesrv", "127.0.0.1:9876")
+    assert (run(capsys, *given)[0], sent) == (status, ["resolve"])
 
 
 @pytest.mark.parametrize(

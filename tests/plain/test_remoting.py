@@ -365,3 +365,19 @@ def test_a_resume_names_the_message_by_its_offset_id():
         assert broker.resume_check(peer, offset_msg_id=id_, topic="TRANS_CHECK_MAX_TIME_TOPIC").code == 0
     (request,) = server.requests
     assert (request["code"], request["extFields"]) == (323, {"msgId": id_, "topic": "TRANS_CHECK_MAX_TIME_TOPIC"})
+
+
+@pytest.mark.parametrize("host", ["10.0.0..5", f"{'a' * 64}.example"])
+def test_a_name_that_no_host_can_have_is_unreachable(host):
+    with pytest.raises(UnreachableError, match="no host has such a name"):
+        Connection(f"{host}:10911", SHORT)
+
+
+def test_a_second_answer_to_one_request_is_refused_and_no_ask_goes_on_for_ever():
+    def first_answer_again(request):
+        return [answer({**request, "opaque": 1})] * (1 if request["opaque"] == 1 else 50)
+
+    with broker_that(first_answer_again) as (_, peer):
+        assert peer.ask(Command(26)).opaque == 1
+        with pytest.raises(ProtocolError, match="a second one"):
+            peer.ask(Command(26))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from queue import SimpleQueue
 from threading import Barrier, Event, Thread
 
 import pytest
@@ -243,6 +244,18 @@ def test_ten_thousand_wakeups_from_several_threads_around_the_wait_are_each_answ
     service.shutdown()
     assert lost == []
     assert 0 < begun <= wakers * each
+
+
+def test_work_that_raises_ends_the_thread_and_whoever_started_it_is_told():
+    lost: SimpleQueue[Exception] = SimpleQueue()
+
+    def work() -> None:
+        raise ConnectionRefusedError("the JVM is gone")
+
+    service = PeriodicService("lost", work, interval_s=LONG_S, first_delay_s=0, on_failure=lost.put)
+    service.start()
+    assert str(lost.get(timeout=SOON_S)) == "the JVM is gone"
+    assert service.shutdown()
 
 
 # --- rounds at their times

@@ -142,3 +142,25 @@ def test_a_secret_is_looked_up_where_it_is_named(tmp_path):
     assert missing_secrets(settings, {"DB": "x"}) == [
         "resolvers.b.headers_env.X-Key: the environment variable KEY is not set"
     ]
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql+psycopg://me:s3cr@t:pass@h/db", "postgresql+psycopg://orders:S3cret#db.internal/orders"]
+)
+def test_a_url_whose_password_stands_where_the_port_should_is_unusable_and_not_told(url):
+    asked = resolver(url)
+    (answer,) = asked.answers([check("T")])
+    assert (answer.answer, answer.reason) == (None, "RESOLVER_UNUSABLE")
+    assert answer.detail == "the database's URL is not one SQLAlchemy can read"
+
+
+def test_a_driver_that_fails_in_a_way_of_its_own_is_no_answer_and_its_words_are_not_told(database, monkeypatch):
+    asked = resolver(database)
+
+    def fails(*_):
+        raise RuntimeError("cannot parse S3cret")
+
+    monkeypatch.setattr(asked, "_rows", fails)
+    (answer,) = asked.answers([check("T")])
+    assert (answer.answer, answer.reason) == (None, "RESOLVER_UNUSABLE")
+    assert answer.detail == "the database's driver failed with RuntimeError"

@@ -105,3 +105,16 @@ def test_a_half_without_the_key_has_no_answer_and_is_never_absent():
 
 def test_the_text_of_a_state_is_that_of_yaml():
     assert [state_text(value) for value in (True, 1, "1 ", b"x ", 1.5)] == ["true", "1", "1", "x", "1.5"]
+
+
+@pytest.mark.parametrize("key", ["1_0", " 7 ", "+7", "07", "-0", "\u0667", "7\n", "9" * 5000])
+def test_a_text_that_is_not_how_an_integer_is_written_is_looked_up_nowhere(key):
+    by_order = rules(key="property order", key_type="integer", absent_rollback_after=0)
+    assert said([("7", "C"), ("10", "C")], by_order, check(properties={"order": key})) == [(None, "KEY_NOT_INTEGER")]
+
+
+def test_keys_that_blanks_alone_tell_apart_have_no_answer():
+    checks = [check("T"), check("T "), check("other")]
+    assert said([("T", "C"), ("other", "R")], None, *checks) == [
+        (None, "FOREIGN_KEYS"), (None, "FOREIGN_KEYS"), ("rollback", None),
+    ]  # fmt: skip

@@ -34,8 +34,8 @@ class SqlResolver:
             parsed = make_url(url)
             self._secrets += [str(secret) for secret in (parsed.password,) if secret]
             self._engine = create_engine(parsed, pool_size=1, max_overflow=0, connect_args=self._connect_args(parsed))
-        except ArgumentError:
-            # What SQLAlchemy says may hold the URL.
+        except (ArgumentError, ValueError):
+            # What is said may hold the URL, or a part of a password that stands where the port should.
             self.down = no_answer(RESOLVER_UNUSABLE, "the database's URL is not one SQLAlchemy can read")
         except (SQLAlchemyError, ImportError) as error:
             self.down = no_answer(RESOLVER_UNUSABLE, self._told(error))
@@ -56,6 +56,9 @@ class SqlResolver:
         except (SQLAlchemyError, OSError, ImportError) as error:
             is_connection = isinstance(error, OperationalError | InterfaceError | OSError)
             self.down = no_answer(UNREACHABLE if is_connection else QUERY_FAILED, self._told(error))
+            return [self.down] * len(checks)
+        except Exception as error:  # of the driver, whose words may hold the URL
+            self.down = no_answer(RESOLVER_UNUSABLE, f"the database's driver failed with {type(error).__name__}")
             return [self.down] * len(checks)
         return answers_of_rows(checks, rows, self._settings, now=self._now)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -21,6 +22,9 @@ from txmq_lib.answers.check import (
 from txmq_lib.names import COMMIT, ROLLBACK, UNKNOWN
 from txmq_lib.resolver_settings import PROPERTY_KEY, StateRules, state_text
 
+# No key has more digits, and int() refuses thousands of them.
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,99}")
+
 
 def half_columns(rules: StateRules) -> tuple[str, ...]:
     """Columns of half_message that are needed to know what to look up."""
@@ -36,10 +40,10 @@ def looked_up(check: Check, rules: StateRules) -> str | int | Answer:
         return no_answer(KEY_MISSING, f"the half message has no {rules.key}")
     if rules.key_type == "text":
         return key
-    try:
-        return int(key)
-    except ValueError:
-        return no_answer(KEY_NOT_INTEGER, f"{rules.key} of the half message is {key!r}, no integer")
+    # What int() takes beyond this ("1_0", "07", "+7") is another text than the number's, and may be another's key.
+    if _INTEGER.fullmatch(key) is None:
+        return no_answer(KEY_NOT_INTEGER, f"{rules.key} of the half message is {key[:80]!r}, no integer")
+    return int(key)
 
 
 def answers_of_rows(
@@ -48,18 +52,27 @@ def answers_of_rows(
     """One answer per check, from the rows (key, state) found for what `looked_up` gave for them.
 
     A key that nobody asked about means that keys come back changed (a collation, a padded column): no row of this
-    batch is then taken for absent, since absence may mean rollback.
+    batch is then taken for absent, since absence may mean rollback. Keys asked about that blanks at their ends alone
+    tell apart cannot be told apart in what comes back: none of them has an answer.
     """
     asked = [looked_up(check, rules) for check in checks]
     states: defaultdict[str, set[str | None]] = defaultdict(set)
     for key, state in rows:
         states[state_text(key)].add(None if state is None else state_text(state))
-    wanted = {state_text(key) for key in asked if not isinstance(key, Answer)}
+    wanted: defaultdict[str, set[str | int]] = defaultdict(set)
+    for key in asked:
+        if not isinstance(key, Answer):
+            wanted[state_text(key)].add(key)
     foreign = next((key for key in states if key not in wanted), None)
-    return [
-        key if isinstance(key, Answer) else _answer(check, states.get(state_text(key), set()), foreign, rules, now)
-        for check, key in zip(checks, asked, strict=True)
-    ]
+
+    def answer_to(check: Check, key: str | int | Answer) -> Answer:
+        if isinstance(key, Answer):
+            return key
+        if len(wanted[state_text(key)]) > 1:
+            return no_answer(FOREIGN_KEYS, f"another key asked about differs from {key!r} in blanks alone")
+        return _answer(check, states.get(state_text(key), set()), foreign, rules, now)
+
+    return [answer_to(check, key) for check, key in zip(checks, asked, strict=True)]
 
 
 def _key(check: Check, rules: StateRules) -> str | None:

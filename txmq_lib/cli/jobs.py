@@ -118,11 +118,15 @@ def resolve(
     job = partial(run_resolve, now=moment(now), wall_clock=wall_clock, environ=os.environ, given_up=ask_given_up)
     committed = Asked(filters={"asked-for": [ASKED_FOR_GIVEN_UP], "state": [COMMIT]})
     shown = (given(ctx), ANSWERS, committed, moment(now), Shown(OutputFormat.table))
-    show = partial(show_view, *shown) if ask_given_up else None
-    run_job("resolve", given(ctx), job, show=show)
-    if to_broker:
-        wanted = Wanted(decided_by=who())
-        send(given(ctx), "resolve", wanted, servers, now=moment(now), apply=apply, format_=OutputFormat.table)
+
+    def show_and_send() -> None:
+        if ask_given_up:
+            show_view(*shown)
+        if to_broker:
+            wanted = Wanted(decided_by=who())
+            send(given(ctx), "resolve", wanted, servers, now=moment(now), apply=apply, format_=OutputFormat.table)
+
+    run_job("resolve", given(ctx), job, show=show_and_send)
 
 
 def rollup(ctx: typer.Context, now: Now = None) -> None:

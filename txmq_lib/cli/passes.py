@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import typer
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from txmq_lib.cli.given import Given, location
@@ -31,7 +32,10 @@ def create_tables(options: Given) -> None:
 
 
 def run_job(label: str, options: Given, job: Job, *, show: Callable[[], None] | None = None) -> None:
-    """Run a job on the warehouse of the settings, tell its report, `show` more, end with status 1 past a threshold."""
+    """Run a job on the warehouse of the settings, tell its report, `show` more, end with status 1 past a threshold.
+
+    show  done whatever the thresholds say; where it ends the command, that status stands
+    """
     settings = Settings.load(options.conf, options.assignments, options.warehouse)
     with spark_warehouse(label, settings) as (warehouse, _):
         report = job(warehouse, settings)
@@ -39,13 +43,15 @@ def run_job(label: str, options: Given, job: Job, *, show: Callable[[], None] | 
     tell({"job": report.job, "pass": report.number, **report.counts, "seconds": seconds})
     for finding in report.findings:
         typer.echo(finding, err=True)
+    is_past = is_past_threshold(report, settings.thresholds)
     if show is not None:
         show()
-    judge(report, settings.thresholds)
+    if is_past:
+        raise typer.Exit(EXIT_FINDINGS)
 
 
-def judge(report: PassReport, thresholds: Thresholds) -> None:
-    """End with status 1 where the pass quarantined, left unanswered or could not read more than is allowed."""
+def is_past_threshold(report: PassReport, thresholds: Thresholds) -> bool:
+    """Whether the pass quarantined, left unanswered or could not read more than is allowed; each is told."""
     quarantined = sum(count for step, count in report.counts.items() if step.startswith("quarantine"))
     unanswered = report.counts.get("no_answer", 0)
     is_past = False
@@ -57,8 +63,7 @@ def judge(report: PassReport, thresholds: Thresholds) -> None:
         if at_most is not None and count > at_most:
             typer.echo(f"{count} {words}, thresholds.{name} is {at_most}", err=True)
             is_past = True
-    if is_past:
-        raise typer.Exit(EXIT_FINDINGS)
+    return is_past
 
 
 @contextmanager
@@ -74,7 +79,9 @@ def spark_warehouse(label: str, settings: Settings) -> Iterator[tuple[Warehouse,
             yield Warehouse(spark, location(settings.warehouse)), progress
         finally:
             if is_ours:
-                spark.stop()
+                # A JVM that is gone needs no stop, and what was said of it is not to be drowned.
+                with suppress(OSError, Py4JError):
+                    spark.stop()
 
 
 def tell(facts: Mapping[str, object]) -> None:

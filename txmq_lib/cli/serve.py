@@ -6,17 +6,18 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 
 import typer
+from pyspark.sql import SparkSession
 
 from txmq_lib.cli.clock import wall_clock
 from txmq_lib.cli.endpoint import Counted, endpoint
 from txmq_lib.cli.given import Given, location
 from txmq_lib.cli.passes import spark_warehouse
-from txmq_lib.errors import EXIT_FAILED
+from txmq_lib.errors import EXIT_FAILED, code_and_words
 from txmq_lib.service.health import Health
 from txmq_lib.service.rounds import Step, Told
 from txmq_lib.service.service import is_session_alive, services
@@ -28,7 +29,7 @@ SIGNALS: dict[int, str] = {signal.SIGTERM: STOP, signal.SIGINT: STOP, signal.SIG
 
 
 def run_serve(options: Given, *, is_first_at_once: bool, health_path: Path, listen: tuple[str, int] | None) -> None:
-    """Serve until SIGTERM or SIGINT; SIGUSR1 wakes. Status 3 where Spark is lost: whoever watches starts anew."""
+    """Serve until SIGTERM or SIGINT; SIGUSR1 wakes. Status 3 where Spark or a thread is lost."""
     settings = Settings.load(options.conf, options.assignments, options.warehouse)
     inbox: SimpleQueue[str] = SimpleQueue()
     with _signals_into(inbox):
@@ -48,12 +49,18 @@ def run_serve(options: Given, *, is_first_at_once: bool, health_path: Path, list
                 health.report(step, done)
                 log.report(step, done)
 
+            def lost(service: str, error: Exception) -> None:
+                inbox.put(LOST)  # first, whatever becomes of the telling
+                code, words = code_and_words(error)
+                health.failure(service, f"{code}: {words}", failures=1, pause_s=0)
+                _say(f"{service} ended: {code}: {words}")
+
             running = services(
                 warehouse,
                 settings,
                 wall_clock=wall_clock,
                 environ=os.environ,
-                told=Told(report, failure),
+                told=Told(report, failure, lost),
                 is_first_at_once=is_first_at_once,
             )
             counted = Counted(
@@ -73,12 +80,8 @@ def run_serve(options: Given, *, is_first_at_once: bool, health_path: Path, list
                     for service in running:
                         service.stop(interrupt=True)
                     has_ended = all([service.shutdown() for service in running])
-        if told == LOST:
-            health.failure("serve", "Spark is gone", failures=1, pause_s=0)
-            _say("Spark is gone: its JVM ended or does not answer")
-        else:
-            health.stopped()
-            _say("stopped" if has_ended else "stopped, though a pass did not end within 90 s")
+            lost_what = _lost_what(spark) if told == LOST else None
+        _tell_end(health, lost_what, has_ended=has_ended)
     if told == LOST or not has_ended:
         raise typer.Exit(EXIT_FAILED)
 
@@ -102,6 +105,19 @@ class RoundLog:
             _say(f"{step}: {finding}")
 
 
+def _lost_what(spark: SparkSession) -> str:
+    return "a service thread ended" if is_session_alive(spark) else "Spark is gone"
+
+
+def _tell_end(health: Health, lost_what: str | None, *, has_ended: bool) -> None:
+    if lost_what is not None:
+        health.failure("serve", lost_what, failures=1, pause_s=0)
+        _say(lost_what)
+    else:
+        health.stopped()
+        _say("stopped" if has_ended else "stopped, though a pass did not end within 90 s")
+
+
 def wake(pid: int) -> None:
     """Let the service begin its rounds now."""
     os.kill(pid, signal.SIGUSR1)
@@ -119,4 +135,6 @@ def _signals_into(inbox: SimpleQueue[str]) -> Iterator[None]:
 
 
 def _say(words: str) -> None:
-    typer.echo(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {words}", err=True)
+    # A full disk or a closed stderr is no reason to stop reconciling.
+    with suppress(OSError, ValueError):
+        typer.echo(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {words}", err=True)

@@ -22,7 +22,7 @@ from txmq_lib.names import (
 )
 from txmq_lib.pipeline.evidence import evidence_of
 from txmq_lib.pipeline.policies import policies_of
-from txmq_lib.pipeline.reconcile_inputs import END_COLUMNS, prior_decisions
+from txmq_lib.pipeline.reconcile_inputs import END_COLUMNS, prior_decisions, waiting_ends
 from txmq_lib.rules import settle
 from txmq_lib.rules.answers import DEFINITE, end_of_answers
 from txmq_lib.rules.decisions import BROKERS, EXPIRED, RESUMABLE, UNDECIDED, resumes, standing, with_resume_action
@@ -232,16 +232,23 @@ def _settled_before(current: Pass, row: Planned) -> Planned | None:
 
 
 def _require_acceptance(current: Pass, row: Planned) -> None:
-    """UsageError where reconcile would not accept the end: a half without a real topic, an end judged meanwhile."""
+    """UsageError where reconcile would not accept the end: a half without a real topic, an end that comes before it."""
     end = _ends(current, [{**row, "action": current.arguments["decision"]}]).select(*END_COLUMNS)
-    halves = current.read("half_message").where(F.col("commit_log_offset") == row["commit_log_offset"])
-    matched = settle.matched_ends(end, halves)
+    place = (F.col("broker_name") == row["broker_name"]) & (F.col("commit_log_offset") == row["commit_log_offset"])
+    halves = current.read("half_message").where(place)
+    matched = settle.matched_ends(end.unionByName(waiting_ends(current, place)), halves)
     policies = policies_of(current.settings)
-    (judgement,) = settle.judged_ends(
-        matched, prior_decisions(current, matched), policies=policies, now=current.now
-    ).collect()
+    judged_so = settle.judged_ends(matched, prior_decisions(current, matched), policies=policies, now=current.now)
+    ours = [
+        each
+        for each in judged_so.where(F.col("landed_pass") == current.number).collect()
+        if each["origin"] == ORIGIN_MANUAL and each["transaction_id"] == row["transaction_id"]
+    ]
+    if not ours:  # two halves may lie at one place (a rebuilt broker)
+        raise UsageError(f"another half lies where that of {row['transaction_id']} does; nothing can be settled here")
+    judgement = ours[0]
     if judgement["outcome"] != OUTCOME_ACCEPTED:
-        why = judgement["reason"] or "it was decided before"
+        why = judgement["reason"] or "another end comes before it"
         raise UsageError(f"reconcile would find this end {judgement['outcome']}: {why}; nothing can be settled here")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.names import END_KEY, ROLLBACK, TRANSACTION_KEY
@@ -42,6 +42,13 @@ def candidate_ends(current: Pass) -> DataFrame:
         judged = current.read("end_outcome").select(*END_KEY)
         new = new.join(judged, on=list(END_KEY), how="left_anti").select(*END_COLUMNS)
     return new.withColumn("was_held", F.lit(False)).unionByName(former.withColumn("was_held", F.lit(True)))
+
+
+def waiting_ends(current: Pass, which: Column) -> DataFrame:
+    """Ends of `which` that no reconcile has judged, or that are held: whoever is not the reconcile job asks so."""
+    ends = current.read("end_transaction").where(which).select(*END_COLUMNS)
+    judged = current.read("end_outcome").where(which & ~F.col("is_held")).select(*END_KEY)
+    return ends.join(judged, on=list(END_KEY), how="left_anti").select(*END_COLUMNS)
 
 
 def halves_named_by(current: Pass, ends: DataFrame) -> DataFrame:

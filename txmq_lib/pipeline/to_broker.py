@@ -56,6 +56,7 @@ JOB = "to_broker"
 REQUESTS = "broker_request"
 RESOLVE = "resolve"
 REQUESTS_PER_WRITE = 50
+GIVEN_UP_UNSENT = "another process gave this plan up"
 END_CODE = {COMMIT: END_COMMIT, ROLLBACK: END_ROLLBACK}
 PLAN_COLUMNS = (
     *TRANSACTION_KEY,
@@ -103,9 +104,9 @@ class _Brokers:
                     self.found[broker_name] = failure.message
         return self.found[broker_name]
 
-    def drop(self, broker_name: str) -> None:
-        """Connect anew next time: nobody knows what a broken connection would answer."""
-        self.found.pop(broker_name, None)
+    def give_up(self, broker_name: str, why: str) -> None:
+        """Ask it no more in this pass: what a broker that hangs was sent may have arrived, and is never sent again."""
+        self.found[broker_name] = why
 
 
 def requests_planned(warehouse: Warehouse, settings: Settings, to_send: ToSend, *, now: datetime) -> list[Request]:
@@ -193,7 +194,8 @@ def _planned(current: Pass) -> list[Request]:
 
 
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return (*(row[name] for name in TRANSACTION_KEY), row["action"], row["commit_log_offset"])
+    # A half has one end: a broker takes the other one too (R18).
+    return (*(row[name] for name in TRANSACTION_KEY), row["action"] == ACTION_RESUME, row["commit_log_offset"])
 
 
 def _sent_before(current: Pass) -> set[tuple[Any, ...]]:
@@ -216,8 +218,11 @@ def _undecided(current: Pass, decided: DataFrame) -> DataFrame:
 
 
 def _answered(current: Pass) -> DataFrame:
+    """Ends by answers; what a person has settled is the person's to send, whatever was answered."""
     answers = current.read("check_answer").where(F.col("is_planned_for_broker") & F.col("answer").isin(*DEFINITE))
-    last = answers.groupBy(*TRANSACTION_KEY).agg(
+    settled = transactions_of(current.read(DECISIONS).where(F.col("action").isin(*DEFINITE)))
+    open_ones = join_transaction(answers, settled, "left_anti")
+    last = open_ones.groupBy(*TRANSACTION_KEY).agg(
         F.max_by(F.struct("answer", "resolver"), F.struct("answered_timestamp", "pass_number")).alias("_last")
     )
     return _undecided(
@@ -268,9 +273,13 @@ def _sent(current: Pass, name_servers: Sequence[str], access: Access) -> list[Re
                 for row in requests[start : start + REQUESTS_PER_WRITE]
             ]
             _record(current, [{**row, "state": REQUEST_SENDING} for row in part], f"{REQUEST_SENDING}_{number:06}")
-            with current.timed("send"):
-                told = [_outcome(brokers, row) for row in part]
-            _record(current, told, f"outcome_{number:06}")
+            # Who gave this plan up has made one of its own, maybe before that record of ours was there to see.
+            if current.is_given_up:
+                told = [{**row, "state": REQUEST_NOT_SENT, "remark": GIVEN_UP_UNSENT} for row in part]
+            else:
+                with current.timed("send"):
+                    told = [_outcome(brokers, row) for row in part]
+            _record_outcome(current, told, f"outcome_{number:06}")
             outcomes += told
     return outcomes
 
@@ -289,7 +298,7 @@ def _outcome(brokers: _Brokers, row: Request) -> Request:
     try:
         answer = _ask(connection, row)
     except RemotingError as failure:
-        brokers.drop(row["broker_name"])
+        brokers.give_up(row["broker_name"], failure.message)
         return {**row, "state": REQUEST_UNANSWERED, "remark": failure.message}
     state = REQUEST_ACCEPTED if answer.code == SUCCESS else REQUEST_REFUSED
     return {**row, "state": state, "code": answer.code, "remark": answer.remark}
@@ -309,9 +318,19 @@ def _ask(connection: Connection, row: Request) -> Command:
     return end_transaction(connection, end)
 
 
-def _record(current: Pass, rows: Sequence[Request], step: str) -> None:
+def _record(current: Pass, rows: Sequence[Request], step: str, *, even_if_given_up: bool = False) -> None:
     frame = local_frame(current.warehouse.spark, rows, struct_type(table_spec(REQUESTS)))
-    current.append(REQUESTS, frame, step=step, count=len(rows))
+    current.append(REQUESTS, frame, step=step, count=len(rows), even_if_given_up=even_if_given_up)
+
+
+def _record_outcome(current: Pass, rows: Sequence[Request], step: str) -> None:
+    """What became of requests; where another process has given the plan up, PassConflict once that is recorded."""
+    if not current.is_given_up:
+        _record(current, rows, step, even_if_given_up=True)
+    else:
+        # A step of this name may have landed under a later pass: Delta would leave this one out.
+        _record(current, rows, f"{step}_of_{current.number}", even_if_given_up=True)
+    current.require_open()
 
 
 def _closed(current: Pass) -> PassReport:

@@ -52,6 +52,7 @@ class Connection:
         self.address = address
         self._access = access
         self._last_opaque = 0
+        self._awaited: set[int] = set()
         self._received = bytearray()
         self._socket = _connected(address, access)
 
@@ -83,8 +84,9 @@ class Connection:
             yield self._answer_to(opaque, answers)
 
     def _answer_to(self, opaque: int, answers: dict[int, Command]) -> Command:
+        deadline = time.monotonic() + self._access.timeout
         while opaque not in answers:
-            answer = self.receive()
+            answer = self.receive(deadline)
             answers[answer.opaque] = answer
         return answers.pop(opaque)
 
@@ -99,18 +101,23 @@ class Connection:
             self._socket.sendall(frame)
         except OSError as failure:
             raise self._lost(failure) from failure
+        self._awaited.add(self._last_opaque)
         return self._last_opaque
 
-    def receive(self) -> Command:
-        """The next answer. Requests of the peer are passed over; ProtocolError for an answer that nobody waits for."""
-        deadline = time.monotonic() + self._access.timeout
+    def receive(self, deadline: float | None = None) -> Command:
+        """The next answer. Requests of the peer are passed over; ProtocolError for an answer that nobody waits for.
+
+        deadline  in monotonic seconds; None: the timeout from now on
+        """
+        deadline = time.monotonic() + self._access.timeout if deadline is None else deadline
         try:
             while True:
                 command = decode(self._taken(frame_length(self._taken(LENGTH_BYTES, deadline)), deadline))
                 if not command.is_response:
                     continue  # a broker tells its clients what changed
-                if not 0 < command.opaque <= self._last_opaque:
-                    raise ProtocolError("an answer to what was never asked")
+                if command.opaque not in self._awaited:
+                    raise ProtocolError("an answer to what was never asked, or a second one")
+                self._awaited.remove(command.opaque)
                 return command
         except ProtocolError as fault:
             self.close()
@@ -159,6 +166,8 @@ def _connected(address: str, access: Access) -> socket.socket:
         plain = socket.create_connection((host, port), timeout=access.timeout)
     except OSError as failure:
         raise UnreachableError(f"{address}: {_words(failure, access.timeout)}") from failure
+    except ValueError:  # of the codec for host names
+        raise UnreachableError(f"{address[:100]}: no host has such a name") from None
     with suppress(OSError):
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if access.tls is None:

@@ -39,10 +39,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Told:
-    """Who is told what steps did."""
+    """Who is told what steps did, and what ended a service thread: its name and the error."""
 
     report: Callable[[str, PassReport], None]
     failure: Callable[[Step, str, float], None]
+    lost: Callable[[str, Exception], None]
 
 
 def run_round(steps: Sequence[Step], told: Told, *, is_stopped: Callable[[], bool]) -> None:

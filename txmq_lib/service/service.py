@@ -105,6 +105,7 @@ def _service(
         first_delay_s=first_delay_s,
         is_at_fixed_rate=is_at_fixed_rate,
         interrupt=interrupt,
+        on_failure=partial(told.lost, name),
     )
     return service
 

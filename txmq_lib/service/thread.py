@@ -100,6 +100,7 @@ class PeriodicService(ServiceThread):
                    are dropped
     first_delay_s  seconds before the first call, None: one interval
     interrupt      leaves what `work` is doing
+    on_failure     told what `work` raised: the thread ends with it
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class PeriodicService(ServiceThread):
         first_delay_s: float | None = None,
         is_at_fixed_rate: bool = False,
         interrupt: Callable[[], None] | None = None,
+        on_failure: Callable[[Exception], None] | None = None,
     ) -> None:
         super().__init__(name)
         self._work = work
@@ -118,6 +120,7 @@ class PeriodicService(ServiceThread):
         self._first_delay_s = interval_s if first_delay_s is None else first_delay_s
         self._is_at_fixed_rate = is_at_fixed_rate
         self._interrupt = interrupt
+        self._on_failure = on_failure
 
     def on_interrupt(self) -> None:
         """Leave what `work` is doing."""
@@ -126,6 +129,14 @@ class PeriodicService(ServiceThread):
 
     def run(self) -> None:
         """Wait first, then work, until stopped; a stop during the wait begins no call (the original makes one more)."""
+        try:
+            self._run_rounds()
+        except Exception as failure:
+            if self._on_failure is None:
+                raise
+            self._on_failure(failure)
+
+    def _run_rounds(self) -> None:
         due = time.monotonic() + self._first_delay_s
         while not self.is_stopped:
             self.wait_for_running(max(0.0, due - time.monotonic()))

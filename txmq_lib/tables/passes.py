@@ -133,11 +133,19 @@ class Pass:
             self._kept.pop().unpersist()
 
     def append(
-        self, table: str, frame: DataFrame, *, step: str, count: int | None = None, even_if_empty: bool = False
+        self,
+        table: str,
+        frame: DataFrame,
+        *,
+        step: str,
+        count: int | None = None,
+        even_if_empty: bool = False,
+        even_if_given_up: bool = False,
     ) -> int:
         """Append `frame` once; the rows written. An empty frame makes no commit, unless it is to tell that it was.
 
-        count  how many rows there are, where that is known: it spares looking, and few are written from here
+        count             how many rows there are, where that is known: it spares looking, and few are written from here
+        even_if_given_up  write also where another process has given the plan up: what the rows tell has happened
         """
         write = self._write_of(table, frame, step, count)
         return self._write_once(
@@ -145,6 +153,7 @@ class Pass:
             step,
             lambda: write.by.append(write.path, write.rows()),
             is_empty=None if even_if_empty else write.emptiness(count),
+            must_be_open=not even_if_given_up,
         )
 
     def overwrite(
@@ -224,7 +233,7 @@ class Pass:
         next_due_ms  tells the next pass when time alone gives it work
         note         what else the next pass of this job is to know
         """
-        self._require_open()
+        self.require_open()
         self.counts.update(counts or {})
         # Kept in the commit's note: the next pass of this job reads it without a Spark job.
         left = {
@@ -287,6 +296,22 @@ class Pass:
             pass  # somebody else has just said it
         commit = self.warehouse.log("pass").tagged_commit(tag, after=-1)
         return commit is not None and commit.note == fate
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the plan has been given up by now, by whatever process."""
+        log = self.warehouse.log("pass")
+        if log.version == self._open_at_version:
+            return False
+        if log.txn_version(app_id(self.job, "pass", ABANDONED)) >= self.number:
+            return True
+        self._open_at_version = log.version
+        return False
+
+    def require_open(self) -> None:
+        """PassConflict where the plan has been given up: what another process landed instead must not land twice."""
+        if self.is_given_up:
+            raise PassConflict(f"{self.job} pass {self.number} was given up by another process; run it again")
 
     def append_row(self, state: str, note: Mapping[str, Any], checkpoints: Mapping[str, int] | None = None) -> None:
         """Append the row of a state to the pass log, once; `note` goes with its commit."""
@@ -353,10 +378,17 @@ class Pass:
         return hashlib.sha256(json.dumps(plan).encode()).hexdigest()[:16]
 
     def _write_once(
-        self, table: str, step: str, write: Callable[[], None], is_empty: Callable[[], bool] | None = None
+        self,
+        table: str,
+        step: str,
+        write: Callable[[], None],
+        is_empty: Callable[[], bool] | None = None,
+        *,
+        must_be_open: bool = True,
     ) -> int:
         with self.timed(step):
-            self._require_open()
+            if must_be_open:
+                self.require_open()
             # Nothing of a plan of our own can have landed; should another process carry it on, Delta's check decides.
             if self.is_own or not self.has_landed(table, step):
                 if is_empty is not None and is_empty():
@@ -383,15 +415,6 @@ class Pass:
                 " the tables and the pass log are not of one moment: restore all of the warehouse to the same one"
             )
         return commit
-
-    def _require_open(self) -> None:
-        # Its inputs looked gone to another process: what that one landed instead must not land twice.
-        log = self.warehouse.log("pass")
-        if log.version == self._open_at_version:
-            return
-        if log.txn_version(app_id(self.job, "pass", ABANDONED)) >= self.number:
-            raise PassConflict(f"{self.job} pass {self.number} was given up by another process; run it again")
-        self._open_at_version = log.version
 
     def _write_through_conflicts(self, table: str, step: str, write: Callable[[], None]) -> None:
         for _ in range(WRITE_ATTEMPTS):
