@@ -47,6 +47,17 @@ def decided(house) -> dict[Transaction, str]:
     }
 
 
+@pytest.mark.parametrize("engine", ["basic"], indirect=True)
+def test_what_the_engine_writes_itself_is_no_sign_that_the_source_was_read_further(engine):
+    newest_ms = max(row["storeTimestamp"] for row in rows("basic", "half"))
+    frontier = engine.rows("landing_frontier")
+    read_to = {row["highest_store_timestamp"].timestamp() for row in frontier if row["highest_store_timestamp"]}
+    assert max(read_to) == pytest.approx(newest_ms / 1000, abs=0.0005)
+    visible = {(row["topic"], row["queue_id"]) for row in engine.rows("message")}
+    assert visible
+    assert visible <= {(row["topic"], row["queue_id"]) for row in frontier}
+
+
 @pytest.mark.parametrize(("engine", "capture"), [("basic", "basic"), ("consumer", "consumer")], indirect=["engine"])
 def test_the_first_accepted_end_decides_and_its_message_is_the_half_it_names(engine, capture):
     wanted = first_accepted(capture)

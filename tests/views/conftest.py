@@ -60,6 +60,19 @@ def append(directory: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> Non
     write_deltalake(directory / name, table, mode="append")
 
 
+def with_column_added(directory: Path, name: str, column: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """A table anew as `ALTER TABLE ... ADD COLUMN` leaves it: its rows lie in files without the column."""
+    spec = table_specs()[name]
+    fields = {field.name: field for field in _schema(spec).fields}
+    added = fields.pop(column)
+    old = Schema(list(fields.values()))
+    shutil.rmtree(directory / name)
+    DeltaTable.create(directory / name, old, partition_by=list(spec.partition_by))
+    whole = [{name: value for name, value in _whole(spec, row).items() if name in fields} for row in rows]
+    write_deltalake(directory / name, pa.Table.from_pylist(whole, pa.schema(old.to_arrow())), mode="append")
+    DeltaTable(directory / name).alter.add_columns(added)
+
+
 @pytest.fixture
 def txmq(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Runs one command in this process; its exit status, stdout and stderr."""

@@ -191,6 +191,12 @@ def test_lag_in_time_is_how_long_the_next_message_has_been_stored(judged):
     assert judged([queue(7, -1)], [], MESSAGES[:7], frontier(10))["CG", 0]["lag_ms"] is None
 
 
+def test_a_message_restored_since_the_source_was_read_last_has_waited_for_no_time(judged):
+    late = LagWindow(NOON + timedelta(hours=1), 600_000)
+    messages = [*MESSAGES[:9], *stored(12, first=9)]
+    assert judged([queue(9, 9)], [], messages, frontier(10), late)["CG", 0]["lag_ms"] == 0
+
+
 def test_many_lagging_queues_are_judged_as_few_are(judged):
     offsets = [queue(7, -1, consumer_group=f"CG{n}") for n in range(MOST_LOOKED_UP + 2)]
     rows = judged(offsets, [], MESSAGES, frontier(10))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -205,7 +206,7 @@ def test_every_command_a_problem_names_is_one_that_runs(status, warehouse, txmq)
     _, out, _ = status(*options, "--format", "json")
     uri = warehouse({})
     for problem in json.loads(out)["problems"]:
-        assert txmq("--warehouse", uri, *problem["command"].split())[0] == 0, problem
+        assert txmq("--warehouse", uri, *shlex.split(problem["command"]))[0] == 0, problem
 
 
 def test_the_screen_fits_80_columns_and_has_no_colour_in_a_pipe(status):
@@ -230,6 +231,38 @@ def test_the_screen_fits_80_columns_and_has_no_colour_in_a_pipe(status):
         assert "\x1b" not in out
         assert len(lines) < 60
     assert "  and 3 more groups: txmq pending" in lines
+
+
+FORGED = "x\x1b[2J\nno problem found;id>/tmp/p"
+SHOWN = r"x\x1b[2J\x0ano problem found;id>/tmp/p"
+
+
+def test_names_move_no_cursor_and_forge_no_line(status):
+    rows = {
+        "pending_half": [half(FORGED, FORGED, at("11:00:00"))],
+        "consumer_offset": [{"broker_name": "a", "consumer_group": FORGED, "topic": "T", "next_offset": 0}],
+        "landing_frontier": [{"broker_name": "a", "topic": "T", "next_offset": 9}],
+    }
+    code, out, _ = status("--set", "thresholds.lag=1", rows=rows)
+    lines = out.splitlines()
+    assert code == 1
+    assert "\x1b" not in out
+    assert [line for line in lines if line.startswith("no problem found")] == []
+    assert lines[1] == f"! 9 messages behind: consumer group {SHOWN} (thresholds.lag 1)"
+    assert lines[2] == f"    txmq offsets --group '{SHOWN}' --sort lag:desc"
+    assert f"PENDING  1   due now 0   oldest 1h: {SHOWN}" in lines
+    head = next(place for place, line in enumerate(lines) if line.startswith("  producer group"))
+    assert len(lines[head]) == len(lines[head + 1])
+
+
+def test_a_name_in_a_command_is_one_word_of_a_shell(status):
+    rows = {
+        "consumer_offset": [{"broker_name": "a", "consumer_group": FORGED, "topic": "T", "next_offset": 0}],
+        "landing_frontier": [{"broker_name": "a", "topic": "T", "next_offset": 9}],
+    }
+    _, out, _ = status("--set", "thresholds.lag=1", "--format", "json", rows=rows)
+    first = json.loads(out)["problems"][0]
+    assert shlex.split(first["command"]) == ["offsets", "--group", FORGED, "--sort", "lag:desc"]
 
 
 def test_an_empty_warehouse_says_that_nothing_has_landed(status):

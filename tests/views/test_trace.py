@@ -335,6 +335,13 @@ def test_a_story_ends_with_what_its_verdict_means_why_and_what_to_do(closing):
     assert closing("COMMITTED") == []
 
 
+def test_an_id_in_a_command_is_one_word_of_a_shell(warehouse, txmq):
+    uri = warehouse({"verdict": [{**KEY, "transaction_id": "x;id>/tmp/p", "verdict": "DISCARDED"}]})
+    _, out, _ = txmq("--warehouse", uri, "trace", "x;id>/tmp/p")
+    assert "txmq settle 'x;id>/tmp/p' --commit" in out
+    assert "txmq resume 'x;id>/tmp/p'\n" in out
+
+
 def test_what_a_broker_decides_must_be_told_to_it(closing):
     settle = f"txmq settle {ID} --commit (or --rollback) --reason TEXT"
     assert closing("PENDING")[2:] == [

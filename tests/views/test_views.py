@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from views.conftest import append, with_column_added
 
 TEN = "2026-11-21T10:00:00.000Z"
 ELEVEN = "2026-11-21T11:00:00.000Z"
@@ -346,3 +347,15 @@ def test_a_request_to_a_broker_is_shown_with_what_became_of_it(warehouse, txmq):
     assert "request_accepted" in out
     assert "request_sending" not in out
     assert "accepted (code 0)" in out
+
+
+@pytest.mark.parametrize("new", [[], [{"transaction_id": "N", "remark": "told", "landing_order": 9}]])
+def test_a_column_that_was_added_is_null_in_files_of_before(warehouse, txmq, new):
+    uri = warehouse({})
+    with_column_added(Path(uri), "end_outcome", "remark", [{"transaction_id": "O", "landing_order": 1}])
+    if new:
+        append(Path(uri), "end_outcome", new)
+    code, out, err = txmq("--warehouse", uri, "ends", "--format", "json")
+    assert (code, err) == (0, "")
+    told = {row["transaction_id"]: row["remark"] for row in objects(out)}
+    assert told == {"O": None, **{row["transaction_id"]: row["remark"] for row in new}}

@@ -14,6 +14,7 @@ import typer
 
 from txmq_lib.cli.given import Given, location
 from txmq_lib.cli.pipe import while_read
+from txmq_lib.cli.render import VISIBLE_CONTROLS
 from txmq_lib.errors import EXIT_FINDINGS
 from txmq_lib.settings import Settings, Thresholds
 from txmq_lib.views.figures import AGE_CLASSES, OLDER
@@ -83,7 +84,7 @@ def screen(uri: str, status: Status, found: Sequence[Problem], *, is_coloured: b
     lines = [f"txmq status  {_iso(status.now)}  {uri}"]
     lines += [NOTHING_LANDED] if status.is_empty and not found else _problems(found, is_coloured)
     for section in (_pending, _checks, _verdicts, _offsets, _quarantine, _landing, _passes):
-        lines += ["", *section(status)]
+        lines += ["", *(line.translate(VISIBLE_CONTROLS) for line in section(status))]
     return lines
 
 
@@ -92,7 +93,7 @@ def _problems(found: Sequence[Problem], is_coloured: bool) -> Iterator[str]:
         yield "no problem found"
     for each in found:
         text = f"{'!' if each.limit else '-'} {each.text}" + (f" ({each.limit})" if each.limit else "")
-        command = f"txmq {each.command}"
+        text, command = (told.translate(VISIBLE_CONTROLS) for told in (text, f"txmq {each.command}"))
         apart = 2 if len(text) + 2 + len(command) > WIDTH else WIDTH - len(text) - len(command)
         red, plain = (RED, PLAIN) if is_coloured and each.limit else ("", "")
         if len(text) + 2 + len(command) > WIDTH:
@@ -206,6 +207,7 @@ def aligned(head: Row, rows: Sequence[Row], *, text: Sequence[int] = (0,)) -> It
     """Indented columns within 80, those of `text` to the left and cut where there is no room, numbers to the right."""
     if not rows:
         return
+    rows = [[cell.translate(VISIBLE_CONTROLS) for cell in row] for row in rows]
     widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
     over = sum(widths) + 2 * len(widths) - WIDTH
     for place in sorted(text, key=lambda place: -widths[place]):

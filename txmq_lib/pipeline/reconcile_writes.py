@@ -224,7 +224,8 @@ def _move_frontier(current: Pass, places: DataFrame, ops: DataFrame, routed: Dat
         ops.withColumn("topic", F.lit(OP_TOPIC)).select(*columns),
         routed.withColumn("topic", F.lit(MAX_TIME_TOPIC)).select(*columns),
     ]
-    rows = reduce(DataFrame.unionByName, written).withColumn("store_timestamp", F.lit(current.now))
+    # Only landing knows up to which store time the source has been read.
+    rows = reduce(DataFrame.unionByName, written).withColumn("store_timestamp", F.lit(None).cast("timestamp"))
     move_frontier(current, frontier.file_reports(rows))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -66,7 +67,7 @@ def advice(events: Sequence[Event]) -> Advice | None:
         meaning = CONTRADICTED
     elif verdict == names.DISCARDED and is_expired:
         meaning, to_do = GIVEN_UP_EXPIRED, f"ask the database of record, then {SETTLE}"
-    named = {"id": row["transaction_id"], "group": row["producer_group"] or "its group"}
+    named = {"id": shlex.quote(row["transaction_id"]), "group": row["producer_group"] or "its group"}
     lines = tuple(line.format(**named) for line in to_do.split("\n"))
     return Advice(meaning, _why(events) if verdict in UNDECIDED else None, lines)
 

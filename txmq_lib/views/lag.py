@@ -103,7 +103,8 @@ def lag_relation(window: LagWindow) -> str:
                 AND o.topic = e.topic AND o.queue_id = e.queue_id))
     SELECT * EXCLUDE (begin, stored_until, is_end_known, then_ts, then_offset, waiting_since, end_at_begin, end_then,
             last_rewind),
-        CASE WHEN lag = 0 THEN 0 ELSE epoch_ms(judged_timestamp) - epoch_ms(waiting_since) END AS lag_ms,
+        CASE WHEN lag = 0 OR waiting_since > judged_timestamp THEN 0
+            ELSE epoch_ms(judged_timestamp) - epoch_ms(waiting_since) END AS lag_ms,
         CASE WHEN state = '{names.OFFSET_BEYOND_END}'
              THEN CASE WHEN is_end_known OR updated_timestamp <= stored_until THEN '{names.LAG_AHEAD}'
                   ELSE '{names.LAG_UNKNOWN}' END

@@ -80,6 +80,7 @@ class WarehouseReader:
     def __init__(self, uri: str) -> None:
         self.uri = _plain(uri)
         self._tables: dict[str, DeltaTable] = {}
+        self._old_files: dict[str, bool] = {}
         # DuckDB would spill a large sort into the working directory.
         self._duckdb = duckdb.connect(config={"temp_directory": f"{tempfile.gettempdir()}/txmq-duckdb"})
         self._duckdb.execute("SET TimeZone = 'UTC'")
@@ -111,9 +112,14 @@ class WarehouseReader:
                 cursor.execute(sql, parameters)
                 while batch := cursor.fetchmany(FETCHED_AT_ONCE):
                     yield from batch
-            except (duckdb.IOException, duckdb.InvalidInputException) as error:
+            except duckdb.Error as error:
                 told = f"tables under {self.uri} cannot be read: {_first_line(error)}"
-                raise InputError(f"{told}; files may have gone while reading: try again") from error
+                hint = ""
+                if isinstance(error, duckdb.IOException | duckdb.InvalidInputException):
+                    hint = "; files may have gone while reading: try again"
+                elif isinstance(error, duckdb.BinderException):
+                    hint = "; columns may differ from this version's: txmq doctor"
+                raise InputError(told + hint) from error
 
     def stored(self, table: str) -> Stored:
         """Rows and highest values of a table, from the statistics of its files in Delta's log."""
@@ -146,21 +152,35 @@ class WarehouseReader:
             if "://" in self.uri or GLOB.search(self.uri) or delta.protocol().reader_features:
                 return None
             files = delta.file_uris(file_pruning_predicate=_predicate(scan))
+            has_old_files = bool(files) and self._has_old_files(scan.table, delta)
         spec = table_spec(scan.table)
+        types_of = {field.name: duckdb_type(field.type) for field in spec.fields}
+        none = ", ".join(f"NULL::{types_of[name]} AS {quoted(name)}" for name in scan.columns)
         if not files:
             # No rows, told in types, so that DuckDB plans away whatever is joined with them.
-            types_of = {field.name: duckdb_type(field.type) for field in spec.fields}
-            return (
-                "SELECT "
-                + ", ".join(f"NULL::{types_of[name]} AS {quoted(name)}" for name in scan.columns)
-                + " WHERE false"
-            )
+            return f"SELECT {none} WHERE false"
         partitions = spec.partition_by
         types = ", ".join(f"{quoted(name)}: BOOLEAN" for name in partitions)
         hive = f"hive_partitioning = true, hive_types = {{{types}}}" if partitions else "hive_partitioning = false"
         # deltalake gives them as parts of a URL.
         listed = ", ".join(sql_literal(unquote(file)) for file in files)
-        return f"SELECT {', '.join(map(quoted, scan.columns))} FROM read_parquet([{listed}], {hive})"
+        columns = ", ".join(map(quoted, scan.columns))
+        if not has_old_files:
+            return f"SELECT {columns} FROM read_parquet([{listed}], {hive})"
+        # To join them by name every file is opened first; a column that none of them has is null as well.
+        by_name = f"SELECT * FROM read_parquet([{listed}], {hive}, union_by_name = true)"
+        return f"SELECT {columns} FROM (SELECT {none} WHERE false UNION ALL BY NAME {by_name})"
+
+    def _has_old_files(self, table: str, delta: DeltaTable) -> bool:
+        """Whether files were written before a column was added: if any was, the oldest."""
+        if table not in self._old_files:
+            actions = delta.get_add_actions()
+            oldest = min(zip(actions["modification_time"].to_pylist(), actions["path"].to_pylist(), strict=True))[1]
+            path = sql_literal(f"{self.uri}/{table}/{unquote(oldest)}")
+            has = {name for (name,) in self._fetched(f"SELECT name FROM parquet_schema({path})", [], {})}
+            wanted = {field.name for field in delta.schema().fields} - {*table_spec(table).partition_by}
+            self._old_files[table] = not wanted <= has
+        return self._old_files[table]
 
     def _stream(self, scan: Scan) -> RecordBatchReader:
         with self._readable(scan.table) as delta:

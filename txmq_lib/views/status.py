@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -160,7 +161,7 @@ def _past_limits(status: Status, limits: Limits) -> Iterator[Problem]:
     for group in status.offsets:
         what = f"messages behind: consumer group {group.consumer_group}"
         whose = f"{group.broker_name}/{group.consumer_group}"
-        command = f"offsets --group {group.consumer_group} --sort lag:desc"
+        command = f"offsets --group {shlex.quote(group.consumer_group)} --sort lag:desc"
         yield from _past("lag", group.lag, limits.lag, what, command, whose)
     for source in status.landed:
         if source.read_to_timestamp is not None:
