@@ -173,6 +173,8 @@ MUTANTS = (
            (f"{LATE}::test_a_verdict_is_looked_for_only_in_files_that_can_hold_it",)),
     Mutant("pipeline/reconcile.py", "what is pending weighs nothing", 'pending = current.warehouse.few_bytes("pending_half", current.input_versions["pending_half"])', "pending = 0",
            (f"{LATE}::test_what_is_pending_counts_whatever_the_last_commit_of_its_table_was",)),
+    Mutant("pipeline/audit.py", "what lacks proof weighs nothing", '.count() * LEAST_ROW_BYTES', ".count() * 0",
+           (f"{LATE}::test_what_lacks_proof_counts_as_much_as_what_is_new",)),
     Mutant("pipeline/maintain.py", "upkeep killed behind its last work stays open", "has_work or is_unfinished", "has_work",
            ("end_to_end/test_maintain.py::test_an_upkeep_killed_behind_its_last_work_is_ended_by_the_next",)),
 )  # fmt: skip
