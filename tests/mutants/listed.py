@@ -110,6 +110,7 @@ MUTANTS = (
     Mutant("rules/verdict.py", "a store's word counts for files", 'F.coalesce("_knows_end", F.lit(False)) &', "F.lit(True) &", FRONTIER_VERDICT),
     Mutant("rules/verdict.py", "expired at the reserved time itself", 'F.unix_millis("born_timestamp") < born_before', 'F.unix_millis("born_timestamp") <= born_before',
            (*VERDICT, *FRONTIER_VERDICT)),
+    Mutant("rules/verdict.py", "a clock that ran ahead expires all", 'F.least(highest, F.lit(now))', "highest", FRONTIER_VERDICT),
     Mutant("rules/figures.py", "a resumed half stays discarded (R73)", '& is_final).alias("is_discarded")', ').alias("is_discarded")', VERDICT),
     # --- offsets and acknowledgements (R84, R102, R105-R107)
     Mutant("rules/offsets.py", "resets are ignored", 'is_set = ~F.col("is_increase_only")', "is_set = F.lit(False)", OFFSETS),
