@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import yaml
 Tree = dict[str, Any]
 KeyPath = tuple[str, ...]
 MOST_VALUES = 100_000  # of one file; YAML's aliases make billions of a few lines
+_HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def read_assignment(assignment: str) -> Layer:
     key, equals, text = assignment.partition("=")
     path = _split(key.strip())
     name = "--set"
-    if not equals or not all(path):
+    if not equals or not all(path) or _HALF_A_PAIR.search(key):
         return Layer(name, {}, (f"{name} {assignment}: must look like key=value, with dots between nested keys",))
     try:
         _composed(text)
@@ -104,8 +106,11 @@ def origins(layers: Sequence[Layer]) -> dict[KeyPath, str]:
 
 
 def _composed(text: str) -> yaml.Node | None:
-    """The text as nodes; ValueError where its aliases stand for more values than anybody means, or for themselves."""
+    """The text as nodes; ValueError where it has what is no text, or aliases for more values than anybody means."""
     node = yaml.compose(text, Loader=yaml.SafeLoader)
+    for token in yaml.scan(text, Loader=yaml.SafeLoader):
+        if isinstance(token, yaml.ScalarToken) and _HALF_A_PAIR.search(token.value):
+            raise ValueError(f"line {token.start_mark.line + 1}: half of a surrogate pair is no text")
     if node is not None and _value_count(node, {}) > MOST_VALUES:
         raise ValueError(f"it stands for more than {MOST_VALUES} values: write fewer aliases")
     return node

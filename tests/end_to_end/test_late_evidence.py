@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 from histories import HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, message_row
 from house import NOW, House
+from pyspark.sql.functions import lit
 
 from txmq_lib.tables import running, upkeep, warehouse
+from txmq_lib.tables.delta_log import LEAST_ROW_BYTES
+from txmq_lib.tables.passes import Pass
 
 DAY_MS = 86_400_000
 WEEK_MS = 7 * DAY_MS
@@ -97,3 +100,61 @@ def test_what_is_pending_counts_whatever_the_last_commit_of_its_table_was(
     assert house.reconcile().counts["check_request"] == 1
     assert sizes[0] is not None
     assert sizes[0] > 100
+
+
+# Three transactions resolved in a topic that was read less far than their ops: nothing proves what became of them.
+UNPROVEN = [stored(HALF_TOPIC, place, {**HALF, "UNIQ_KEY": f"T{place}"}) for place in (1_000, 2_000, 3_000)]
+OPS = [stored(OP_TOPIC, 5_000, {"TAGS": "d"}, body="1,2,3,")]
+
+
+def without_proof(house: House) -> None:
+    """A warehouse where the halves of UNPROVEN are RESOLVED_UNKNOWN, and stay so."""
+    house.land_rows("half", UNPROVEN)
+    house.land_rows("op", OPS)
+    # As a live broker's landing leaves it that reads other topics alone.
+    known = house.warehouse.read("landing_frontier").where("topic <> 'Topic'").withColumn("is_end_known", lit(True))
+    known.write.format("delta").mode("overwrite").save(house.warehouse.path("landing_frontier"))
+    assert house.audit().counts["verdict_RESOLVED_UNKNOWN"] == len(UNPROVEN)
+
+
+def test_what_lacks_proof_counts_as_much_as_what_is_new(
+    open_house: Callable[..., House], monkeypatch: pytest.MonkeyPatch
+):
+    house = open_house("role=audit")
+    without_proof(house)
+    sizes: list[int | None] = []
+    effort = running.effort
+    monkeypatch.setattr(
+        running, "effort", lambda spark, **told: [sizes.append(told["input_bytes"]), effort(spark, **told)][1]
+    )
+    new: list[int | None] = []
+    new_bytes = Pass.new_bytes
+    monkeypatch.setattr(Pass, "new_bytes", lambda self, tables: [new.append(new_bytes(self, tables)), new[-1]][1])
+    house.land_rows("half", [stored(HALF_TOPIC, 6_000, {**HALF, "UNIQ_KEY": "T6000"})])
+    sizes.clear()
+    new.clear()
+    assert house.audit().counts["verdict_PENDING"] == 1
+    assert [size - fresh for size, fresh in zip(sizes, new, strict=True)] == [len(UNPROVEN) * LEAST_ROW_BYTES]
+
+
+def test_an_audit_keeps_no_body_of_what_it_judges(open_house: Callable[..., House], monkeypatch: pytest.MonkeyPatch):
+    house = open_house("role=audit")
+    without_proof(house)
+    house.land_rows("max-time", [stored(MAX_TIME_TOPIC, 4_000, UNPROVEN[0]["properties"])])
+    kept: list[str] = []
+    cached = Pass.cached
+    monkeypatch.setattr(Pass, "cached", lambda self, frame: [kept.extend(frame.columns), cached(self, frame)][1])
+    house.audit()
+    assert "half_commit_log_offset" in kept, "given-up rows are kept"
+    assert not {"body", "properties"} & {*kept}
+
+
+def test_a_store_time_ahead_of_the_clock_expires_nothing_before_the_clock_does(open_house: Callable[..., House]):
+    house = open_house("role=audit", "file_reserved_time=1h")
+    ahead = {**stored(HALF_TOPIC, 2_000, {**HALF, "UNIQ_KEY": "T2"}), "storeTimestamp": NOW_MS + 3650 * DAY_MS}
+    house.land_rows("half", [stored(HALF_TOPIC, 1_000), ahead])  # both born a minute before NOW
+    assert house.audit().counts == {"verdict_PENDING": 2, "verdict": 2}
+    as_old_as_reserved = NOW + timedelta(minutes=59)
+    assert house.audit(as_old_as_reserved).counts == {"idle": 1}
+    assert house.audit(as_old_as_reserved + timedelta(milliseconds=1)).counts["verdict_EXPIRED_UNSEEN"] == 2
+    assert house.audit(as_old_as_reserved + timedelta(days=1)).counts == {"idle": 1}

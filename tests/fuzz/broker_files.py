@@ -41,7 +41,7 @@ def consumer_offsets(chance: Random) -> int:
         document = damaged(chance, document)
     is_hurt |= depth > 5  # a parser may stop there
     if chance.random() < 0.02:
-        document = document[: chance.randrange(len(document))] + chance.choice(LONG_RUNS)
+        document = document[: chance.randrange(len(document) + 1)] + chance.choice(LONG_RUNS)
         is_hurt = True
     found = parse_consumer_offsets(document)
     assert_offsets_fit(found)
@@ -86,7 +86,7 @@ def _queues(chance: Random) -> object:
 
 def _unquoted(written: str) -> str:
     """As the broker writes it: queue ids without quotes."""
-    return re.sub(r'"(-?[0-9]+)"(\s*:)', r"\1\2", written)
+    return re.sub(r'(?<!\\)"(-?[0-9]+)"(\s*:)', r"\1\2", written)
 
 
 def consume_queue(chance: Random) -> int:

@@ -110,6 +110,7 @@ MUTANTS = (
     Mutant("rules/verdict.py", "a store's word counts for files", 'F.coalesce("_knows_end", F.lit(False)) &', "F.lit(True) &", FRONTIER_VERDICT),
     Mutant("rules/verdict.py", "expired at the reserved time itself", 'F.unix_millis("born_timestamp") < born_before', 'F.unix_millis("born_timestamp") <= born_before',
            (*VERDICT, *FRONTIER_VERDICT)),
+    Mutant("rules/verdict.py", "a clock that ran ahead expires all", 'F.least(highest, F.lit(now))', "highest", FRONTIER_VERDICT),
     Mutant("rules/figures.py", "a resumed half stays discarded (R73)", '& is_final).alias("is_discarded")', ').alias("is_discarded")', VERDICT),
     # --- offsets and acknowledgements (R84, R102, R105-R107)
     Mutant("rules/offsets.py", "resets are ignored", 'is_set = ~F.col("is_increase_only")', "is_set = F.lit(False)", OFFSETS),
@@ -173,6 +174,8 @@ MUTANTS = (
            (f"{LATE}::test_a_verdict_is_looked_for_only_in_files_that_can_hold_it",)),
     Mutant("pipeline/reconcile.py", "what is pending weighs nothing", 'pending = current.warehouse.few_bytes("pending_half", current.input_versions["pending_half"])', "pending = 0",
            (f"{LATE}::test_what_is_pending_counts_whatever_the_last_commit_of_its_table_was",)),
+    Mutant("pipeline/audit.py", "what lacks proof weighs nothing", '.count() * LEAST_ROW_BYTES', ".count() * 0",
+           (f"{LATE}::test_what_lacks_proof_counts_as_much_as_what_is_new",)),
     Mutant("pipeline/maintain.py", "upkeep killed behind its last work stays open", "has_work or is_unfinished", "has_work",
            ("end_to_end/test_maintain.py::test_an_upkeep_killed_behind_its_last_work_is_ended_by_the_next",)),
 )  # fmt: skip

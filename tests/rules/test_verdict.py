@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builders
 import pytest
-from builders import at, policies, rows, schema_of, table_of
+from builders import NOW, at, policies, rows, schema_of, table_of
 from chispa import assert_df_equality
 
 from txmq_lib.rules.decisions import resumes
@@ -72,6 +72,7 @@ def verdicts(spark, found, *, role="audit", frontier=(), **roles):
         transaction_figures(found),
         rows(spark, "landing_frontier", frontier),
         policies=policies(role, **roles),
+        now=NOW,
         pass_number=1,
     )
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from builders import RESERVED_MS, at, evidence, lines_of, policies, rows, table_of
+from builders import NOW, NOW_MS, RESERVED_MS, at, evidence, lines_of, policies, rows, table_of
 
 from txmq_lib.rules.figures import transaction_figures
-from txmq_lib.rules.verdict import expiring, judged
+from txmq_lib.rules.verdict import expiring, judged, next_expiry
 
 pytestmark = pytest.mark.spark
 
@@ -55,6 +55,7 @@ def test_no_message_means_rolled_back_only_where_it_would_have_been_seen(spark):
         transaction_figures(resolved(spark)),
         rows(spark, "landing_frontier", frontier),
         policies=policies("audit"),
+        now=NOW,
         pass_number=1,
     )
     assert table_of(verdicts, "transaction_id", "verdict", "is_settled") == {
@@ -68,6 +69,8 @@ BORN = [  # broker, ms by which its half is older than the reserved time at the 
     ("older by the clock, not by what landed", 10**9, queue(-2 * 10**9), "PENDING"),
     ("no store time known", 10**9, queue(None), "PENDING"),
     ("files count too", 1, queue(0, knows=False), "EXPIRED_UNSEEN"),
+    ("a store time ahead of the clock, as old as is reserved", 0, queue(10**12), "PENDING"),
+    ("a store time ahead of the clock, a millisecond older", 1, queue(10**12), "EXPIRED_UNSEEN"),
     ("the furthest queue counts, whichever it is", 1, queue(0, **OTHER), "EXPIRED_UNSEEN"),
     ("the engine gives up itself", 10**9, queue(0), "PENDING"),
     ("nothing landed of its broker", 10**9, None, "PENDING"),
@@ -82,7 +85,7 @@ def test_a_half_older_than_is_reserved_at_the_frontier_was_never_seen(spark):
     limits = policies("audit", **{"the engine gives up itself": "engine"})
     found = evidence(spark, halves=halves)
     verdicts = judged(
-        transaction_figures(found), rows(spark, "landing_frontier", frontier), policies=limits, pass_number=1
+        transaction_figures(found), rows(spark, "landing_frontier", frontier), policies=limits, now=NOW, pass_number=1
     )
     assert table_of(verdicts, "transaction_id", "verdict", "is_settled") == {
         why: (verdict, verdict != "PENDING") for why, *_, verdict in BORN
@@ -97,7 +100,31 @@ def test_time_alone_touches_what_expired_and_what_lacks_proof(spark):
         {"transaction_id": "of another broker", "broker_name": "c", "born_timestamp": at(-RESERVED_MS - 1)},
     ]
     frontier = rows(spark, "landing_frontier", [queue(0), queue(-9, **OTHER), queue(-9, broker_name="c")])
-    found = expiring(rows(spark, "verdict", unsettled), frontier, policies=policies("audit"))
+    found = expiring(rows(spark, "verdict", unsettled), frontier, policies=policies("audit"), now=NOW)
     assert lines_of(found, "transaction_id") == [("expired",), ("without proof",)]
-    engine = expiring(rows(spark, "verdict", unsettled), frontier, policies=policies("engine"))
+    engine = expiring(rows(spark, "verdict", unsettled), frontier, policies=policies("engine"), now=NOW)
     assert lines_of(engine, "transaction_id") == [("without proof",)]
+
+
+AHEAD = 10_000
+WAITING = [  # why, ms after NOW at which its half is as old as is reserved, verdict, ms after NOW at which it expires
+    ("within what was read ahead of the clock", AHEAD - 1, "PENDING", AHEAD),
+    ("beyond it: more has to land", AHEAD, "PENDING", None),
+    ("at once after now", 0, "PENDING", 1),
+    ("expired already", -1, "PENDING", None),
+    ("decided: no clock changes that", 0, "RESOLVED_UNKNOWN", None),
+    ("the engine gives up itself", 0, "PENDING", None),
+    ("nothing landed of its broker", 0, "PENDING", None),
+    ("no store time ahead of the clock", 0, "PENDING", None),
+]
+
+
+def test_the_clock_alone_expires_only_what_was_read_ahead_of_it(spark):
+    limits = policies("audit", **{"the engine gives up itself": "engine"})
+    for why, reserved_upto, verdict, due in WAITING:
+        born = at(reserved_upto - RESERVED_MS)
+        unsettled = rows(spark, "verdict", [{"broker_name": why, "verdict": verdict, "born_timestamp": born}])
+        read = {"nothing landed of its broker": [], "no store time ahead of the clock": [queue(0)]}
+        frontier = [{**row, "broker_name": why} for row in read.get(why, [queue(AHEAD)])]
+        told = next_expiry(unsettled, rows(spark, "landing_frontier", frontier), policies=limits, now=NOW)
+        assert [row.due_ms for row in told.collect()] == [None if due is None else NOW_MS + due], why

@@ -14,10 +14,12 @@ from txmq_lib.pipeline.policies import policies_of
 from txmq_lib.pipeline.pruning import near_offsets, near_times
 from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.figures import Evidence, diverted_halves, transaction_figures
+from txmq_lib.rules.moments import epoch_ms
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction import join_transaction, transactions_of
-from txmq_lib.rules.verdict import changed, expiring, judged
+from txmq_lib.rules.verdict import changed, expiring, judged, next_expiry
 from txmq_lib.settings import Settings
+from txmq_lib.tables.delta_log import LEAST_ROW_BYTES
 from txmq_lib.tables.passes import Pass, PassReport
 from txmq_lib.tables.running import run_passes
 from txmq_lib.tables.warehouse import Warehouse
@@ -47,13 +49,24 @@ def run_audit(
         settings=settings,
         wall_clock=wall_clock,
         is_idle=_is_idle,
-        input_bytes=lambda current: current.new_bytes(INPUTS),
+        input_bytes=_input_bytes,
     )
 
 
 def _is_idle(current: Pass) -> bool:
-    # What expires does so by the store times landed, never by the clock.
-    return current.is_settled(INPUTS)
+    # What expires does so by the store times landed; by the clock only where one of them lies ahead of it.
+    due_ms = current.last_note.get("next_due_ms")
+    is_due = due_ms is not None and epoch_ms(current.now) >= due_ms
+    return current.is_settled(INPUTS) and not is_due
+
+
+def _input_bytes(current: Pass) -> int | None:
+    new = current.new_bytes(INPUTS)
+    if new is None:
+        return None
+    # Each pass goes over all that is unsettled, too, and judges again what lacks proof. The log tells the size of a
+    # table of few files only, and most of this one is settled.
+    return new + current.read("verdict").where("not is_settled").count() * LEAST_ROW_BYTES
 
 
 def _audit(current: Pass) -> PassReport:
@@ -61,9 +74,8 @@ def _audit(current: Pass) -> PassReport:
     frontier = current.read("landing_frontier")
     with current.timed("touched"):
         touched = current.cached(_touched(current, policies))
-    verdicts = judged(
-        transaction_figures(_evidence(current, touched)), frontier, policies=policies, pass_number=current.number
-    )
+    figures = transaction_figures(_evidence(current, touched))
+    verdicts = judged(figures, frontier, policies=policies, now=current.now, pass_number=current.number)
     with current.timed("prune"):
         born = near_times("born_timestamp", touched, "born_timestamp")
         known = born.rows(current, "verdict")
@@ -72,7 +84,15 @@ def _audit(current: Pass) -> PassReport:
     current.upsert("verdict", fresh, step="verdict", within=within)
     with current.timed("count"):
         tally = {f"verdict_{row['verdict']}": row["count"] for row in fresh.groupBy("verdict").count().collect()}
-    return current.commit(tally)
+    return current.commit(tally, next_due_ms=_next_due_ms(current, frontier, policies))
+
+
+def _next_due_ms(current: Pass, frontier: DataFrame, policies: Policies) -> int | None:
+    if frontier.where(F.col("highest_store_timestamp") > F.lit(current.now)).isEmpty():
+        return None
+    unsettled = current.warehouse.read("verdict").where("not is_settled")  # as it is now
+    due_ms: int | None = next_expiry(unsettled, frontier, policies=policies, now=current.now).collect()[0]["due_ms"]
+    return due_ms
 
 
 def _touched(current: Pass, policies: Policies) -> DataFrame:
@@ -89,7 +109,7 @@ def _touched(current: Pass, policies: Policies) -> DataFrame:
     unsettled = current.read("verdict").where("not is_settled")
     keys = [
         *[transactions_of(rows) for rows in direct],
-        expiring(unsettled, current.read("landing_frontier"), policies=policies),
+        expiring(unsettled, current.read("landing_frontier"), policies=policies, now=current.now),
     ]
     if current.since_versions:
         # At the first pass every half is new already.

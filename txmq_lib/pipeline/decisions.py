@@ -167,7 +167,8 @@ def standing_now(current: Pass, keys: DataFrame) -> DataFrame:
     policies = policies_of(current.settings)
     evidence = evidence_of(current, current.cached(keys))
     frontier = current.read("landing_frontier")
-    verdicts = judged(transaction_figures(evidence), frontier, policies=policies, pass_number=current.number)
+    figures = transaction_figures(evidence)
+    verdicts = judged(figures, frontier, policies=policies, now=current.now, pass_number=current.number)
     return standing(verdicts, evidence.halves, evidence.given_up, policies=policies, now=current.now)
 
 

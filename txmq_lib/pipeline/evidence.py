@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
+from txmq_lib.names import TRANSACTION_KEY
 from txmq_lib.pipeline.pruning import near_messages, near_offsets, near_times
 from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.figures import Evidence, diverted_halves
 from txmq_lib.rules.transaction import join_transaction
 from txmq_lib.tables.passes import Pass
+
+# Kept, and in a small pass by the driver: no body and no properties among them.
+_PLACE = ("queue_id", "queue_offset", "commit_log_offset", "store_timestamp")
+_OF_MESSAGE = (*TRANSACTION_KEY, *_PLACE, "offset_msg_id", "real_topic", "real_queue_id", "broker_check_times")
+HALF_COLUMNS, GIVEN_UP_COLUMNS = _OF_MESSAGE, (*_OF_MESSAGE, "half_commit_log_offset")
 
 
 def evidence_of(current: Pass, touched: DataFrame) -> Evidence:
@@ -18,7 +24,8 @@ def evidence_of(current: Pass, touched: DataFrame) -> Evidence:
     def of_touched(table: str) -> DataFrame:
         return join_transaction(born.rows(current, table), touched, "left_semi")
 
-    halves, given_up = current.cached(of_touched("half_message")), current.cached(of_touched("trans_check_max_time"))
+    halves = current.cached(of_touched("half_message").select(*HALF_COLUMNS))
+    given_up = current.cached(of_touched("trans_check_max_time").select(*GIVEN_UP_COLUMNS))
     ops = near_offsets("half_queue_offset", halves, "queue_offset").rows(current, "op_message")
     visible = near_messages(halves, given_up).rows(current, "message")
     diverted = join_transaction(diverted_halves(born.rows(current, "message")), touched, "left_semi")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -29,9 +31,11 @@ from txmq_lib.rules.transaction import join_transaction, transactions_of
 UNSETTLED = (PENDING, RESOLVED_UNKNOWN)
 
 
-def judged(figures: DataFrame, frontier: DataFrame, *, policies: Policies, pass_number: int) -> DataFrame:
+def judged(
+    figures: DataFrame, frontier: DataFrame, *, policies: Policies, now: datetime, pass_number: int
+) -> DataFrame:
     """Rows of `verdict` from transaction_figures and landing_frontier; the first rule that fits decides."""
-    placed = _with_frontier(figures, frontier)
+    placed = _with_frontier(figures, frontier, now)
     rules = [
         (DUPLICATED, F.col("visible_count") >= 2),
         (CONFLICT, _is_conflict(policies)),
@@ -69,11 +73,25 @@ def changed(verdicts: DataFrame, known: DataFrame) -> DataFrame:
     return joined.where(~F.struct(*same).eqNullSafe(F.col("_known"))).drop("_known")
 
 
-def expiring(unsettled: DataFrame, frontier: DataFrame, *, policies: Policies) -> DataFrame:
+def expiring(unsettled: DataFrame, frontier: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:
     """Keys of unsettled verdicts that time has changed, or may have: expired unseen, or resolved without proof."""
-    placed = unsettled.join(F.broadcast(_brokers(frontier)), on="broker_name", how="left")
+    placed = unsettled.join(F.broadcast(_brokers(frontier, now)), on="broker_name", how="left")
     is_unproven = F.col("verdict") == RESOLVED_UNKNOWN
     return transactions_of(placed.where(is_unproven | _is_expired(policies)))
+
+
+def next_expiry(unsettled: DataFrame, frontier: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:
+    """One row, due_ms: the epoch ms at which the clock alone expires the first of `unsettled`; null for none.
+
+    That is where a store time that landed lies ahead of `now`: elsewhere nothing expires until more lands.
+    """
+    placed = unsettled.where(F.col("verdict") == PENDING).join(
+        F.broadcast(_brokers(frontier, now)), on="broker_name", how="left"
+    )
+    due_ms = F.unix_millis("born_timestamp") + policies.column("file_reserved_time_ms") + 1
+    is_ahead = F.coalesce(due_ms <= F.unix_millis("_highest_timestamp"), F.lit(False))
+    waits = policies.has_role(ROLE_AUDIT) & is_ahead & ~_is_expired(policies)
+    return placed.where(waits).agg(F.min(due_ms).alias("due_ms"))
 
 
 def _is_conflict(policies: Policies) -> Column:
@@ -88,18 +106,23 @@ def _is_expired(policies: Policies) -> Column:
     return policies.has_role(ROLE_AUDIT) & is_older
 
 
-def _brokers(frontier: DataFrame) -> DataFrame:
-    """Per broker: how far anything of it has been read, how far its whole log, and whether a source knows its end."""
+def _brokers(frontier: DataFrame, now: datetime) -> DataFrame:
+    """Per broker: how far anything of it has been read, how far its whole log, and whether a source knows its end.
+
+    _frontier_timestamp is at most `now`: where a broker's clock once ran ahead, all undecided would expire at once.
+    """
     is_all = (F.col("queue_id") == WHOLE_QUEUE_ID) & F.col("topic").isin(WHOLE_LOG_TOPIC, ALL_QUEUES_TOPIC)
     is_whole = F.col("is_end_known") & is_all
+    highest = F.max("highest_store_timestamp")
     return frontier.groupBy("broker_name").agg(
-        F.max("highest_store_timestamp").alias("_frontier_timestamp"),
+        highest.alias("_highest_timestamp"),
+        F.when(highest.isNotNull(), F.least(highest, F.lit(now))).alias("_frontier_timestamp"),
         F.max(F.when(is_whole, F.col("highest_store_timestamp"))).alias("_whole_timestamp"),
         F.max("is_end_known").alias("_knows_end"),
     )
 
 
-def _with_frontier(figures: DataFrame, frontier: DataFrame) -> DataFrame:
+def _with_frontier(figures: DataFrame, frontier: DataFrame, now: datetime) -> DataFrame:
     """Adds _frontier_timestamp, and _may_have_been_visible: a committed message could lie where nobody has read.
 
     Only a source that knows its end can have read a topic less far than the op; a landed file is complete.
@@ -118,7 +141,7 @@ def _with_frontier(figures: DataFrame, frontier: DataFrame) -> DataFrame:
         F.col("lost_before_timestamp").alias("_lost_before"),
     )
     placed = (
-        figures.join(F.broadcast(_brokers(frontier)), on="broker_name", how="left")
+        figures.join(F.broadcast(_brokers(frontier, now)), on="broker_name", how="left")
         .join(F.broadcast(topics), on=["broker_name", "real_topic"], how="left")
         .join(F.broadcast(queues), on=["broker_name", "real_topic", "real_queue_id"], how="left")
     )
