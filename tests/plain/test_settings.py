@@ -236,6 +236,8 @@ def test_a_fault_that_a_later_layer_would_hide_is_told(conf):
         ("role: audit\nrole: engine\n", "role: is given twice, again in line 2"),
         ("brokers:\n  x: {role: audit}\n  x: {role: audit}\n", "brokers.x: is given twice, again in line 3"),
         ("land: {topics: [a], topics: [b]}\n", "land.topics: is given twice, again in line 1"),
+        ('x: "\\ud800"\n', "is not valid YAML: line 1: half of a surrogate pair is no text"),
+        ('"\\udfff": 1\n', "is not valid YAML: line 1: half of a surrogate pair is no text"),
         ("brokers: &a {x: *a}\n", "is not valid YAML: line 1: an alias refers to what it is part of"),
         (
             "role: !!python/name:os.system\n",

@@ -6,6 +6,7 @@ import json
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 from views.conftest import append
 
-from txmq_lib.cli.alert import STATE_FILE, send_alerts_after_pass
+from txmq_lib.alerts.state import AlertState
+from txmq_lib.cli.alert import STATE_FILE, send_alerts, send_alerts_after_pass
 from txmq_lib.cli.clock import moment
 from txmq_lib.cli.given import Given
 
@@ -192,3 +194,24 @@ def test_two_at_once_tell_once(warehouse, hook, told):
     for each in both:
         each.join()
     assert told() == [("firing", "pending")]
+
+
+def test_what_holds_is_read_while_nobody_else_tells(warehouse, monkeypatch):
+    held = AlertState.held
+    inside: list[bool] = []
+
+    @contextmanager
+    def noted(self: AlertState) -> Iterator[None]:
+        with held(self):
+            inside.append(True)
+            yield
+            inside.clear()
+
+    def found(*_: object) -> dict[str, object]:
+        assert inside
+        return {}
+
+    monkeypatch.setattr(AlertState, "held", noted)
+    monkeypatch.setattr("txmq_lib.cli.alert._found", found)
+    options = Given((), ("alerts.url_env=HOOK_URL",), warehouse({}))
+    send_alerts(options, moment(NOON), {"HOOK_URL": "http://127.0.0.1:9/"})

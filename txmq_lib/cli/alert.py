@@ -29,8 +29,9 @@ def send_alerts(options: Given, now: datetime, environ: Mapping[str, str]) -> No
     uri = location(settings.warehouse)
     state = AlertState(_state_file(settings.alerts, uri))
     webhook = _webhook(settings.alerts, environ)
-    found = _found(settings, uri, now)
     with state.held():
+        # Not before: while another one told what it saw, it may have cleared.
+        found = _found(settings, uri, now)
         told, unsent = state.told(), list[AlertUnsentError]()
         new = changes(told, found)
         for status, alerts in (("firing", new.begun), ("resolved", new.cleared)):

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socket import AF_INET6
 from threading import Lock, Thread
 
 from txmq_lib.cli.clock import wall_clock
@@ -27,6 +28,10 @@ def listen_address(text: str) -> tuple[str, int]:
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
         raise UsageError(f"--listen {text}: give HOST:PORT, such as 127.0.0.1:9190")
     return host.strip("[]"), int(port)
+
+
+class _OfIPv6(ThreadingHTTPServer):
+    address_family = AF_INET6
 
 
 class Counted:
@@ -60,7 +65,7 @@ def endpoint(
         yield None
         return
     try:
-        server = ThreadingHTTPServer(listen, _handler(health, counted, wake))
+        server = (_OfIPv6 if ":" in listen[0] else ThreadingHTTPServer)(listen, _handler(health, counted, wake))
     except OSError as error:
         raise UsageError(f"cannot listen at {listen[0]}:{listen[1]}: {error.strerror}") from error
     thread = Thread(target=server.serve_forever, name="txmq-endpoint", daemon=True)

@@ -8,7 +8,7 @@ import json
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, cached_property, partial
@@ -290,10 +290,8 @@ class Pass:
         fate  CARRIED_ON or GIVEN_UP of pass_log; told by a commit without rows
         """
         tag = pass_tag(self.job, self.number, FATE)
-        try:
+        with suppress(*CONFLICTS):  # somebody else has just said it
             self._append_to_log(FATE, [], tag + "\n" + fate)
-        except CONFLICTS:
-            pass  # somebody else has just said it
         commit = self.warehouse.log("pass").tagged_commit(tag, after=-1)
         return commit is not None and commit.note == fate
 

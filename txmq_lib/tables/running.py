@@ -183,7 +183,7 @@ def _may_begin(current: Pass, *, lands_again: bool) -> bool:
 
 
 def _is_in_hand(current: Pass) -> bool:
-    """Whether its own process does not give the plan up from here on; else that one already has, and it is abandoned."""
+    """Whether the plan's own process can no longer give it up; else it already has, and the plan is abandoned."""
     if current.is_own or current.has_fate(CARRIED_ON):
         return True
     current.abandon()
