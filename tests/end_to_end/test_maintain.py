@@ -178,6 +178,32 @@ def test_replaced_files_go_when_nobody_reads_them_and_stay_for_a_job_that_has_no
     assert [report.counts for report in run_all(house, LATER)] == [{"idle": 1}] * 3
 
 
+def test_what_grows_old_while_an_upkeep_runs_stays_for_a_job_that_has_not_read_it(begun):
+    run_all(begun, NOW)
+    short = {"small_files": 2, "file_retention_ms": SECOND_MS}
+    before = stored(begun, "half_message")
+    upkeep_of(begun, **short)
+    time.sleep(1)
+    land_the_rest(begun)
+    landed_ms = begun.warehouse.log("half_message").committed_ms(7)
+    time.sleep(2)
+    told: dict[str, TableUpkeep] = {}
+
+    def clock() -> datetime:
+        return now() if told else datetime.fromtimestamp((landed_ms + 500) / 1000, UTC)
+
+    settings = begun.settings.model_copy(update={"maintain": begun.settings.maintain.model_copy(update=short)})
+    report = run_maintain(
+        begun.warehouse,
+        settings,
+        wall_clock=clock,
+        tell=lambda planned: told.update({table.table: table for table in planned}),
+    )
+    assert told["half_message"].removes_files
+    assert before < stored(begun, "half_message")
+    assert report.counts["held"] > 0
+
+
 def test_what_an_unfinished_pass_reads_is_kept_and_short_retention_is_refused_beside_it(begun, copied, monkeypatch):
     house = begun
     twin = copied(house, "twin")

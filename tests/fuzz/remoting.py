@@ -28,6 +28,7 @@ class Answered(Connection):
         self.address = "127.0.0.1:10911"
         self._access = Access(timeout=2)
         self._last_opaque = 0
+        self._awaited = set()
         self._received = bytearray()
         self._socket, self._peer = socket.socketpair()
         self._peer.sendall(said)

@@ -143,6 +143,16 @@ def test_landings_are_told_once_each_with_broker_and_source(warehouse, txmq):
     assert [row["pass_number"] for row in objects(out)] == [1]
 
 
+def test_a_landing_is_as_old_as_the_row_that_ended_it(warehouse, txmq):
+    told = {"job": "land", "pass_number": 1, "arguments": "{}"}
+    uri = warehouse({"pass": [{**told, "state": "started", "wall_timestamp": "2026-11-21T10:00:00Z"}]})
+    append(Path(uri), "pass", [{**told, "state": "committed", "wall_timestamp": "2026-11-21T10:05:00Z"}])
+    for now, states in (("10:12", []), ("10:16", ["committed"])):
+        _, out, _ = txmq("--warehouse", uri, "landed", "--format", "json", "--older-than", "10m", "--now",
+                         f"2026-11-21T{now}:00Z")  # fmt: skip
+        assert [row["state"] for row in objects(out)] == states
+
+
 def test_rewinds_inside_an_array_of_structs_have_iso_times(warehouse, txmq):
     when = datetime(2026, 11, 21, 10, 30, 51, 730_000, tzinfo=UTC)
     rewind = {"ts": when, "from_offset": 107, "to_offset": 27, "client_id": None}

@@ -276,8 +276,13 @@ def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], wanted: Maintain
             counts["old_passes" if done else "conflicts"] += table.old_passes if done else 1
             warehouse.on_write(table.table, "old_passes")
     _require_nothing_open(warehouse, wanted)
+    readers = _readers(warehouse)
     for table in planned:
-        if table.removes_files:
+        # Files go by the clock as it is now: what a job had time to read when this was planned may be old by now.
+        keep_from = current.wall_clock() - timedelta(milliseconds=wanted.file_retention_ms)
+        if table.removes_files and held_for(warehouse, table.table, readers, keep_from=keep_from):
+            counts["held"] = counts.get("held", 0) + 1
+        elif table.removes_files:
             with current.timed("remove"):
                 upkeep.remove_expired(warehouse, table.table)
             counts["removed_files"] += table.expired_files

@@ -337,6 +337,7 @@ LANDED = View(
     time="wall_timestamp",
     filters={"broker": ("broker_name",)},
     relation=LANDED_RELATION,
+    is_whole=True,
     needs=("job", "pass_number", "state", "arguments"),
     extra=(
         Field("broker_name", "string", True, "broker the rows were landed for"),

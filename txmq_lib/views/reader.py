@@ -152,7 +152,7 @@ class WarehouseReader:
             if "://" in self.uri or GLOB.search(self.uri) or delta.protocol().reader_features:
                 return None
             files = delta.file_uris(file_pruning_predicate=_predicate(scan))
-            has_old_files = bool(files) and self._has_old_files(scan.table, delta)
+            has_old_files = bool(files) and self._has_old_files(scan.table, delta, files)
         spec = table_spec(scan.table)
         types_of = {field.name: duckdb_type(field.type) for field in spec.fields}
         none = ", ".join(f"NULL::{types_of[name]} AS {quoted(name)}" for name in scan.columns)
@@ -171,16 +171,19 @@ class WarehouseReader:
         by_name = f"SELECT * FROM read_parquet([{listed}], {hive}, union_by_name = true)"
         return f"SELECT {columns} FROM (SELECT {none} WHERE false UNION ALL BY NAME {by_name})"
 
-    def _has_old_files(self, table: str, delta: DeltaTable) -> bool:
-        """Whether files were written before a column was added: if any was, the oldest."""
-        if table not in self._old_files:
-            actions = delta.get_add_actions()
-            oldest = min(zip(actions["modification_time"].to_pylist(), actions["path"].to_pylist(), strict=True))[1]
-            path = sql_literal(f"{self.uri}/{table}/{unquote(oldest)}")
-            has = {name for (name,) in self._fetched(f"SELECT name FROM parquet_schema({path})", [], {})}
+    def _has_old_files(self, table: str, delta: DeltaTable, files: Sequence[str]) -> bool:
+        """Whether any of `files` was written before a column was added: if any was, the oldest."""
+        actions = delta.get_add_actions()
+        # Names are unique, and written alike in both.
+        names = (path.rpartition("/")[2] for path in actions["path"].to_pylist())
+        written = dict(zip(names, actions["modification_time"].to_pylist(), strict=True))
+        oldest = unquote(min(files, key=lambda file: written[file.rpartition("/")[2]]))
+        if oldest not in self._old_files:
+            schema = f"SELECT name FROM parquet_schema({sql_literal(oldest)})"
+            has = {name for (name,) in self._fetched(schema, [], {})}
             wanted = {field.name for field in delta.schema().fields} - {*table_spec(table).partition_by}
-            self._old_files[table] = not wanted <= has
-        return self._old_files[table]
+            self._old_files[oldest] = not wanted <= has
+        return self._old_files[oldest]
 
     def _stream(self, scan: Scan) -> RecordBatchReader:
         with self._readable(scan.table) as delta:

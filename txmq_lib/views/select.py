@@ -191,8 +191,8 @@ def _scans(reader: WarehouseReader, view: View, needed: Sequence[str], found: _F
     base = Scan(
         view.table,
         tuple(name for name in stored if name in wanted),
-        where=(equal,) if equal else (),
-        span=found.span,
+        where=(equal,) if equal and not view.is_whole else (),
+        span=None if view.is_whole else found.span,
         files=_files(view, found),
     )
     if view.is_lag_judged:

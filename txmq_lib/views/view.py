@@ -31,7 +31,7 @@ class View:
     `keys`     column --key looks at: KEYS of the message, or the transaction ids of the messages that have the key
     `states`   values that `--state` may take
     `relation` what rows are taken from, over `base` (the table, for which it needs the columns `needs`) and `joined`;
-               a row of `base` stays or goes by itself, so filters narrow what is read of it
+               a row of `base` stays or goes by itself, so filters narrow what is read of it, unless `is_whole`
     `files`    the files that may hold `base`
     `has_queues` whether rows lie in queues, and can be read from an offset on as a consumer reads them
     `elsewhere` where else to look, told where there are no rows
@@ -53,6 +53,7 @@ class View:
     files: str | None = None
     extra: tuple[Field, ...] = ()
     is_lag_judged: bool = False
+    is_whole: bool = False
     has_queues: bool = False
     elsewhere: str = ""
 
