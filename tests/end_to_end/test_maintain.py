@@ -65,14 +65,20 @@ def contents(house: House, tables: Iterable[str]) -> dict[str, list[str]]:
 
 
 def upkeep_of(
-    house: House, *, at: datetime | None = None, dry_run: bool = False, **wanted: int
+    house: House,
+    *,
+    at: datetime | None = None,
+    planned_at: datetime | None = None,
+    dry_run: bool = False,
+    **wanted: int,
 ) -> tuple[PassReport, dict[str, TableUpkeep]]:
+    """A run at the moment `at`, else now; `planned_at` is what the clock says until the plan is told."""
     told: dict[str, TableUpkeep] = {}
     settings = house.settings.model_copy(update={"maintain": house.settings.maintain.model_copy(update=wanted)})
     report = run_maintain(
         house.warehouse,
         settings,
-        wall_clock=lambda: at or now(),
+        wall_clock=lambda: at or (planned_at if planned_at and not told else now()),
         tell=lambda planned: told.update({table.table: table for table in planned}),
         dry_run=dry_run,
     )
@@ -187,18 +193,7 @@ def test_what_grows_old_while_an_upkeep_runs_stays_for_a_job_that_has_not_read_i
     land_the_rest(begun)
     landed_ms = begun.warehouse.log("half_message").committed_ms(7)
     time.sleep(2)
-    told: dict[str, TableUpkeep] = {}
-
-    def clock() -> datetime:
-        return now() if told else datetime.fromtimestamp((landed_ms + 500) / 1000, UTC)
-
-    settings = begun.settings.model_copy(update={"maintain": begun.settings.maintain.model_copy(update=short)})
-    report = run_maintain(
-        begun.warehouse,
-        settings,
-        wall_clock=clock,
-        tell=lambda planned: told.update({table.table: table for table in planned}),
-    )
+    report, told = upkeep_of(begun, planned_at=datetime.fromtimestamp((landed_ms + 500) / 1000, UTC), **short)
     assert told["half_message"].removes_files
     assert before < stored(begun, "half_message")
     assert report.counts["held"] > 0

@@ -150,7 +150,7 @@ MUTANTS = (
     Mutant("rules/contract.py", "an offset may have no next one", 'F.col(f"{struct}.{name}") > HIGHEST_OFFSET', 'F.col(f"{struct}.{name}") > 2**63 - 1', CONTRACT),
     Mutant("rules/contract.py", "the quick look passes over braces in texts", '~F.col("value").rlike(ONE_OBJECT),', "", CONTRACT),
     # --- passes beside a take-back
-    Mutant("tables/running.py", "a plan carried on looks at nobody", "return _is_apart(current)", "return not current.is_own or _is_apart(current)", (f"{TAKE_BACK}::test_a_take_back_killed_as_soon_as_it_was_planned_waits_all_the_same",)),
+    Mutant("tables/running.py", "a plan carried on looks at nobody", "return _is_apart(current) and", "return (not current.is_own or _is_apart(current)) and", (f"{TAKE_BACK}::test_a_take_back_killed_as_soon_as_it_was_planned_waits_all_the_same",)),
     Mutant("tables/running.py", "a plan may be older than a take-back",
            "return bool(latest) and latest != _plan_note(plan).get(LAST_TAKE_BACK, latest)", "return False",
            (f"{TAKE_BACK}::test_a_plan_that_was_read_before_a_take_back_and_recorded_after_it_is_made_anew",)),

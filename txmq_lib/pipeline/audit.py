@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.pipeline.evidence import evidence_of, whole_evidence
+from txmq_lib.pipeline.idle import is_idle
 from txmq_lib.pipeline.policies import policies_of
 from txmq_lib.pipeline.pruning import near_offsets, near_times
 from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.figures import Evidence, diverted_halves, transaction_figures
-from txmq_lib.rules.moments import epoch_ms
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 from txmq_lib.rules.verdict import changed, expiring, judged, next_expiry
@@ -48,16 +48,9 @@ def run_audit(
         now=now,
         settings=settings,
         wall_clock=wall_clock,
-        is_idle=_is_idle,
+        is_idle=lambda current: is_idle(current, INPUTS),
         input_bytes=_input_bytes,
     )
-
-
-def _is_idle(current: Pass) -> bool:
-    # What expires does so by the store times landed; by the clock only where one of them lies ahead of it.
-    due_ms = current.last_note.get("next_due_ms")
-    is_due = due_ms is not None and epoch_ms(current.now) >= due_ms
-    return current.is_settled(INPUTS) and not is_due
 
 
 def _input_bytes(current: Pass) -> int | None:
@@ -88,6 +81,7 @@ def _audit(current: Pass) -> PassReport:
 
 
 def _next_due_ms(current: Pass, frontier: DataFrame, policies: Policies) -> int | None:
+    # What expires does so by the store times landed; by the clock only where one of them lies ahead of it.
     if frontier.where(F.col("highest_store_timestamp") > F.lit(current.now)).isEmpty():
         return None
     unsettled = current.warehouse.read("verdict").where("not is_settled")  # as it is now

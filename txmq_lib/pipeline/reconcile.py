@@ -10,10 +10,10 @@ from pyspark.sql import functions as F
 
 from txmq_lib.names import TRANSACTION_KEY
 from txmq_lib.pipeline import reconcile_inputs as inputs
+from txmq_lib.pipeline.idle import is_idle
 from txmq_lib.pipeline.policies import policies_of
 from txmq_lib.pipeline.reconcile_writes import write, write_judged_first
 from txmq_lib.rules import check, settle
-from txmq_lib.rules.moments import epoch_ms
 from txmq_lib.rules.offset_words import with_membership
 from txmq_lib.rules.pending import closed, named_offsets, opened
 from txmq_lib.rules.policy import Policies
@@ -46,15 +46,9 @@ def run_reconcile(
         now=now,
         settings=settings,
         wall_clock=wall_clock,
-        is_idle=_is_idle,
+        is_idle=lambda current: is_idle(current, (*INPUTS, "landing_frontier")),
         input_bytes=_input_bytes,
     )
-
-
-def _is_idle(current: Pass) -> bool:
-    due_ms = current.last_note.get("next_due_ms")
-    is_due = due_ms is not None and epoch_ms(current.now) >= due_ms
-    return current.is_settled((*INPUTS, "landing_frontier")) and not is_due
 
 
 def _input_bytes(current: Pass) -> int | None:

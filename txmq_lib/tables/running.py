@@ -131,7 +131,7 @@ def run_passes(
             finally:
                 current.release()
             current = _planned(current, taken_back=taken_back)
-        if not _may_begin(current, lands_again=lands_again) or not _is_in_hand(current):
+        if not _may_begin(current, lands_again=lands_again):
             continue
         size = input_bytes(current) if input_bytes is not None else None
         current.is_small = size is not None and size <= SMALL_PASS_BYTES
@@ -179,7 +179,7 @@ def _may_begin(current: Pass, *, lands_again: bool) -> bool:
             )
         current.abandon()
         return False
-    return _is_apart(current)
+    return _is_apart(current) and _is_in_hand(current)
 
 
 def _is_in_hand(current: Pass) -> bool:
