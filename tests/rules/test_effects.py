@@ -138,7 +138,7 @@ def test_every_decided_half_has_one_op_that_says_no_more_than_its_offset(spark):
          {**ours, "queue_id": 1, "queue_offset": 0, "half_queue_offset": 7},
          {**ours, "broker_name": "c", "queue_offset": 0, "half_queue_offset": 1}],
     )  # fmt: skip
-    found = op_rows(named, frontier, now=NOW, pass_number=6)
+    found = op_rows(named, frontier, now=NOW, pass_number=6, count=4)
     assert_df_equality(found, expected, ignore_column_order=True, ignore_row_order=True, ignore_nullable=True,
                        ignore_metadata=True)  # fmt: skip
 

@@ -34,11 +34,12 @@ def test_words_hold_what_was_put_in_and_nothing_else(spark):
     assert lines_of(found, *found.columns) == sorted((*place, place in held) for place in asked)
 
 
-def test_ranks_are_dense_in_the_order_of_offsets(spark):
+@pytest.mark.parametrize("parts", [1, 3])
+def test_ranks_are_dense_in_the_order_of_offsets(spark, parts):
     queues = defaultdict(set)
     for broker, queue_id, offset in PLACES:
         queues[broker, queue_id].add(offset)
-    found = ranked_offsets(offset_words(local_frame(spark, PLACES, DDL)))
+    found = ranked_offsets(offset_words(local_frame(spark, PLACES, DDL)), parts=parts)
     assert lines_of(found, "broker_name", "queue_id", "queue_offset", "rank") == sorted(
         (*queue, offset, rank) for queue, held in queues.items() for rank, offset in enumerate(sorted(held))
     )

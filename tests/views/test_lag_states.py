@@ -83,6 +83,8 @@ HISTORIES = {  # offsets, reports, state; the end is 10
     "falling behind: one consumed, two stored": (queue(6, 5), [report(-1, 5), report(5, 6)], "falling_behind"),
     "keeping up: two consumed, two stored": (queue(7, 5), [report(-1, 5), report(5, 7)], "fine"),
     "catching up: three consumed, two stored": (queue(7, 5), [report(-1, 4), report(5, 7)], "fine"),
+    "falling behind: a smaller report is not what was held": (queue(6, 5), [report(-2, 5), report(-1, 2), report(5, 6)], "falling_behind"),
+    "falling behind: what a set took back is not what was held": (queue(6, 5), [report(-4, 3), report(-3, 6), report(-2, 5, is_increase_only=False), report(-1, 4), report(5, 6)], "falling_behind"),
     "falling behind, known since within the window": (queue(6, 5), [report(1, 5), report(5, 6)], "falling_behind"),
     "keeping up, known since within the window": (queue(5, 5), [report(4, 4), report(5, 5)], "fine"),
     "known since within the window, one report is no history": (queue(5, 5), [report(5, 5)], "unknown"),

@@ -210,8 +210,8 @@ def _write_effects(
         named = named.unionByName(
             giving_up.select("broker_name", "queue_id", F.col("queue_offset").alias("half_queue_offset"))
         )
-    ops = effects.op_rows(named, ends, now=current.now, pass_number=current.number)
     count = sum(decisions.values()) + (given_up_count if rolls_back else 0)
+    ops = effects.op_rows(named, ends, now=current.now, pass_number=current.number, count=count)
     current.append("op_message", ops, step="op_message", count=count)
     written = ops if current.is_small else current.written_rows("op_message", "op_message")
     _move_frontier(current, places, written, routed)

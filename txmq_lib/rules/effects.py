@@ -25,6 +25,7 @@ from txmq_lib.rules.offset_words import offset_words, ranked_offsets
 
 END_ORDER = ("ts", "commit_or_rollback", "landed_pass", "landing_order")
 MAX_TIME_QUEUE_ID = 0
+OPS_OF_A_TASK = 1_000_000  # some ten seconds of one core, and a file of ten MB
 RESTORED = (
     *("sys_flag", "flag", "born_timestamp", "born_host", "store_host", "reconsume_times"),
     *("properties", "body", "tags", "keys", "transaction_id", "producer_group"),
@@ -143,13 +144,14 @@ def places_by_block(places: DataFrame) -> DataFrame:
     )
 
 
-def op_rows(named: DataFrame, frontier: DataFrame, *, now: datetime, pass_number: int) -> DataFrame:
+def op_rows(named: DataFrame, frontier: DataFrame, *, now: datetime, pass_number: int, count: int) -> DataFrame:
     """Rows of `op_message`, one op per decided half (R26); an op does not say commit or rollback (R25).
 
     named  broker_name, queue_id, half_queue_offset of each half
+    count  how many they are
     """
     words = offset_words(named.withColumnRenamed("half_queue_offset", "queue_offset"))
-    ops = ranked_offsets(words).withColumnRenamed("queue_offset", "half_queue_offset")
+    ops = ranked_offsets(words, parts=-(-count // OPS_OF_A_TASK)).withColumnRenamed("queue_offset", "half_queue_offset")
     return _placed(ops.withColumn("topic", F.lit(OP_TOPIC)), frontier, F.col("rank")).select(
         *("broker_name", "queue_id", "queue_offset"),
         F.lit(0).alias("position"),

@@ -28,12 +28,19 @@ def with_membership(rows: DataFrame, words: DataFrame, name: str) -> DataFrame:
     return looked_up.withColumn(name, is_in).drop("word", "mask")
 
 
-def ranked_offsets(words: DataFrame) -> DataFrame:
-    """One row per offset of `words`: QUEUE, queue_offset, and its rank in the queue, dense from 0."""
+def ranked_offsets(words: DataFrame, *, parts: int = 1) -> DataFrame:
+    """One row per offset of `words`: QUEUE, queue_offset, and its rank in the queue, dense from 0.
+
+    parts  by how many tasks: words are so small that Spark would leave all that comes of a queue's to one
+    """
     in_order = Window.partitionBy(*QUEUE).orderBy("word").rowsBetween(Window.unboundedPreceding, -1)
     before = F.coalesce(F.sum(F.bit_count("mask")).over(in_order), F.lit(0)).alias("before")
+    counted = words.select("*", before)
+    if parts > 1:
+        place = (*QUEUE, "word")
+        counted = counted.repartitionByRange(parts, *place).sortWithinPartitions(*place)
     # Two selects: within one, Spark would explode first.
-    each = words.select("*", before).select("*", F.explode(F.expr("sequence(0, 63)")).alias("bit"))
+    each = counted.select("*", F.explode(F.expr("sequence(0, 63)")).alias("bit"))
     lower = F.bit_count(F.expr("mask & ~shiftleft(-1L, bit)"))
     return each.where("getbit(mask, bit) = 1").select(
         *QUEUE, (F.shiftleft("word", 6) + F.col("bit")).alias("queue_offset"), (F.col("before") + lower).alias("rank")

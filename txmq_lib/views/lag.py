@@ -71,11 +71,17 @@ def lag_relation(window: LagWindow) -> str:
         SELECT p.*, c.* EXCLUDE (broker_name), coalesce(f.is_end_known, false) AS is_end_known
         FROM {POSITIONS_RELATION} AS p LEFT JOIN clocks AS c USING (broker_name)
         LEFT JOIN ends AS f USING (broker_name, topic, queue_id)),
+    reported AS (
+        SELECT {QUEUE}, ts, next_offset, begin, row(ts, landed_pass, landing_order) AS place,
+            max(CASE WHEN NOT is_increase_only THEN row(ts, landed_pass, landing_order) END)
+                FILTER (ts <= begin) OVER (PARTITION BY {QUEUE}) AS set_at
+        FROM reports JOIN clocks USING (broker_name) WHERE ts <= judged_timestamp),
+    -- What was held is the newest set's offset, or a larger one reported after it (R84, R102).
     told AS (
         SELECT {QUEUE}, min(ts) FILTER (ts > begin) AS first_ts,
-            arg_max(next_offset, (ts, landed_pass, landing_order)) FILTER (ts <= begin) AS offset_before,
-            arg_min(next_offset, (ts, landed_pass, landing_order)) FILTER (ts > begin) AS first_offset
-        FROM reports JOIN clocks USING (broker_name) WHERE ts <= judged_timestamp GROUP BY ALL),
+            max(next_offset) FILTER (ts <= begin AND (set_at IS NULL OR place >= set_at)) AS offset_before,
+            arg_min(next_offset, place) FILTER (ts > begin) AS first_offset
+        FROM reported GROUP BY ALL),
     started AS (
         SELECT p.*,
             CASE WHEN updated_timestamp <= begin OR offset_before IS NOT NULL THEN begin ELSE first_ts END AS then_ts,
@@ -133,7 +139,7 @@ def lag_scans(reader: WarehouseReader, window: LagWindow) -> dict[str, Scan]:
     """
     since = _oldest_moment(reader, window)
     place = ("broker_name", "topic", "queue_id", "queue_offset", "store_timestamp")
-    reports = (*QUEUE.split(", "), "ts", "landed_pass", "landing_order", "next_offset")
+    reports = (*QUEUE.split(", "), "ts", "landed_pass", "landing_order", "next_offset", "is_increase_only")
     return {
         "frontier": Scan("landing_frontier", FRONTIER),
         "queues": Scan("landing_frontier", (*FRONTIER, "is_end_known", "highest_store_timestamp")),
