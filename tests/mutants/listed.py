@@ -146,6 +146,7 @@ MUTANTS = (
     Mutant("rules/contract.py", "half a surrogate pair goes into a variant", 'F.regexp_replace("value", SURROGATE, "/u")', 'F.col("value")', CONTRACT),
     Mutant("rules/contract.py", "text behind an object is not seen", 'F.concat(F.lit("["), F.col("value"), F.lit(",{}]"))', 'F.concat(F.lit("["), F.col("value"), F.lit("]"))', CONTRACT),
     Mutant("rules/contract.py", "any bytes are text", 'given.isNotNull() & F.is_valid_utf8("value")', "given.isNotNull()", CONTRACT),
+    Mutant("rules/contract.py", "a torn escape is none", 'F.is_valid_utf8("value") & ~_has_torn_escape()', 'F.is_valid_utf8("value")', CONTRACT),
     Mutant("rules/contract.py", "a number passes for a text", 'F.schema_of_variant(given) != "STRING"', 'F.schema_of_variant(given) == "NONE"', CONTRACT),
     Mutant("rules/contract.py", "an offset may have no next one", 'F.col(f"{struct}.{name}") > HIGHEST_OFFSET', 'F.col(f"{struct}.{name}") > 2**63 - 1', CONTRACT),
     Mutant("rules/contract.py", "the quick look passes over braces in texts", '~F.col("value").rlike(ONE_OBJECT),', "", CONTRACT),

@@ -181,6 +181,24 @@ FAULTS = [
     ("half a pair names an object", line(properties={"\ud800": {"\udc00": 1}}), "WRONG_TYPE", "properties"),
     ("a backslash before what looks like half a pair", line(properties={"\\ud800": "{", "\\ud801": "{"}), None, None),
     ("a backslash, and an object", line(properties={"\\ud800": "{", "a": {}}), "WRONG_TYPE", "properties"),
+    (
+        "a character for a hex digit, of which the last byte is one",
+        line(topic="T").replace('"T"', '"\\u004\u2039"'),
+        "BROKEN_JSON",
+        "the line is not one JSON object",
+    ),
+    (
+        "a backslash and what looks like such an escape",
+        json.dumps({**GOOD, "topic": "\\u004\u2039"}, ensure_ascii=False),
+        None,
+        None,
+    ),
+    (
+        "a pair of backslashes between hex digits",
+        line(topic="T").replace('"T"', '"\\u00\\\\41"'),
+        "BROKEN_JSON",
+        "the line is not one JSON object",
+    ),
     ("a character zero", line(offsetMsgId="a\x00b"), None, None),
 ]
 

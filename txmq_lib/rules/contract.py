@@ -36,6 +36,8 @@ ONE_OBJECT = r"^[ \t\r\n]*\{[^{}]*\{[^{}]*\}[^{}]*\}[ \t\r\n]*\z"
 NO_TEXT = r'^(-?[0-9][0-9.eE+-]*\z|true\z|false\z|"-?Infinity"\z|[\[{])'
 # Half a surrogate pair is a question mark in a variant, where two such names of one object raise an error.
 SURROGATE = r"\\u(?=[dD][89a-fA-F])"
+# Jackson looks at the last byte of a character alone: to it U+2039 is a hex digit, the 9.
+TORN_ESCAPE = r"\\u[0-9a-fA-F]{0,3}[^\x00-\x7f]"
 MESSAGE_FIELDS = {
     "topic": "string",
     "queueId": "int",
@@ -104,6 +106,7 @@ def quick_message_rows(lines: DataFrame) -> DataFrame:
         F.exists(F.map_values("properties"), lambda value: value.rlike(NESTED)),
         ~F.col("value").rlike(ONE_OBJECT),
         ~F.is_valid_utf8("value"),
+        _has_torn_escape(),
     ]
     is_suspect = F.coalesce(reduce(lambda a, b: a | b, doubts), F.lit(True))
     return typed.select(
@@ -194,7 +197,7 @@ def json_faults(objects: str, struct: str, required: dict[str, str]) -> list[Col
     """Faults of the text itself: not one JSON object, a required field absent, a value of another type."""
     given = F.get(objects, F.lit(0))
     # Where bytes are no UTF-8 a parser puts other characters, and says nothing.
-    is_object = (F.size(objects) == 2) & given.isNotNull() & F.is_valid_utf8("value")
+    is_object = (F.size(objects) == 2) & given.isNotNull() & F.is_valid_utf8("value") & ~_has_torn_escape()
     odd = F.array_compact(
         F.array(
             *[
@@ -210,6 +213,14 @@ def json_faults(objects: str, struct: str, required: dict[str, str]) -> list[Col
         fault(F.size(missing) > 0, "MISSING_FIELD", F.concat_ws(", ", missing)),
         fault(F.size(mistyped) > 0, "WRONG_TYPE", F.concat_ws(", ", mistyped)),
     ]
+
+
+def _has_torn_escape() -> Column:
+    """True where an escape in `value` has less than four hex digits, and Jackson takes what follows for one."""
+    value = F.col("value")
+    # A backslash that is itself escaped begins no escape.
+    single = F.replace(value, F.lit("\\\\"), F.lit("/"))
+    return value.contains("\\u") & single.rlike(TORN_ESCAPE)
 
 
 def is_no_text(typed: Column, paths: Sequence[str]) -> Column:
