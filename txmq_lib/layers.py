@@ -136,10 +136,12 @@ def _repeated_keys(node: yaml.Node | None, above: str = "") -> Iterator[str]:
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue  # no key that YAML is loaded with: the loader says so
             path = f"{above}.{key.value}".lstrip(".")
             if key.value in seen:
                 yield f"{path}: is given twice, again in line {key.start_mark.line + 1}"
-            seen.add(str(key.value))
+            seen.add(key.value)
             yield from _repeated_keys(value, path)
 
 

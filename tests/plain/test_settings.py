@@ -238,6 +238,8 @@ def test_a_fault_that_a_later_layer_would_hide_is_told(conf):
         ("land: {topics: [a], topics: [b]}\n", "land.topics: is given twice, again in line 1"),
         ('x: "\\ud800"\n', "is not valid YAML: line 1: half of a surrogate pair is no text"),
         ('"\\udfff": 1\n', "is not valid YAML: line 1: half of a surrogate pair is no text"),
+        ("brokers: {[a]: 1}\n", "is not valid YAML: line 1, column 11: found unhashable key"),
+        ("? {a: 1}\n: 1\n? {a: 1}\n: 2\n", "is not valid YAML: line 1, column 3: found unhashable key"),
         ("brokers: &a {x: *a}\n", "is not valid YAML: line 1: an alias refers to what it is part of"),
         (
             "role: !!python/name:os.system\n",
