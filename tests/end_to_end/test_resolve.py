@@ -174,6 +174,17 @@ def test_a_secret_that_is_not_there_is_told_before_anything_is_planned(asked):
     assert not [row for row in asked.rows("pass") if row["job"] == "resolve"]
 
 
+def test_each_of_two_halves_at_one_place_is_asked_about_by_its_own_properties(open_house, database):
+    by_order = SETTINGS[-1].replace("kind: sql,", "kind: sql, key: property ORDER,")
+    house = open_house(*SETTINGS[:-1], by_order)
+    rebuilt = {**half(1, ORDER="second"), "commitLogOffset": 0}
+    house.land_rows("half", [half(0, ORDER="first"), rebuilt])
+    assert house.reconcile().counts["check_request"] == 2
+    database.says({"first": "C", "second": "R"})
+    resolve(house, database.environ)
+    assert answers(house) == {"T0": "commit", "T1": "rollback"}
+
+
 @pytest.mark.long
 def test_given_up_ones_are_asked_about_on_demand_and_a_commit_brings_them_back(open_house, database):
     house = open_house(*SETTINGS, "transaction_check_max=0")

@@ -149,6 +149,8 @@ def test_a_queue_whose_end_is_not_known_is_unknown(judged):
 
 def test_a_queue_that_a_group_leaves_out_was_never_committed(judged):
     ends = [*frontier(10), {**frontier(4)[0], "queue_id": 1}, {**frontier(0)[0], "queue_id": 2}]
+    # How far a narrowed landing has read the log, for this topic.
+    ends.append({**frontier(734_003_200)[0], "queue_id": -1})
     offsets = [queue(10, 9), queue(1, 9, consumer_group="CG2", queue_id=1), queue(10, 9, consumer_group="CG2")]
     rows = judged(offsets, [], [], ends)
     # Queue 2 is empty; CG2 has both; nobody reads Other.

@@ -204,13 +204,20 @@ def _with_halves(current: Pass, checks: Sequence[Check], columns: Sequence[str])
     offset = F.col("commit_log_offset")
     # The span prunes files, the list rows: bodies are read of those asked about only.
     wanted = offset.between(offsets[0], offsets[-1]) & offset.isin(offsets)
-    names = list(dict.fromkeys(("broker_name", "commit_log_offset", *columns)))
+    # A rebuilt broker may have had another half at the same physical offset.
+    place = ("broker_name", "commit_log_offset", "queue_id", "queue_offset")
+    names = list(dict.fromkeys((*place, *columns)))
     rows = current.read("half_message").where(wanted).select(*names).toArrow().to_pylist()
-    halves = {(row["broker_name"], row["commit_log_offset"]): row for row in rows}
+    halves = {tuple(row[name] for name in place): row for row in rows}
     for row in rows:
         if "properties" in row:
             row["properties"] = dict(row["properties"])
-    return [check.with_half(halves[check.broker_name, check.commit_log_offset]) for check in checks]
+    return [
+        check.with_half(
+            halves[check.broker_name, check.commit_log_offset, check.queue_id, check.tran_state_table_offset]
+        )
+        for check in checks
+    ]
 
 
 def _row(current: Pass, question: _Question, answer: Answer) -> dict[str, Any]:

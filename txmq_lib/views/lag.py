@@ -104,7 +104,8 @@ def lag_relation(window: LagWindow) -> str:
         SELECT DISTINCT k.broker_name, k.consumer_group, e.topic, e.queue_id, e.next_offset AS highest_offset,
             e.lowest_kept_offset
         FROM known AS k JOIN ends AS e USING (broker_name, topic)
-        WHERE e.next_offset > 0 AND NOT EXISTS (
+        -- Queue -1 stands for how far a log was read.
+        WHERE e.queue_id >= 0 AND e.next_offset > 0 AND NOT EXISTS (
             SELECT 1 FROM known AS o WHERE o.broker_name = k.broker_name AND o.consumer_group = k.consumer_group
                 AND o.topic = e.topic AND o.queue_id = e.queue_id))
     SELECT * EXCLUDE (begin, stored_until, is_end_known, then_ts, then_offset, waiting_since, end_at_begin, end_then,
