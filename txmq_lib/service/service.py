@@ -95,7 +95,7 @@ def _service(
         return run_round(steps, told, is_stopped=lambda: service.is_stopped)
 
     def interrupt() -> None:
-        own.on_write = _leave_off
+        own.on_write = own.on_part = _leave_off
         Thread(target=_cancel_while_alive, args=(own.spark, service), daemon=True).start()
 
     service = PeriodicService(
