@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 from pyspark.sql import SparkSession
@@ -19,6 +21,19 @@ def jvm_class(spark: SparkSession, name: str) -> Any:  # noqa: ANN401 - py4j has
 def set_active(spark: SparkSession) -> None:
     """Makes this the active session of the JVM's thread: Delta asks for it, and a thread of a pool has none."""
     jvm_class(spark, "org.apache.spark.sql.classic.SparkSession").setActiveSession(spark._jsparkSession)
+
+
+@contextmanager
+def uncancelled(spark: SparkSession) -> Iterator[None]:
+    """Jobs of this thread carry no tag inside, so that whoever cancels by tag does not meet them."""
+    context = spark.sparkContext
+    tags = context.getJobTags()
+    context.clearJobTags()
+    try:
+        yield
+    finally:
+        for tag in tags:
+            context.addJobTag(tag)
 
 
 def let_go_of_plans(spark: SparkSession) -> None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
-from house import NOW, House
+from house import NOW, House, wall_clock
 from pyspark.sql import SparkSession
 from resolving import decided, half, resolve, verdicts
 
+from txmq_lib.answers.check import Answer, Check
+from txmq_lib.answers.sql import SqlResolver
 from txmq_lib.errors import SettingsError
+from txmq_lib.service import service as serving
+from txmq_lib.service.rounds import Told
 from txmq_lib.settings import Settings
 from txmq_lib.tables.warehouse import Warehouse
 
@@ -166,6 +172,90 @@ def test_a_database_that_is_down_is_no_answer_told_once_and_asked_again(asked, d
     assert not asked.rows("end_transaction")
     database.says(SAYS)
     assert resolve(asked, database.environ, NOW + timedelta(seconds=2)).counts["commit"] == 4
+
+
+@contextmanager
+def watched(monkeypatch: pytest.MonkeyPatch, second: Callable[[], None]) -> Iterator[list[str]]:
+    """Who is asked about, in order; with the second batch `second` is called first."""
+    asked_about: list[str] = []
+    batches = 0
+    answer = SqlResolver.answers
+
+    def answers_watched(resolver: SqlResolver, checks: Sequence[Check]) -> list[Answer]:
+        nonlocal batches
+        batches += 1
+        if batches == 2:
+            second()
+        asked_about.extend(check.transaction_id for check in checks)
+        return answer(resolver, checks)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlResolver, "answers", answers_watched)
+        yield asked_about
+
+
+@pytest.fixture
+def in_batches_of_two(asked: House) -> House:
+    """All ten checks in one write, two per query."""
+    resolvers = f"resolvers={{GID_A: {{{LOG}, batch_size: 2}}}}"
+    kept = ("transaction_timeout=2", "brokers.audited.role=audit", "transaction_check_interval=3600s")
+    asked.settings = Settings.load(assignments=[*kept, resolvers], warehouse=asked.warehouse.uri)
+    return asked
+
+
+@pytest.mark.parametrize("by_spark", [False, True])
+def test_a_stop_waits_for_the_batch_that_is_asked_and_keeps_what_was_said(
+    in_batches_of_two, database, monkeypatch, by_spark
+):
+    house = in_batches_of_two
+    monkeypatch.setattr(serving, "CANCEL_EVERY_S", 0.01)  # no job of a pass that is left off gets through
+    if by_spark:
+        monkeypatch.setattr(Warehouse, "local_path", lambda warehouse, table: None)
+    database.says(SAYS)
+    failures: list[str] = []
+    told = Told(lambda *_: None, lambda step, error, pause_s: failures.append(error), lambda *_: None)
+    (cycle,) = serving.services(
+        house.warehouse,
+        house.settings,
+        wall_clock=wall_clock,
+        environ=database.environ,
+        told=told,
+        is_first_at_once=True,
+    )
+    is_stopped = Event()
+
+    def stop() -> None:
+        cycle.stop(interrupt=True)
+        is_stopped.set()
+
+    with watched(monkeypatch, stop) as asked_about:
+        cycle.start()
+        assert is_stopped.wait(120)
+        assert cycle.shutdown()
+    assert (failures, asked_about) == ([], ["T20", "T21", "T0", "T1"])
+    assert answers(house) == {"T20": "commit", "T21": "unknown", "T0": "commit", "T1": "rollback"}
+    assert [row["state"] for row in house.rows("pass") if row["job"] == "resolve"] == ["started"]
+    with watched(monkeypatch, lambda: None) as asked_about:
+        report = resolve(house, database.environ, wall_clock() + timedelta(seconds=1))
+    assert asked_about == [f"T{number}" for number in range(2, 8)], "nobody is asked twice, nobody left out"
+    assert report.counts["asked"] == 6
+    ends = {end["transaction_id"]: end["commit_or_rollback"] for end in house.rows("end_transaction")}
+    assert ends == {name: {"C": 8, "R": 12}[state] for name, state in SAYS.items() if name not in ("T2", "T99")}
+
+
+def test_what_was_said_before_a_job_was_cancelled_is_kept(in_batches_of_two, database, monkeypatch):
+    house = in_batches_of_two
+    database.says(SAYS)
+
+    def cancelled() -> None:
+        raise RuntimeError("[SPARK_JOB_CANCELLED] Job 7 cancelled")  # of halves that were being read
+
+    with pytest.raises(RuntimeError, match="SPARK_JOB_CANCELLED"), watched(monkeypatch, cancelled):
+        resolve(house, database.environ)
+    assert answers(house) == {"T20": "commit", "T21": "unknown"}
+    with watched(monkeypatch, lambda: None) as asked_about:
+        resolve(house, database.environ, NOW + timedelta(seconds=1))
+    assert asked_about == [f"T{number}" for number in range(8)]
 
 
 def test_a_secret_that_is_not_there_is_told_before_anything_is_planned(asked):

@@ -104,6 +104,16 @@ def test_serve_waits_first_and_a_wakeup_ends_the_wait(place: Path):
         assert process.wait(100) == 0
 
 
+def test_a_source_that_failed_is_read_soon_again_though_the_next_interval_is_far(place: Path):
+    (place / "half" / "1.parquet").write_bytes(b"no parquet")
+    with serving(place, "--now-first", "--set", "transaction_check_interval=3600s"):
+        until(lambda: health(place)["state"] == "failing", place)
+        (place / "half" / "1.parquet").unlink()
+        written(place / "half" / "1.jsonl", truth.rows("basic", "half")[:3])
+        until(lambda: health(place)["state"] == "running" and len(rows(place, "half_message")) == 3, place, seconds=60)
+        until(lambda: {row["is_settled"] for row in rows(place, "verdict")}, place, seconds=60)  # what follows runs too
+
+
 def test_a_jvm_that_is_lost_between_rounds_ends_serve_with_status_3(place: Path):
     with serving(place, "--set", "transaction_check_interval=3600s") as process:
         until(lambda: health(place)["state"] == "running", place)

@@ -8,8 +8,11 @@ from threading import Barrier, Event, Thread
 
 import pytest
 
+from txmq_lib.service import rounds
 from txmq_lib.service.latch import CountDownLatch
+from txmq_lib.service.rounds import Step, Told, run_round
 from txmq_lib.service.thread import PeriodicService, ServiceThread
+from txmq_lib.tables.passes import PassReport
 
 LONG_S = 60.0
 SOON_S = 5.0
@@ -312,3 +315,42 @@ def test_at_a_fixed_rate_missed_rounds_are_dropped_and_the_rate_stays(due, now, 
 def test_else_an_interval_lies_between_the_end_of_a_round_and_the_next():
     service = PeriodicService("delay", lambda: None, interval_s=5.0)
     assert service._next_due(100.0, 117.0) == 122.0
+
+
+def failing_at_first(times: int, runs: list[float]) -> Step:
+    def run() -> PassReport:
+        runs.append(time.monotonic())
+        if len(runs) <= times:
+            raise ConnectionRefusedError("down for a moment")
+        return PassReport("land", 0, {}, {})
+
+    return Step("land", run)
+
+
+@pytest.mark.parametrize("is_at_fixed_rate", [False, True])
+def test_a_step_that_failed_is_tried_again_after_its_pauses_however_long_the_interval_is(monkeypatch, is_at_fixed_rate):
+    monkeypatch.setattr(rounds, "FIRST_BACKOFF_S", 0.1)
+    runs: list[float] = []
+    pauses: list[float] = []
+    done = Event()
+    told = Told(
+        report=lambda step, report: done.set(),
+        failure=lambda step, error, pause_s: pauses.append(pause_s),
+        lost=lambda name, error: None,
+    )
+    steps = [failing_at_first(3, runs)]
+    service = PeriodicService(
+        "retrying",
+        lambda: run_round(steps, told, is_stopped=lambda: service.is_stopped),
+        interval_s=LONG_S,
+        first_delay_s=0,
+        is_at_fixed_rate=is_at_fixed_rate,
+    )
+    service.start()
+    ended = done.wait(SOON_S)
+    time.sleep(0.3)  # what succeeded waits for its interval again
+    assert service.shutdown()
+    assert ended
+    assert pauses == [0.1, 0.2, 0.4]
+    assert [later - sooner >= pause for sooner, later, pause in zip(runs, runs[1:], pauses, strict=False)] == [True] * 3
+    assert len(runs) == 4

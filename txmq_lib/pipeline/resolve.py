@@ -1,7 +1,8 @@
 """The resolve job: asks who knows about checks that nobody answered, and turns what is said into ends.
 
 An answer is no function of the plan, so the plan fixes what is asked, in which step, and each step lands once: what
-landed first is what was said. Ends are made of that alone, when all steps are there.
+landed first is what was said. Ends are made of that alone, when all steps are there. A step that is left off lands with
+what was said by then; the rest of its checks stay open, and the next pass asks.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from pyspark.sql import functions as F
 from txmq_lib.answers.check import Answer, Check, Resolver
 from txmq_lib.answers.resolvers import resolver_of
 from txmq_lib.answers.secrets import missing_secrets
-from txmq_lib.errors import SettingsError
+from txmq_lib.errors import LeftOff, SettingsError
+from txmq_lib.jvm import uncancelled
 from txmq_lib.names import COMMIT, ORIGIN_RESOLVE, ROLE_AUDIT, ROLLBACK, TRANSACTION_KEY, UNKNOWN
 from txmq_lib.pipeline.evidence import evidence_of
 from txmq_lib.pipeline.pruning import near_times
@@ -28,6 +30,7 @@ from txmq_lib.rules.figures import transaction_figures
 from txmq_lib.rules.transaction import transactions_of
 from txmq_lib.schemas import table_spec
 from txmq_lib.settings import Settings
+from txmq_lib.tables.conflicts import is_cancelled
 from txmq_lib.tables.conform import struct_type
 from txmq_lib.tables.local_frame import local_frame
 from txmq_lib.tables.passes import Pass, PassReport
@@ -146,15 +149,29 @@ def _resolve(current: Pass, asking: _Asking) -> PassReport:
             step = f"{STEP}{number:06}"
             if not current.is_own and current.has_landed(ANSWERS, step):
                 continue
-            with current.timed("ask"):
-                rows = [row for asked in _by_resolver(part) for row in _told(current, asked, resolvers, asking)]
-            # Also where nothing was said: a process that carries this plan on must not be told something else later.
-            answers = local_frame(current.warehouse.spark, rows, struct_type(table_spec(ANSWERS)))
-            current.append(ANSWERS, answers, step=step, count=len(rows), even_if_empty=True)
+            rows: list[dict[str, Any]] = []
+            try:
+                with current.timed("ask"):
+                    for asked in _by_resolver(part):
+                        for batch in _told(current, asked, resolvers, asking):
+                            rows += batch
+                            current.warehouse.on_part(ANSWERS, step)
+            except Exception as error:
+                if rows and (isinstance(error, LeftOff) or is_cancelled(error)):
+                    with uncancelled(current.warehouse.spark):
+                        _land(current, step, rows)
+                raise
+            _land(current, step, rows)
     finally:
         for resolver in resolvers.values():
             resolver.close()
     return _ended(current, questions)
+
+
+def _land(current: Pass, step: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    # Also where nothing was said: a process that carries this plan on must not be told something else later.
+    answers = local_frame(current.warehouse.spark, rows, struct_type(table_spec(ANSWERS)))
+    current.append(ANSWERS, answers, step=step, count=len(rows), even_if_empty=True)
 
 
 def _questions(current: Pass) -> list[_Question]:
@@ -175,8 +192,8 @@ def _by_resolver(questions: Sequence[_Question]) -> Iterator[tuple[str, list[_Qu
 
 def _told(
     current: Pass, asked: tuple[str, list[_Question]], resolvers: dict[str, Resolver], asking: _Asking
-) -> Iterator[dict[str, Any]]:
-    """Rows of check_answer for questions to one resolver."""
+) -> Iterator[list[dict[str, Any]]]:
+    """Rows of check_answer for questions to one resolver, batch by batch."""
     name, questions = asked
     if name not in resolvers:
         resolvers[name] = resolver_of(
@@ -187,12 +204,14 @@ def _told(
         checks = [question.check for question in part]
         if resolver.half_columns and resolver.down is None:
             checks = _with_halves(current, checks, resolver.half_columns)
+        rows = []
         for question, answer in zip(part, resolver.answers(checks), strict=True):
             if answer.answer is None:
                 asking.silent.setdefault(question.check.producer_group, answer)
             # The same silence is told once per check, or a database that is down would fill the table.
             if answer.answer is not None or answer.reason not in question.known_reasons:
-                yield _row(current, question, answer)
+                rows.append(_row(current, question, answer))
+        yield rows
 
 
 def _parts(questions: Sequence[_Question], size: int) -> Iterator[Sequence[_Question]]:

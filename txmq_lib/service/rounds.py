@@ -25,6 +25,11 @@ class Step:
         """Whether its backoff is over; `now` in monotonic seconds."""
         return now >= self._not_before
 
+    @property
+    def next_try(self) -> float | None:
+        """When a step that has failed is tried again, in monotonic seconds; None where it has not."""
+        return self._not_before if self.failures else None
+
     def succeeded(self) -> None:
         """Forget earlier failures."""
         self.failures, self._not_before = 0, 0.0
@@ -46,8 +51,16 @@ class Told:
     lost: Callable[[str, Exception], None]
 
 
-def run_round(steps: Sequence[Step], told: Told, *, is_stopped: Callable[[], bool]) -> None:
-    """Run every step that is due, in order, until stopped; what a stop cut off counts as no failure."""
+def run_round(steps: Sequence[Step], told: Told, *, is_stopped: Callable[[], bool]) -> float | None:
+    """Run every step that is due, in order, until stopped; what a stop cut off counts as no failure.
+
+    When the first of those that failed is tried again, in monotonic seconds; None where none has.
+    """
+    _run_due(steps, told, is_stopped)
+    return min((step.next_try for step in steps if step.next_try is not None), default=None)
+
+
+def _run_due(steps: Sequence[Step], told: Told, is_stopped: Callable[[], bool]) -> None:
     for step in steps:
         if is_stopped():
             return

@@ -90,12 +90,12 @@ def _service(
     own = Warehouse(session_beside(warehouse.spark, settings), warehouse.uri)
     steps = [Step(work.name, partial(_alone, locks[work.job], work, own, wall_clock)) for work in works]
 
-    def work() -> None:
+    def work() -> float | None:
         _enter(own.spark, name)
-        run_round(steps, told, is_stopped=lambda: service.is_stopped)
+        return run_round(steps, told, is_stopped=lambda: service.is_stopped)
 
     def interrupt() -> None:
-        own.on_write = _leave_off
+        own.on_write = own.on_part = _leave_off
         Thread(target=_cancel_while_alive, args=(own.spark, service), daemon=True).start()
 
     service = PeriodicService(

@@ -96,6 +96,7 @@ class ServiceThread:
 class PeriodicService(ServiceThread):
     """Calls `work` again and again, never twice at once.
 
+    work           tells when, in monotonic seconds, it wants the next call if none is due before; None: when one is due
     interval_s     seconds from the end of a call to the next; at a fixed rate from due time to due time, those missed
                    are dropped
     first_delay_s  seconds before the first call, None: one interval
@@ -106,7 +107,7 @@ class PeriodicService(ServiceThread):
     def __init__(
         self,
         name: str,
-        work: Callable[[], None],
+        work: Callable[[], float | None],
         *,
         interval_s: float,
         first_delay_s: float | None = None,
@@ -138,16 +139,18 @@ class PeriodicService(ServiceThread):
 
     def _run_rounds(self) -> None:
         due = time.monotonic() + self._first_delay_s
+        wanted: float | None = None
         while not self.is_stopped:
-            self.wait_for_running(max(0.0, due - time.monotonic()))
+            until = due if wanted is None else min(due, wanted)
+            self.wait_for_running(max(0.0, until - time.monotonic()))
             if self.is_stopped:
                 return
-            self._work()
+            wanted = self._work()
             due = self._next_due(due, time.monotonic())
 
     def _next_due(self, due: float, now: float) -> float:
         if not self._is_at_fixed_rate:
             return now + self._interval_s
-        if due > now:  # woken before its time
+        if due > now:  # called before its time
             return due
         return due + self._interval_s * (1 + (now - due) // self._interval_s)

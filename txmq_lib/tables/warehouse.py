@@ -41,6 +41,8 @@ class Warehouse:
         self.uri = _in_full(spark, uri).rstrip("/")
         # Called after every write with (table, step): where tests kill a pass.
         self.on_write: Callable[[str, str], None] = _no_hook
+        # Called likewise between the parts of what takes long and writes only in the end: where a service leaves off.
+        self.on_part: Callable[[str, str], None] = _no_hook
         self.is_on_one_machine = str(spark.sparkContext.master).startswith("local")
         self._has_wanted_columns = False
         self._created_empty: dict[str, bool] = {}
