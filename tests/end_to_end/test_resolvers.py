@@ -44,7 +44,7 @@ def test_a_delta_table_and_an_endpoint_answer_for_their_groups(open_house: Calla
             assignments=["transaction_timeout=2", f"resolvers={json.dumps({'GID_D': delta, 'GID_H*': http})}"],
             warehouse=house.warehouse.uri,
         )
-        orders = {0: "3", 1: "4", 2: "5", 3: "99999"}
+        orders = {0: "3", 1: "4", 2: "5", 3: "99999", 7: str(2**63)}
         house.land_rows(
             "half",
             [
@@ -59,14 +59,14 @@ def test_a_delta_table_and_an_endpoint_answer_for_their_groups(open_house: Calla
         server.server_close()
         thread.join()
     assert report.counts == {
-        "asked": 7, "commit": 2, "rollback": 2, "unknown": 2, "no_answer": 1, "no_answer:GID_HTTP": 1,
+        "asked": 8, "commit": 2, "rollback": 2, "unknown": 3, "no_answer": 1, "no_answer:GID_HTTP": 1,
         "end_transaction": 4,
     }  # fmt: skip
     told = {row["transaction_id"]: (row["answer"], row["state"], row["reason"]) for row in house.rows("check_answer")}
     assert told == {
         "T0": ("commit", "1", None), "T1": ("rollback", "2", None), "T2": ("unknown", "NULL", "UNMAPPED"),
         "T3": ("unknown", None, "ABSENT"), "T4": ("commit", "COMMIT_MESSAGE", None),
-        "T5": ("rollback", "ROLLBACK_MESSAGE", None), "T6": (None, None, "BAD_ANSWER"),
+        "T5": ("rollback", "ROLLBACK_MESSAGE", None), "T6": (None, None, "BAD_ANSWER"), "T7": ("unknown", None, "ABSENT"),
     }  # fmt: skip
     asked = {each["header"]["transactionId"]: each["message"] for each in seen}
     assert sorted(asked) == ["T4", "T5", "T6"]
@@ -76,4 +76,4 @@ def test_a_delta_table_and_an_endpoint_answer_for_their_groups(open_house: Calla
     assert message["bornTimestamp"] == half(4)["bornTimestamp"]
     house.reconcile(NOW + timedelta(seconds=1))
     found = verdicts(house)
-    assert {name for name, verdict in found.items() if verdict == "PENDING"} == {"T2", "T3", "T6"}
+    assert {name for name, verdict in found.items() if verdict == "PENDING"} == {"T2", "T3", "T6", "T7"}

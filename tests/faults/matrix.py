@@ -118,6 +118,8 @@ class Matrix:
                     for process in waiting:
                         _say(process, number)
                     told = [(process, _heard(process)) for process in waiting]
+                    if not all(answer for _, answer in told):
+                        raise RuntimeError(f"a process ended within {self.steps[number]}: {_last_words(run)}")
                     answers.update(answer for _, answer in told)
                     waiting = [process for process, answer in told if answer != "done"]
                     if not waiting:

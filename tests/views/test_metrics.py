@@ -195,6 +195,14 @@ def test_counters_never_go_backwards_when_rows_change_or_are_archived(warehouse,
     assert told(uri)[commits] == 3  # without the earlier text they count what there is
 
 
+def test_a_carriage_return_in_a_label_is_carried_on_like_any_other_character(warehouse, txmq, tmp_path):
+    odd = {**committed(1, "11:00:00", "11:00:01"), "topic": "a\rb"}
+    uri, out = warehouse({"message": [odd]}), tmp_path / "x.prom"
+    for _ in range(2):
+        status, _, err = txmq("--warehouse", uri, "metrics", "--out", str(out))
+        assert status == 0, err
+
+
 def test_what_is_carried_on_is_told_for_each_bucket_so_that_buckets_stay_cumulative():
     def histogram(*counts: float) -> str:
         lines = [f'h_bucket{{le="{bound}"}} {count}\n' for bound, count in zip(("5.0", "+Inf"), counts, strict=True)]

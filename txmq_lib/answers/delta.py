@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from decimal import Decimal
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -45,5 +46,11 @@ class DeltaResolver:
     def _rows(self, keys: Sequence[str | int]) -> list[tuple[object, object]]:
         key, state = F.col(self._settings.key_column), F.col(self._settings.state_column)
         log = self._spark.read.format("delta").load(self._settings.uri)
-        found = log.where(key.isin(list(keys))).select(key.cast("string").alias("k"), state.cast("string").alias("s"))
+        asked = log.where(key.isin([_literal(each) for each in keys]))
+        found = asked.select(key.cast("string").alias("k"), state.cast("string").alias("s"))
         return [(row["k"], row["s"]) for row in found.collect()]
+
+
+def _literal(key: str | int) -> str | int | Decimal:
+    # Spark takes no int beyond 64 bits; a column of decimals may hold one.
+    return Decimal(key) if isinstance(key, int) and not -(2**63) <= key < 2**63 else key

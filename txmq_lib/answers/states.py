@@ -22,8 +22,8 @@ from txmq_lib.answers.check import (
 from txmq_lib.names import COMMIT, ROLLBACK, UNKNOWN
 from txmq_lib.resolver_settings import PROPERTY_KEY, StateRules, state_text
 
-# No key has more digits, and int() refuses thousands of them.
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,99}")
+# No column of Spark has more digits, and int() refuses thousands of them.
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,37}")
 
 
 def half_columns(rules: StateRules) -> tuple[str, ...]:

@@ -39,7 +39,8 @@ def told_before(path: Path) -> str:
     from prometheus_client.parser import text_string_to_metric_families
 
     try:
-        text = path.read_text(encoding="utf-8")
+        # Read as text, a carriage return within a label would come back as the end of a line.
+        text = path.read_bytes().decode("utf-8")
         list(text_string_to_metric_families(text))
     except FileNotFoundError:
         return ""
