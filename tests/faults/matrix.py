@@ -118,8 +118,9 @@ class Matrix:
                     for process in waiting:
                         _say(process, number)
                     told = [(process, _heard(process)) for process in waiting]
-                    if not all(answer for _, answer in told):
-                        raise RuntimeError(f"a process ended within {self.steps[number]}: {_last_words(run)}")
+                    if ended := [started.index(process) for process, answer in told if not answer]:
+                        words = _last_words(run, log=f"stderr-{ended[0]}.log")
+                        raise RuntimeError(f"a process ended within {self.steps[number]}: {words}")
                     answers.update(answer for _, answer in told)
                     waiting = [process for process, answer in told if answer != "done"]
                     if not waiting:
@@ -269,9 +270,9 @@ class Matrix:
             )
 
 
-def _last_words(run: Path) -> str:
+def _last_words(run: Path, *, log: str = "stderr.log") -> str:
     """What the last process said at its end: the files go with the matrix."""
-    return (run / "stderr.log").read_text(encoding="utf-8")[-SAID_LAST:]
+    return (run / log).read_text(encoding="utf-8")[-SAID_LAST:]
 
 
 def _killed(process: subprocess.Popen[str]) -> None:
