@@ -18,7 +18,7 @@ from txmq_lib.pipeline import maintain
 from txmq_lib.pipeline.maintain import TableUpkeep, run_maintain
 from txmq_lib.tables.pass_log import standings
 from txmq_lib.tables.passes import PassReport
-from txmq_lib.tables.upkeep import compact
+from txmq_lib.tables.upkeep import compact, keep_for
 from txmq_lib.tables.warehouse import Warehouse
 
 pytestmark = pytest.mark.long
@@ -294,3 +294,20 @@ def test_rows_of_old_passes_go_but_for_what_each_job_begins_at(begun):
     left = {(row["job"], row["pass_number"]) for row in house.rows("pass")}
     assert left == {("land", landings), ("reconcile", 1), ("rollup", 1), ("audit", 1), ("maintain", 1)}
     assert [report.counts for report in run_all(house, NOW)] == [{"idle": 1}] * 3
+
+
+def test_two_that_tell_a_table_at_once_how_long_to_keep_do_not_fail(open_house):
+    warehouse = open_house().warehouse
+    told: list[bool | None] = []
+
+    def tell(spans_ms: range) -> None:
+        for span_ms in spans_ms:
+            told.append(keep_for(warehouse, "half_message", file_retention_ms=span_ms, log_retention_ms=span_ms))
+
+    others = [threading.Thread(target=tell, args=(range(first, first + 40_000, 4_000),)) for first in (1_000, 3_000)]
+    for other in others:
+        other.start()
+    for other in others:
+        other.join()
+    assert len(told) == 20
+    assert told.count(True) >= 10

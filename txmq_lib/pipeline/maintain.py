@@ -254,7 +254,9 @@ def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], wanted: Maintain
     warehouse = current.warehouse
     counts = dict.fromkeys(("compacted_files", "removed_files", "old_passes", "conflicts"), 0)
     with current.timed("retention"):
-        counts["retention_set"] = sum(upkeep.keep_for(warehouse, table, **_spans(wanted)) for table in table_specs())
+        told = [upkeep.keep_for(warehouse, table, **_spans(wanted)) for table in table_specs()]
+    counts["retention_set"] = told.count(True)
+    counts["conflicts"] += told.count(None)
     for table in planned:
         if table.compaction is not None:
             with current.timed("compact"):

@@ -68,15 +68,20 @@ def is_kept_otherwise(warehouse: Warehouse, table: str, *, file_retention_ms: in
     return wanted != {key: log.configuration(key) or DELTA_DEFAULTS[key] for key in wanted}
 
 
-def keep_for(warehouse: Warehouse, table: str, *, file_retention_ms: int, log_retention_ms: int) -> bool:
-    """Tell the table how long to keep replaced files and log entries; False where it knew."""
+def keep_for(warehouse: Warehouse, table: str, *, file_retention_ms: int, log_retention_ms: int) -> bool | None:
+    """Tell the table how long to keep replaced files and log entries; False where it knew, None after conflicts."""
     spans = {"file_retention_ms": file_retention_ms, "log_retention_ms": log_retention_ms}
-    if not is_kept_otherwise(warehouse, table, **spans):
-        return False
     wanted = {FILE_RETENTION: _interval(file_retention_ms), LOG_RETENTION: _interval(log_retention_ms)}
     properties = ", ".join(f"'{key}' = '{value}'" for key, value in wanted.items())
-    warehouse.spark.sql(f"ALTER TABLE {_quoted(warehouse.path(table))} SET TBLPROPERTIES ({properties})")
-    return True
+    for _ in range(WRITE_ATTEMPTS):
+        if not is_kept_otherwise(warehouse, table, **spans):
+            return False
+        try:
+            warehouse.spark.sql(f"ALTER TABLE {_quoted(warehouse.path(table))} SET TBLPROPERTIES ({properties})")
+            return True
+        except CONFLICTS:
+            continue
+    return None
 
 
 def compact(warehouse: Warehouse, table: str, *, below_bytes: int, file_bytes: int, tag: str) -> int | None:
