@@ -79,6 +79,26 @@ def test_no_command_and_no_format_shows_what_is_masked(txmq, uri, tmp_path):
     assert not [secret for secret in secrets if secret in out.read_text(encoding="utf-8")]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "hidden"),
+    [
+        ("ключ", {"ключ"}),
+        ("клю?", {"ключ", "клю\n"}),
+        ("*ю*", {"ключ", "клю", "клю\n"}),
+        ("[д-л]*", {"ключ", "клю", "клю\n"}),
+        ("[!x]люч", {"ключ"}),
+        ("[[ab]x", {"[x", "ax"}),
+        (r"a\\*", {"a\\*"}),
+    ],
+)
+def test_a_pattern_reads_as_a_shell_does(txmq, warehouse, pattern, hidden):
+    names = {"ключ", "клю", "x", "[x", "ax", "a\\*", "a*", "КЛЮЧ", "клю\n"}
+    uri = warehouse({"message": [{**MESSAGE, "properties": [(name, "shown") for name in sorted(names)]}]})
+    (row,) = rows_of(txmq, uri, "--set", f'mask.properties=["{pattern}"]', "messages")
+    assert {name for name, value in row["properties"].items() if value == "***"} == hidden
+    assert row["properties"].keys() == names
+
+
 def test_a_pattern_is_no_sql(txmq, uri):
     (row,) = rows_of(txmq, uri, "--set", 'mask.properties=["\' OR true --"]', "messages")
     assert row["properties"]["card_number"] == CARD

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from txmq_lib import names
 from txmq_lib.schemas import Field
-from txmq_lib.views.reader import sql_literal
 
 MASKED = "***"
 # Properties that have a column of their own.
@@ -25,8 +25,6 @@ class Mask:
 
     def over(self, column: Field, expression: str, shown: str) -> str:
         """SQL for what is shown of a column instead of `shown`; `expression` is the column as it is stored."""
-        if column.name == "properties":
-            return self._properties(expression) if self.properties else shown
         is_masked = (
             (column.type == "binary" and self.bodies)
             or (column.name == RAW and (self.bodies or bool(self.properties)))
@@ -34,14 +32,14 @@ class Mask:
         )
         return f"CASE WHEN {expression} IS NOT NULL THEN '{MASKED}' END" if is_masked else shown
 
+    def over_properties(self, properties: Mapping[str, str] | None) -> dict[str, str] | None:
+        """What is shown of properties. Not told in SQL: no pattern of DuckDB's reads as those of a shell do."""
+        if properties is None:
+            return None
+        return {name: MASKED if self._hides(name) else value for name, value in properties.items()}
+
     def _hides(self, name: str) -> bool:
         return any(fnmatchcase(name, pattern) for pattern in self.properties)
-
-    def _properties(self, expression: str) -> str:
-        is_hidden = " OR ".join(f"item.key GLOB {sql_literal(pattern)}" for pattern in self.properties)
-        value = f"CASE WHEN {is_hidden} THEN '{MASKED}' ELSE item.value END"
-        entry = f"lambda item: struct_pack(key := item.key, value := {value})"
-        return f"map_from_entries(list_transform(map_entries({expression}), {entry}))"
 
 
 NOTHING_MASKED = Mask()

@@ -22,6 +22,8 @@ Filters = Mapping[str, Sequence[str]]
 # How a consumer reads: queue by queue, offsets ascending.
 QUEUE_ORDER = ("broker_name", "topic", "queue_id", "queue_offset")
 
+PROPERTIES = "properties"
+
 # Beyond so many values a list of them leaves out few files and is long to compare.
 MOST_VALUES = 200
 
@@ -64,7 +66,11 @@ def view_rows(
         rows, parameters = f"{rows} ORDER BY {order} LIMIT ?", [*parameters, asked.limit]
     sql = f"SELECT {shown} FROM ({rows}) AS v ORDER BY {order}"
     needed = [*columns, *_compared(view, found), *(name.split()[0] for name in _order_columns(view, asked))]
-    return reader.query(sql, parameters, _scans(reader, view, needed, found, asked))
+    fetched = reader.query(sql, parameters, _scans(reader, view, needed, found, asked))
+    if not mask.properties or PROPERTIES not in columns:
+        return fetched
+    at = list(columns).index(PROPERTIES)
+    return ((*row[:at], mask.over_properties(row[at]), *row[at + 1 :]) for row in fetched)
 
 
 def _shown(column: Field, bodies: BodyForm, mask: Mask) -> str:
