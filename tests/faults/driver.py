@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from contents import OTHER
-from scenario import ASSIGNMENTS, DATABASE, DATABASE_URL, LATER, RESOLVERS, Step
+from scenario import ANSWER, ASSIGNMENTS, DATABASE, DATABASE_URL, LATER, RESOLVERS, Step
 
 from txmq_lib.errors import PassConflict, TxmqError, UsageError
 from txmq_lib.names import ACTION_RESUME, COMMIT
@@ -68,7 +68,7 @@ def main() -> None:
     warehouse = Warehouse(build_session("txmq-faults", settings), given.warehouse)
     if given.by_spark:
         running.SMALL_PASS_BYTES = passes.FEW_ROWS = -1
-    print("ready", flush=True)  # noqa: T201 - whoever kills or asks waits for it
+    say("ready")
     if given.beside is not None:
         BESIDE[given.beside](warehouse, settings, given.inputs, steps)
     here: list[int] = []
@@ -91,7 +91,12 @@ def serve(warehouse: Warehouse, settings: Settings, inputs: Path, steps: list[St
             run(warehouse, settings, inputs, steps[int(line)])
         except TxmqError as error:
             answer = error.code
-        print(answer, flush=True)  # noqa: T201 - the answer
+        say(answer)
+
+
+def say(answer: str) -> None:
+    """A line for whoever kills or asks and waits for it; told apart from what the JVM prints."""
+    print(f"{ANSWER}{answer}", flush=True)  # noqa: T201 - the answer
 
 
 def wall_clock() -> datetime:

@@ -18,7 +18,7 @@ from operator import methodcaller
 from pathlib import Path
 
 from contents import committed, contents, differences, done_beside, open_passes
-from scenario import BY_HAND, MISTYPED, WHOLE, write_inputs
+from scenario import ANSWER, BY_HAND, MISTYPED, WHOLE, write_inputs
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -287,8 +287,10 @@ def _say(process: subprocess.Popen[str], number: int) -> None:
 
 
 def _heard(process: subprocess.Popen[str]) -> str:
+    """The next answer of the driver; empty where it has ended."""
     assert process.stdout is not None
-    return process.stdout.readline().strip()
+    answers = (line.strip() for line in process.stdout if line.startswith(ANSWER))
+    return next(answers, "").removeprefix(ANSWER)
 
 
 def _add(total: Outcome, one: Outcome) -> None:

@@ -29,6 +29,7 @@ ASSIGNMENTS = (
 )
 ENGINE_KINDS, AUDIT_KINDS = ("half", "end"), STORED
 MISTYPED, LATER = "mistyped", "later"
+ANSWER = "answer: "  # begins what the driver says itself: its JVM prints too
 WHOLE, SHORT, BY_HAND = "whole", "short", "by-hand"
 # Who asks in `by-hand`: nobody serves the group of the transaction that a person settles.
 DATABASE, DATABASE_URL = "answers.db", "FAULTS_DATABASE_URL"
