@@ -296,6 +296,41 @@ def test_a_landing_given_up_while_it_writes_lands_nothing_twice(open_house, monk
     assert sorted(row["queue_offset"] for row in house.rows("half_message")) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("is_back", [False, True])
+def test_whoever_is_given_up_half_way_tells_nothing_of_what_it_could_not_land(open_house, monkeypatch, is_back):
+    house = open_house("role=audit")
+    halves = [
+        message_row(HALF_TOPIC, queue_offset=place, place=place, born_ms=0, stored_ms=0, body="",
+                    properties={"UNIQ_KEY": f"T{place}", "PGROUP": "G"})
+        for place in range(5)
+    ]  # fmt: skip
+    file, before = house.scratch / "half.jsonl", house.scratch / "before"
+    file.write_text(json_lines(halves[:3]), encoding="utf-8")
+    shutil.copy2(file, before)
+    write = Pass._write_through_conflicts
+
+    def overtaken(self: Pass, table: str, step: str, *rest: Any) -> None:
+        if self.is_own and (self.number, step) == (1, "half"):
+            file.write_text(json_lines(halves), encoding="utf-8")
+            with house.killed_after("half"):
+                house.land("half", file)  # the other process: finds the file changed, takes the first number, dies
+        write(self, table, step, *rest)
+
+    monkeypatch.setattr(Pass, "_write_through_conflicts", overtaken)
+    with pytest.raises(PassConflict, match="given up by another process"):
+        house.land("half", file)
+    assert house.rows("half_message") == house.rows("landing_frontier") == []
+    if is_back:
+        shutil.copy2(before, file)
+    house.land("half", file)
+    there = 3 if is_back else 5
+    assert sorted(row["queue_offset"] for row in house.rows("half_message")) == list(range(there))
+    assert [row["next_offset"] for row in house.rows("landing_frontier")] == [there]
+    states = {(row["pass_number"], row["state"]) for row in house.rows("pass") if row["job"] == "land"}
+    assert states >= {(1, "abandoned"), (2, "committed")}
+    assert (1, "committed") not in states
+
+
 def test_a_landing_whose_file_is_gone_is_given_up_and_the_next_one_goes_on(open_house):
     house = open_house("role=audit")
     gone = house.scratch / "gone.jsonl"

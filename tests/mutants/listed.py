@@ -178,6 +178,8 @@ MUTANTS = (
            (f"{LATE}::test_an_op_that_landed_before_its_half_closes_it",)),
     Mutant("tables/passes.py", "a MERGE reads every file", "partial(merge, within=within)", "partial(merge, within=None)",
            (f"{LATE}::test_a_verdict_is_looked_for_only_in_files_that_can_hold_it",)),
+    Mutant("tables/passes.py", "a frontier moves past what was refused", "if _is_taken(commit) and not may_be_taken:", "if False:",
+           ("end_to_end/test_exactly_once.py::test_whoever_is_given_up_half_way_tells_nothing_of_what_it_could_not_land",)),
     Mutant("pipeline/reconcile.py", "what is pending weighs nothing", 'pending = current.warehouse.few_bytes("pending_half", current.input_versions["pending_half"])', "pending = 0",
            (f"{LATE}::test_what_is_pending_counts_whatever_the_last_commit_of_its_table_was",)),
     Mutant("pipeline/audit.py", "what lacks proof weighs nothing", '.count() * LEAST_ROW_BYTES', ".count() * 0",

@@ -226,6 +226,8 @@ def _input_bytes(current: Pass) -> int:
 
 def _land(current: Pass, reading: Reading | None) -> PassReport:
     kind = current.arguments["kind"]
+    if not current.is_own and any(current.is_taken(*each) for each in _appends(kind)):
+        return _given_up(current)  # by a process that died on the way
     if kind == landing_rocketmq.KIND:
         # What a broker gave to another process it may not give again, and nobody knows how much of it has landed.
         if reading is None or not current.is_own:
@@ -297,6 +299,6 @@ def _given_up(current: Pass) -> PassReport:
     # Its inputs changed or went since it died: landing is by key, so landing them again adds what is missing. Where it
     # has not died, its steps are taken: what it writes from here on would land beside the same rows of the next plan.
     for table, step in _appends(current.arguments["kind"]):
-        current.append(table, current.warehouse.empty(table), step=step, even_if_empty=True)
+        current.take(table, step)
     current.abandon()
     return PassReport(current.job, current.number, {}, {})

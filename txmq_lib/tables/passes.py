@@ -30,6 +30,7 @@ from txmq_lib.tables.small_writes import SmallWrite, with_own_arrays
 from txmq_lib.tables.spark_writes import SparkWrite
 from txmq_lib.tables.warehouse import Warehouse
 
+TAKEN = "taken"  # note of a commit that takes a step's number without rows
 # As many rows without bodies take less time from here than a commit of Spark does.
 FEW_ROWS = 20_000
 # Rows of a few numbers that may be sent whole to every task: some 300 MiB of memory.
@@ -156,6 +157,18 @@ class Pass:
             must_be_open=not even_if_given_up,
         )
 
+    def take(self, table: str, step: str) -> None:
+        """Take the number of a step without rows: whoever carries this plan on and has not made the write must not.
+
+        Theirs ends with PassConflict, before anything tells that its rows have landed.
+        """
+        write = self._write_of(table, self.warehouse.empty(table), step, 0, note=TAKEN)
+        self._write_once(table, step, lambda: write.by.append(write.path, write.rows()), may_be_taken=True)
+
+    def is_taken(self, table: str, step: str) -> bool:
+        """Whether a step's number was taken without rows, by a process that was giving the plan up."""
+        return self.has_landed(table, step) and _is_taken(self._landed_commit(table, step))
+
     def overwrite(
         self, table: str, frame: DataFrame, *, step: str, where: str | None = None, count: int | None = None
     ) -> int:
@@ -197,8 +210,10 @@ class Pass:
             is_empty=lambda: self.warehouse.read(table).where(rows).isEmpty(),
         )
 
-    def _write_of(self, table: str, frame: DataFrame, step: str, count: int | None, *, merges: bool = False) -> _Write:
-        stamp = (app_id(self.job, table, step), self.number, self.tag(step))
+    def _write_of(
+        self, table: str, frame: DataFrame, step: str, count: int | None, *, merges: bool = False, note: str = ""
+    ) -> _Write:
+        stamp = (app_id(self.job, table, step), self.number, f"{self.tag(step)}\n{note}" if note else self.tag(step))
         rows = partial(conform, frame, table_spec(table))
         is_small = self.is_small or (count is not None and count <= FEW_ROWS and not table_spec(table).has_bodies)
         path = self.warehouse.local_path(table) if is_small else None
@@ -309,7 +324,10 @@ class Pass:
     def require_open(self) -> None:
         """PassConflict where the plan has been given up: what another process landed instead must not land twice."""
         if self.is_given_up:
-            raise PassConflict(f"{self.job} pass {self.number} was given up by another process; run it again")
+            raise self._given_up_by_another()
+
+    def _given_up_by_another(self) -> PassConflict:
+        return PassConflict(f"{self.job} pass {self.number} was given up by another process; run it again")
 
     def append_row(self, state: str, note: Mapping[str, Any], checkpoints: Mapping[str, int] | None = None) -> None:
         """Append the row of a state to the pass log, once; `note` goes with its commit."""
@@ -383,6 +401,7 @@ class Pass:
         is_empty: Callable[[], bool] | None = None,
         *,
         must_be_open: bool = True,
+        may_be_taken: bool = False,
     ) -> int:
         with self.timed(step):
             if must_be_open:
@@ -394,6 +413,8 @@ class Pass:
                     return 0
                 self._write_through_conflicts(table, step, write)
             commit = self._landed_commit(table, step)
+        if _is_taken(commit) and not may_be_taken:
+            raise self._given_up_by_another()
         self.counts[step] = commit.rows if commit is not None else 0
         if commit is not None:
             self._own_versions.setdefault(table, []).append(commit.version)
@@ -441,6 +462,10 @@ class _Write(NamedTuple):
     def _is_empty(self) -> bool:
         rows = self.rows()
         return bool(rows.isEmpty() if isinstance(rows, DataFrame) else rows.num_rows == 0)
+
+
+def _is_taken(commit: TaggedCommit | None) -> bool:
+    return commit is not None and commit.note == TAKEN
 
 
 def _txmq_version() -> str:
