@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -12,10 +13,28 @@ from house import NOW, House
 from resolving import half, resolve, verdicts
 
 
+class _Served(BaseHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def served(endpoint: type[_Served]) -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), endpoint)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
 def test_a_delta_table_and_an_endpoint_answer_for_their_groups(open_house: Callable[..., House]):
     seen: list[dict] = []
 
-    class Endpoint(BaseHTTPRequestHandler):
+    class Endpoint(_Served):
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             seen.append(asked)
@@ -24,13 +43,7 @@ def test_a_delta_table_and_an_endpoint_answer_for_their_groups(open_house: Calla
             self.end_headers()
             self.wfile.write(says or b"")
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Endpoint)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    try:
+    with served(Endpoint) as at:
         house = open_house("transaction_timeout=2")
         log = house.scratch / "log"
         spark = house.warehouse.spark
@@ -39,7 +52,7 @@ def test_a_delta_table_and_an_endpoint_answer_for_their_groups(open_house: Calla
         ).write.format("delta").save(str(log))
         delta = {"kind": "delta", "uri": str(log), "key_column": "order_no", "state_column": "status", "commit": [1],
                  "rollback": [2], "key": "property order", "key_type": "integer"}  # fmt: skip
-        http = {"kind": "http", "endpoints": [f"http://127.0.0.1:{server.server_address[1]}/"], "tries": 1}
+        http = {"kind": "http", "endpoints": [at], "tries": 1}
         house.settings = house.settings.load(
             assignments=["transaction_timeout=2", f"resolvers={json.dumps({'GID_D': delta, 'GID_H*': http})}"],
             warehouse=house.warehouse.uri,
@@ -54,10 +67,6 @@ def test_a_delta_table_and_an_endpoint_answer_for_their_groups(open_house: Calla
         )
         house.reconcile()
         report = resolve(house, {})
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
     assert report.counts == {
         "asked": 8, "commit": 2, "rollback": 2, "unknown": 3, "no_answer": 1, "no_answer:GID_HTTP": 1,
         "end_transaction": 4,
@@ -77,3 +86,26 @@ def test_a_delta_table_and_an_endpoint_answer_for_their_groups(open_house: Calla
     house.reconcile(NOW + timedelta(seconds=1))
     found = verdicts(house)
     assert {name for name, verdict in found.items() if verdict == "PENDING"} == {"T2", "T3", "T6", "T7"}
+
+
+def test_transactions_an_endpoint_always_fails_for_keep_no_others_from_being_asked(open_house: Callable[..., House]):
+    class Endpoint(_Served):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            fails = asked["header"]["transactionId"] in ("T0", "T1", "T2", "T3")
+            self.send_response(500 if fails else 200)
+            self.end_headers()
+            self.wfile.write(b"" if fails else b"COMMIT_MESSAGE")
+
+    with served(Endpoint) as at:
+        http = {"kind": "http", "endpoints": [at], "tries": 1, "concurrency": 1, "down_after": 3}
+        house = open_house(
+            "transaction_timeout=2", "transaction_check_interval=3", f"resolvers={json.dumps({'GID_A': http})}"
+        )
+        house.land_rows("half", [half(n) for n in range(8)])
+        for minutes in range(6):
+            house.reconcile(NOW + timedelta(minutes=minutes))
+            resolve(house, {}, now=NOW + timedelta(minutes=minutes, seconds=1))
+        house.reconcile(NOW + timedelta(minutes=7))
+    found = verdicts(house)
+    assert {name for name, verdict in found.items() if verdict == "PENDING"} == {"T0", "T1", "T2", "T3"}

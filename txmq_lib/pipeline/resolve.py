@@ -7,6 +7,7 @@ what was said by then; the rest of its checks stay open, and the next pass asks.
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -53,9 +54,13 @@ class _Question:
     check: Check
     known_reasons: frozenset[str]
 
-    def place(self) -> tuple[Any, ...]:
-        """Where it stands among the questions of a pass: those to one resolver lie together."""
-        return (self.resolver, *(getattr(self.check, name) for name in TRANSACTION_KEY))
+    def place(self, pass_number: int) -> tuple[Any, ...]:
+        """Its place among the questions of a pass: those to one resolver lie together, each time in another order.
+
+        An endpoint that fails for some is taken for down after a few in a row: they must not come first every time.
+        """
+        key = tuple(getattr(self.check, name) for name in TRANSACTION_KEY)
+        return (self.resolver, zlib.crc32(repr((pass_number, key)).encode()), *key)
 
 
 @dataclass
@@ -182,7 +187,7 @@ def _questions(current: Pass) -> list[_Question]:
         for row in rows
         if (name := current.settings.resolver_for(row["producer_group"])) is not None
     ]
-    return sorted(found, key=_Question.place)
+    return sorted(found, key=lambda question: question.place(current.number))
 
 
 def _by_resolver(questions: Sequence[_Question]) -> Iterator[tuple[str, list[_Question]]]:
