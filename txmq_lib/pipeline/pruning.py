@@ -14,6 +14,7 @@ from txmq_lib.tables.passes import Pass
 MOST_RANGES = 24  # each costs Spark's planner milliseconds, in every rule and every file
 OFFSET_BUCKET = 1 << 16
 TIME_BUCKET_MS = 600_000
+MOST_BUCKETS = 250_000  # two numbers of each are collected
 
 
 class Near:
@@ -80,9 +81,20 @@ def _any(conditions: list[Column]) -> Column:
 
 
 def _ranges(values: DataFrame, bucket: int) -> list[tuple[int, int]]:
-    grouped = values.where("v is not null").groupBy(F.floor(F.col("v") / bucket).alias("b"))
-    rows = grouped.agg(F.min("v").alias("low"), F.max("v").alias("high")).orderBy("low").collect()
-    return _joined_over_least_gaps([(row["low"], row["high"]) for row in rows], bucket)
+    there = values.where("v is not null")
+    found = _occupied(there, bucket)
+    if len(found) > MOST_BUCKETS:
+        # Far from each other, each is a bucket of its own: however many there are, so many ranges tell where they lie.
+        low, high = there.agg(F.min("v"), F.max("v")).collect()[0]
+        found = _occupied(there, (high - low) // (MOST_BUCKETS - 1) + 1)
+    return _joined_over_least_gaps(found, bucket)
+
+
+def _occupied(values: DataFrame, bucket: int) -> list[tuple[int, int]]:
+    """The lowest and highest value in each bucket that has any, ascending; one more than MOST_BUCKETS at most."""
+    grouped = values.groupBy((F.col("v") - F.pmod(F.col("v"), F.lit(bucket))).alias("b"))
+    ends = grouped.agg(F.min("v").alias("low"), F.max("v").alias("high")).drop("b").limit(MOST_BUCKETS + 1).toArrow()
+    return sorted(zip(ends["low"].to_pylist(), ends["high"].to_pylist(), strict=True))
 
 
 def _joined_over_least_gaps(ranges: list[tuple[int, int]], bucket: int) -> list[tuple[int, int]]:
