@@ -182,6 +182,21 @@ def test_what_retention_deletes_while_it_is_read_is_lost_and_told_so(open_house,
     assert lost == {("TopicA", 1)}
 
 
+def test_what_was_lost_ends_at_the_first_record_that_can_be_read(open_house, served):
+    house = open_house(*QUICK)
+    queue, spoil = ("TopicA", 1), BAD["another CRC"][0]
+    records = served.broker.queues[queue]
+    records[3] = spoil(records[3])
+    served.broker.lowest[queue] = 3
+    land(house, served, Parts.QUEUES)
+    (lost,) = [row for row in house.rows("landing_frontier") if row["lost_before_timestamp"]]
+    (fourth,) = [
+        row for row in house.rows("message") if (row["topic"], row["queue_id"], row["queue_offset"]) == (*queue, 4)
+    ]
+    assert (lost["topic"], lost["queue_id"]) == queue
+    assert lost["lost_before_timestamp"] == fourth["store_timestamp"]
+
+
 def test_a_stretch_of_bad_records_longer_than_a_run_is_read_past(open_house, served):
     house = open_house(*QUICK, "land.topics=[TopicA]")
     queues = served.broker.queues
