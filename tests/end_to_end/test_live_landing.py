@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import truth
 from house import BROKER, NOW, House, wall_clock
 from live_capture import LiveCapture, live_capture
+from record_encoder import STORE_MS, encode_record
 from remoting_server import answer
 from test_audit_of_captures import expected, judged
 
@@ -19,10 +22,26 @@ from txmq_lib.pipeline.cycle import run_cycle
 from txmq_lib.pipeline.landing import run_land_rocketmq
 from txmq_lib.pipeline.landing_rocketmq import WHOLE, Parts
 from txmq_lib.rules.frontier import WHOLE_QUEUE_ID
+from txmq_lib.settings import Settings
 from txmq_lib.tables.passes import PassReport
 
 CAPTURE = "restart"
 QUICK = ("role=audit", "rocketmq.timeout=1s")
+
+
+def _with(place: int, bytes_there: bytes) -> Callable[[bytes], bytes]:
+    return lambda record: record[:place] + bytes_there + record[place + len(bytes_there) :]
+
+
+# How a stored record (semantics 6.2) cannot be used, and what it is quarantined as.
+BAD: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "born in another unit": (_with(40, struct.pack(">q", 2**61)), "TIMESTAMP_OUT_OF_RANGE"),
+    "stored at no time": (_with(56, struct.pack(">q", 2**61)), "TIMESTAMP_OUT_OF_RANGE"),
+    "another CRC": (_with(8, struct.pack(">i", 4711)), "BODY_CRC"),
+    "a topic that is no text": (lambda record: record.replace(b"TopicA", b"\xffopicA"), "RECORD_TORN"),
+    "another queue": (_with(12, struct.pack(">i", 4711)), "RECORD_TORN"),
+    "no magic": (_with(4, bytes(4)), "RECORD_TORN"),
+}
 
 
 @pytest.fixture
@@ -161,6 +180,84 @@ def test_what_retention_deletes_while_it_is_read_is_lost_and_told_so(open_house,
     land(house, served)
     lost = {(row["topic"], row["queue_id"]) for row in house.rows("landing_frontier") if row["lost_before_timestamp"]}
     assert lost == {("TopicA", 1)}
+
+
+def test_what_was_lost_ends_at_the_first_record_that_can_be_read(open_house, served):
+    house = open_house(*QUICK)
+    queue, spoil = ("TopicA", 1), BAD["another CRC"][0]
+    records = served.broker.queues[queue]
+    records[3] = spoil(records[3])
+    served.broker.lowest[queue] = 3
+    land(house, served, Parts.QUEUES)
+    (lost,) = [row for row in house.rows("landing_frontier") if row["lost_before_timestamp"]]
+    (fourth,) = [
+        row for row in house.rows("message") if (row["topic"], row["queue_id"], row["queue_offset"]) == (*queue, 4)
+    ]
+    assert (lost["topic"], lost["queue_id"]) == queue
+    assert lost["lost_before_timestamp"] == fourth["store_timestamp"]
+
+
+def test_a_stretch_of_bad_records_longer_than_a_run_is_read_past(open_house, served):
+    house = open_house(*QUICK, "land.topics=[TopicA]")
+    queues = served.broker.queues
+    queue = max((queue for queue in queues if queue[0] == "TopicA"), key=lambda queue: len(queues[queue]))
+    full = queues[queue]
+    behind_bad = len(full) - 3 - len(BAD)
+    assert behind_bad > 0
+
+    def landed() -> int:
+        return sum((row["topic"], row["queue_id"]) == queue for row in house.rows("message"))
+
+    queues[queue] = full[:3]
+    land(house, served, Parts.QUEUES)
+    spoilt = [spoil(record) for (spoil, _), record in zip(BAD.values(), full[3:], strict=False)]
+    queues[queue] = full[:3] + spoilt + full[3 + len(BAD) :]
+    house = replace(
+        house,
+        settings=Settings.load(
+            assignments=[*QUICK, "land.topics=[TopicA]", "rocketmq.messages_per_run=4"], warehouse=house.warehouse.uri
+        ),
+    )
+    to_read, seen = len(full) - 3, []
+    while to_read > 0:
+        to_read = max(to_read - 4, 0)
+        seen.append((land(house, served, Parts.QUEUES).counts["behind"], to_read))
+    assert [behind for behind, _ in seen] == [expected for _, expected in seen]
+    assert landed() == 3 + behind_bad
+    assert sorted(row["reason"] for row in house.rows("quarantine")) == sorted(reason for _, reason in BAD.values())
+    assert land(house, served, Parts.QUEUES).counts["idle"] == 1
+    assert not [row for row in house.rows("landing_frontier") if row["lost_before_timestamp"]]
+
+
+def test_bad_records_are_read_once_and_are_not_lost(open_house, served):
+    house = open_house(*QUICK)
+    queues = served.broker.queues = {(HALF_TOPIC, 0): [], (OP_TOPIC, 0): []}
+    numbers, spoils = range(len(BAD)), [spoil for spoil, _ in BAD.values()]
+
+    def stored(number: int, offset: int) -> bytes:
+        return encode_record(10**9 + 1000 * number + offset, queue_id=number, queue_offset=offset)
+
+    for number in numbers:
+        queues["TopicA", number] = [spoils[number](stored(number, 0))]
+    first = land(house, served, Parts.QUEUES)
+    assert sorted(row["reason"] for row in house.rows("quarantine")) == sorted(reason for _, reason in BAD.values())
+    assert first.counts["behind"] == first.counts["unread"] == 0
+    for number in numbers:
+        queues["TopicA", number] += [stored(number, 1), spoils[number](stored(number, 2))]
+    land(house, served, Parts.QUEUES)
+    assert land(house, served, Parts.QUEUES).counts["idle"] == 1
+    for number in numbers:
+        queues["TopicA", number].append(stored(number, 3))
+    last = land(house, served, Parts.QUEUES)
+    assert last.counts["queues_rebuilt"] == last.counts["queues_shrank"] == 0
+    assert {(row["queue_id"], row["queue_offset"]) for row in house.rows("message")} == {
+        (number, offset) for number in numbers for offset in (1, 3)
+    }
+    frontier = {row["queue_id"]: row for row in house.rows("landing_frontier") if row["queue_id"] != WHOLE_QUEUE_ID}
+    assert {number: row["lost_before_timestamp"] for number, row in frontier.items()} == dict.fromkeys(numbers)
+    assert {number: row["source_identity"] for number, row in frontier.items()} == {
+        number: f"3:{10**9 + 1000 * number + 3}:{STORE_MS}" for number in numbers
+    }
 
 
 def test_without_its_ops_no_half_lands_and_the_fault_is_counted(open_house, served):

@@ -21,8 +21,11 @@ HALF, OP, GIVEN_UP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", 
 ACCESS = Access(timeout=2)
 
 
-def stored(count: int, *, store_ms: int = STORE_MS) -> list[bytes]:
-    return [encode_record(1000 * offset, queue_offset=offset, store_ms=store_ms) for offset in range(count)]
+def stored(count: int, *, topic: str = "TopicA", store_ms: int = STORE_MS) -> list[bytes]:
+    return [
+        encode_record(1000 * offset, topic=topic.encode(), queue_offset=offset, store_ms=store_ms)
+        for offset in range(count)
+    ]
 
 
 def planned(fake: FakeBroker, known: dict | None = None, *, most: int = 10**6):
@@ -65,7 +68,7 @@ def test_reading_goes_on_where_the_last_live_record_was_or_where_the_tables_end(
 
 
 def test_messages_deleted_before_anybody_read_them_are_counted():
-    fake = FakeBroker({("TopicA", 0): stored(50), ("TopicB", 0): stored(50)})
+    fake = FakeBroker({(topic, 0): stored(50, topic=topic) for topic in ("TopicA", "TopicB")})
     fake.lowest = {("TopicA", 0): 30, ("TopicB", 0): 8}
     plans, _, _ = planned(fake, {Queue("TopicA", 0): KnownQueue(20, 0, (19, 19_000, STORE_MS))})
     assert spans(plans) == {"TopicA": (30, 50), "TopicB": (8, 50)}
@@ -84,7 +87,11 @@ def test_what_was_deleted_before_the_tables_last_heard_of_a_queue_is_not_counted
 
 def test_a_queue_that_shrank_or_holds_other_records_is_read_from_its_start():
     fake = FakeBroker(
-        {("TopicA", 0): stored(10), ("TopicB", 0): stored(50, store_ms=STORE_MS + 1), ("C", 0): stored(5)}
+        {
+            ("TopicA", 0): stored(10),
+            ("TopicB", 0): stored(50, topic="TopicB", store_ms=STORE_MS + 1),
+            ("C", 0): stored(5),
+        }
     )
     known = {
         Queue("TopicA", 0): KnownQueue(20, 0, (19, 19_000, STORE_MS)),
@@ -98,8 +105,36 @@ def test_a_queue_that_shrank_or_holds_other_records_is_read_from_its_start():
     }  # fmt: skip
 
 
+NO_TIME = 2**61
+TORN = encode_record(19_000, queue_offset=19)[:4] + bytes(4)
+
+
+@pytest.mark.parametrize(
+    ("there", "identity", "change"),
+    [
+        # Its store time could not be kept.
+        (encode_record(19_000, queue_offset=19, store_ms=NO_TIME), (19, 19_000, None), None),
+        (encode_record(19_001, queue_offset=19, store_ms=NO_TIME), (19, 19_000, None), "rebuilt"),
+        (encode_record(19_000, queue_offset=19), (19, 19_000, None), "rebuilt"),
+        # It could not be read at all, or said that it lies elsewhere.
+        (TORN, (19, None, None), None),
+        (encode_record(19_000, queue_offset=4711), (19, None, None), None),
+        (encode_record(19_000, queue_id=1, queue_offset=19), (19, None, None), None),
+        (encode_record(19_000, queue_offset=19), (19, None, None), "rebuilt"),
+        (encode_record(19_000, queue_offset=4711), (19, 19_000, STORE_MS), "rebuilt"),
+        (encode_record(19_000, queue_id=1, queue_offset=19), (19, 19_000, STORE_MS), "rebuilt"),
+    ],
+)
+def test_a_bad_record_that_was_read_last_is_known_again(there, identity, change):
+    records = stored(50)
+    records[19] = there
+    plans, _, _ = planned(FakeBroker({("TopicA", 0): records}), {Queue("TopicA", 0): KnownQueue(20, 0, identity)})
+    assert spans(plans) == {"TopicA": (0 if change else 20, 50)}
+    assert plans[Queue("TopicA", 0)].change == change
+
+
 def test_a_queue_that_may_not_be_looked_into_does_not_hold_up_the_others():
-    fake = FakeBroker({("TopicA", 0): stored(50), ("TopicB", 0): stored(50)})
+    fake = FakeBroker({(topic, 0): stored(50, topic=topic) for topic in ("TopicA", "TopicB")})
     fake.before = lambda request: (
         answer(request, 16, remark="denied")
         if request["code"] == 11 and request["extFields"]["topic"] == "TopicB"
@@ -112,7 +147,7 @@ def test_a_queue_that_may_not_be_looked_into_does_not_hold_up_the_others():
 
 @pytest.mark.parametrize(("store_ms", "change"), [(STORE_MS, None), (STORE_MS + 1, "rebuilt")])
 def test_an_op_queue_that_may_not_be_pulled_is_looked_into_all_the_same(store_ms, change):
-    fake = FakeBroker({(OP, 0): stored(50, store_ms=store_ms), ("TopicA", 0): stored(50)})
+    fake = FakeBroker({(OP, 0): stored(50, topic=OP, store_ms=store_ms), ("TopicA", 0): stored(50)})
     fake.unregistered = {OP}
     fake.lowest = {(OP, 0): 8}
     known = {Queue(topic, 0): KnownQueue(20, 0, (19, 19_000, STORE_MS)) for topic in (OP, "TopicA")}

@@ -17,10 +17,10 @@ QUEUE = ("TopicA", 0)
 OPS = ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0)
 
 
-def records(count: int, size: int = 5) -> list[bytes]:
+def records(count: int, topic: str = QUEUE[0]) -> list[bytes]:
     log, found = 0, []
     for offset in range(count):
-        found.append(encode_record(log, queue_offset=offset, body=b"x" * size))
+        found.append(encode_record(log, topic=topic.encode(), queue_offset=offset, body=b"xxxxx"))
         log += len(found[-1]) + 100
     return found
 
@@ -32,7 +32,7 @@ def read(fake: FakeBroker, start: int, stop: int, queue: tuple[str, int] = QUEUE
         for part in read_queue(peer, "TXMQ_READER", QueueRange(*queue, start, stop)):
             headers = [read_header(part.data, frame) for frame in part.frames]
             offsets += [header[HEADER_FIELDS.index("queue_offset")] for header in headers]
-            torn += [part.data[start:end] for start, end in part.torn]
+            torn += [part.data[start:end] for _, start, end in part.torn]
     return sorted(offsets), torn
 
 
@@ -84,9 +84,12 @@ def test_a_record_that_cannot_be_read_is_told_and_those_behind_it_are_read():
     assert [each[:30] for each in torn] == [cut[:30]]
 
 
-def test_a_record_that_states_another_place_in_its_queue_is_told_and_lands_nowhere():
+@pytest.mark.parametrize(
+    "place", [{"queue_offset": 2**61}, {"queue_offset": 20, "queue_id": 1}, {"queue_offset": 20, "topic": b"TopicB"}]
+)
+def test_a_record_that_states_another_place_is_told_and_lands_nowhere(place):
     stored = records(40)
-    stored[20] = encode_record(9999, queue_offset=2**61)
+    stored[20] = encode_record(9999, **place)
     offsets, torn = read(FakeBroker({QUEUE: stored}), 0, 40)
     assert offsets == [*range(20), *range(21, 40)]
     assert torn == [stored[20]]
@@ -115,8 +118,20 @@ def test_rows_are_those_of_the_store_reader():
     assert row["commit_log_offset"] == row["position"] > 0
 
 
+def test_a_record_that_cannot_be_read_is_a_row_that_has_the_place_it_was_read_from():
+    stored = records(5)
+    stored[1] = stored[1][:4] + bytes(4) + stored[1][8:]
+    stored[3] = encode_record(9999, queue_id=7, queue_offset=3)
+    found = rows(FakeBroker({QUEUE: stored}), QueueRange(*QUEUE, 0, 5))
+    places = [(row["topic"], row["queue_id"], row["queue_offset"]) for row in found]
+    assert sorted(places) == [(*QUEUE, offset) for offset in range(5)]
+    assert {row["queue_offset"]: row["commit_log_offset"] for row in found if row["reason"] == "RECORD_TORN"} == {
+        1: None, 3: None,
+    }  # fmt: skip
+
+
 def test_a_range_that_cannot_be_read_is_a_row_and_the_others_are_read():
-    fake = FakeBroker({("a", 0): records(40), ("b", 0): records(40), ("c", 0): records(40)})
+    fake = FakeBroker({(topic, 0): records(40, topic) for topic in "abc"})
     fake.before = lambda request: (
         answer(request, 16, remark="no permission") if request["extFields"]["topic"] == "b" else None
     )
@@ -128,7 +143,7 @@ def test_a_range_that_cannot_be_read_is_a_row_and_the_others_are_read():
 
 
 def test_a_broker_that_goes_away_leaves_every_range_that_waits_unread_and_is_not_asked_for_each():
-    fake, asked = FakeBroker({(topic, 0): records(40) for topic in "abc"}), []
+    fake, asked = FakeBroker({(topic, 0): records(40, topic) for topic in "abc"}), []
 
     def hang_up(request):
         asked.append(request)
@@ -189,11 +204,11 @@ def old_broker(stored: list[bytes], *, most: int = 100_000) -> FakeBroker:
 
 @pytest.mark.parametrize("most", [7, 100_000])
 def test_ops_that_may_not_be_pulled_are_listed_and_each_is_read_once(most):
-    assert read(old_broker(records(300), most=most), 5, 290, OPS) == (list(range(5, 290)), [])
+    assert read(old_broker(records(300, OPS[0]), most=most), 5, 290, OPS) == (list(range(5, 290)), [])
 
 
 def test_listing_ops_writes_nothing_and_costs_one_request_per_op():
-    fake, codes = old_broker(records(600)), []
+    fake, codes = old_broker(records(600, OPS[0])), []
 
     def noted(request):
         codes.append(request["code"])
@@ -204,7 +219,7 @@ def test_listing_ops_writes_nothing_and_costs_one_request_per_op():
 
 
 def test_a_broker_that_lets_ops_be_pulled_is_not_asked_for_each():
-    fake, codes = FakeBroker({OPS: records(64)}), []
+    fake, codes = FakeBroker({OPS: records(64, OPS[0])}), []
 
     def noted(request):
         codes.append(request["code"])
@@ -222,14 +237,14 @@ def test_only_op_queues_are_listed_another_topic_that_is_not_there_is_unread():
 
 
 def test_ops_that_are_refused_for_another_reason_are_unread():
-    fake = FakeBroker({OPS: records(10)})
+    fake = FakeBroker({OPS: records(10, OPS[0])})
     fake.before = lambda request: answer(request, 16, remark="no permission") if request["code"] == 11 else None
     with pytest.raises(RefusedError, match="pull: code 16, no permission"):
         read(fake, 0, 10, OPS)
 
 
 def test_listed_ops_that_retention_deleted_are_passed_over():
-    fake = old_broker(records(200))
+    fake = old_broker(records(200, OPS[0]))
     fake.lowest[OPS] = 77
     assert read(fake, 0, 200, OPS) == (list(range(77, 200)), [])
     fake.lowest[OPS] = 500
@@ -237,7 +252,7 @@ def test_listed_ops_that_retention_deleted_are_passed_over():
 
 
 def test_ops_that_retention_deletes_between_their_entries_and_their_records_are_passed_over():
-    fake, listings = old_broker(records(200)), []
+    fake, listings = old_broker(records(200, OPS[0])), []
 
     def deleted_meanwhile(request):
         if request["code"] == 33 and not listings:
@@ -249,7 +264,7 @@ def test_ops_that_retention_deletes_between_their_entries_and_their_records_are_
 
 
 def test_an_op_that_is_missing_though_its_queue_keeps_it_is_an_error():
-    fake = old_broker(records(40))
+    fake = old_broker(records(40, OPS[0]))
     missing = int.from_bytes(fake.queues[OPS][20][28:36])
     asked = []
 
@@ -267,11 +282,11 @@ def test_an_op_that_is_missing_though_its_queue_keeps_it_is_an_error():
 
 def test_a_listed_queue_that_ends_before_its_range_is_an_error():
     with pytest.raises(ProtocolError, match="queue 0 gives nothing at offset 40"):
-        read(old_broker(records(40)), 0, 100, OPS)
+        read(old_broker(records(40, OPS[0])), 0, 100, OPS)
 
 
 def test_a_record_that_is_not_what_its_entry_says_is_an_error():
-    fake = old_broker(records(10))
+    fake = old_broker(records(10, OPS[0]))
     fake.before = lambda request: answer(request, body=b"another") if request["code"] == 33 else None
     with pytest.raises(ProtocolError, match="has 7 bytes, and its queue says"):
         read(fake, 0, 10, OPS)
@@ -279,7 +294,7 @@ def test_a_record_that_is_not_what_its_entry_says_is_an_error():
 
 @pytest.mark.parametrize("busy_code", [33, 321])
 def test_a_broker_that_is_busy_with_admin_requests_is_asked_again_a_few_times(busy_code):
-    fake, refusals = old_broker(records(100)), iter([2, 2, 2])
+    fake, refusals = old_broker(records(100, OPS[0])), iter([2, 2, 2])
 
     def busy(request):
         code = next(refusals, 0) if request["code"] == busy_code else 0
@@ -293,9 +308,9 @@ def test_a_broker_that_is_busy_with_admin_requests_is_asked_again_a_few_times(bu
 
 
 def test_a_listed_op_that_cannot_be_read_is_told_and_those_behind_it_are_read():
-    stored = records(70)
+    stored = records(70, OPS[0])
     stored[40] = stored[40][:36] + b"\xff" * (len(stored[40]) - 36)
-    stored[50] = encode_record(9_999_999, queue_offset=2**61)
+    stored[50] = encode_record(9_999_999, topic=OPS[0].encode(), queue_offset=2**61)
     offsets, torn = read(old_broker(stored), 0, 70, OPS)
     assert offsets == [*range(40), *range(41, 50), *range(51, 70)]
     assert torn[0][: len(stored[40])] == stored[40]
@@ -311,7 +326,7 @@ def test_a_listed_op_that_cannot_be_read_is_told_and_those_behind_it_are_read():
     ],
 )  # fmt: skip
 def test_entries_that_are_none_are_a_protocol_error(body):
-    fake = old_broker(records(10))
+    fake = old_broker(records(10, OPS[0]))
     fake.before = lambda request: answer(request, body=body) if request["code"] == 321 else None
     with pytest.raises(ProtocolError):
         read(fake, 0, 10, OPS)

@@ -165,7 +165,7 @@ def _land_queues(current: Pass, reading: Reading) -> None:
     rows = _readable(stored.drop("raw_text"), lost_queues)
     broker_name = current.arguments["broker_name"]
     queued = landing_messages.land_every_kind(current, rows, broker_name=broker_name, source=KIND)
-    reports = _reports(current, queued.where("reason is null"), lost_queues)
+    reports = _reports(current, rows, queued.where("reason is null"), lost_queues)
     landing_messages.move_frontier(current, reports)
 
 
@@ -178,7 +178,7 @@ def _known_queues(warehouse: Warehouse, broker_name: str) -> dict[Queue, KnownQu
 
 def _known_queue(row: Row) -> KnownQueue:
     told = row["source_identity"]
-    identity = tuple(int(part) for part in told.split(":")) if told else None
+    identity = tuple(int(part) if part else None for part in told.split(":")) if told else None
     return KnownQueue(row["next_offset"], row["lowest_kept_offset"], identity)  # type: ignore[arg-type]
 
 
@@ -280,8 +280,11 @@ def _readable(stored: DataFrame, lost_queues: set[Queue]) -> DataFrame:
     return rows
 
 
-def _reports(current: Pass, rows: DataFrame, lost_queues: set[Queue]) -> DataFrame:
-    """Frontier reports: per queue that was read, and for all queues together where all were read to their ends."""
+def _reports(current: Pass, rows: DataFrame, good: DataFrame, lost_queues: set[Queue]) -> DataFrame:
+    """Frontier reports: per queue that was read, and for all queues together where all were read to their ends.
+
+    All `rows` say how far a queue was read: bad ones are neither missing nor to be read again. Times are of good ones.
+    """
     arguments, spark = current.arguments, current.warehouse.spark
     broker_name = arguments["broker_name"]
     is_half_held = any(queue.topic == OP_TOPIC for queue in lost_queues)
@@ -299,11 +302,13 @@ def _reports(current: Pass, rows: DataFrame, lost_queues: set[Queue]) -> DataFra
     # What retention deletes between plan and read is passed over by the reader: the first record is then a later one.
     is_first_missing = F.col("start").isNotNull() & ~F.col("first_offset").eqNullSafe(F.col("start"))
     store_ms = F.unix_millis("store_timestamp")
+    parts = [F.coalesce(part.cast("string"), F.lit("")) for part in (F.col("commit_log_offset"), store_ms)]
+    is_good = F.col("reason").isNull()
     facts = rows.groupBy("topic", "queue_id").agg(
-        F.max("store_timestamp").alias("highest_store_timestamp"),
+        F.max(F.when(is_good, F.col("store_timestamp"))).alias("highest_store_timestamp"),
         F.min("queue_offset").alias("first_offset"),
-        F.min_by("store_timestamp", "queue_offset").alias("first_timestamp"),
-        F.max_by(F.concat_ws(":", "queue_offset", "commit_log_offset", store_ms), "queue_offset").alias("identity"),
+        F.min_by("store_timestamp", F.when(is_good, F.col("queue_offset"))).alias("first_timestamp"),
+        F.max_by(F.concat_ws(":", "queue_offset", *parts), "queue_offset").alias("identity"),
     )
     reports = queues.join(facts, on=["topic", "queue_id"], how="left").select(
         *frontier.QUEUE,
@@ -318,7 +323,7 @@ def _reports(current: Pass, rows: DataFrame, lost_queues: set[Queue]) -> DataFra
     )
     # Every op that has landed speaks of messages before it, so this is how far the real topics were read.
     landed = current.read("landing_frontier").where(F.col("broker_name") == broker_name)
-    moments = rows.select("topic", "store_timestamp").unionByName(
+    moments = good.select("topic", "store_timestamp").unionByName(
         landed.select("topic", F.col("highest_store_timestamp").alias("store_timestamp"))
     )
     with current.timed("read_to"):
@@ -327,7 +332,7 @@ def _reports(current: Pass, rows: DataFrame, lost_queues: set[Queue]) -> DataFra
         return reports
     whole = [
         (broker_name, topic, frontier.WHOLE_QUEUE_ID, 0, read_to)
-        for topic in _read_to_the_end(arguments, rows, lost_queues)
+        for topic in _read_to_the_end(arguments, good, lost_queues)
     ]
     ends = local_frame(
         spark, whole, "broker_name string, topic string, queue_id int, next_offset bigint, read_to bigint"

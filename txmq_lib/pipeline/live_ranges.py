@@ -17,21 +17,29 @@ from txmq_lib.names import HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC
 from txmq_lib.remoting.broker import Pulled, Queue, max_offsets, min_offsets, pull_request, pulled
 from txmq_lib.remoting.connection import Connection
 from txmq_lib.remoting.queue_entries import has_no_op_topic, listed
-from txmq_lib.sources.message_format import HEADER_FIELDS, read_frame, read_header
-from txmq_lib.sources.queue_reader import QueueRange
+from txmq_lib.sources.message_format import HEADER_FIELDS, MAX_TIMESTAMP_MS, read_frame, read_header
+from txmq_lib.sources.queue_reader import QueueRange, stated_offset
 
 SHRANK, REBUILT = "shrank", "rebuilt"
 _TIERS = ((HALF_TOPIC,), (OP_TOPIC,), (MAX_TIME_TOPIC,))
-_IDENTITY = tuple(map(HEADER_FIELDS.index, ("queue_offset", "commit_log_offset", "store_timestamp")))
+_COMMIT_LOG_OFFSET, _STORE_TIMESTAMP = map(HEADER_FIELDS.index, ("commit_log_offset", "store_timestamp"))
+
+# Of a record: queue offset, physical offset, store time (ms). Where it could not be read it has its queue offset only,
+# where its store time is none Spark can hold, all but that.
+Identity = tuple[int, int | None, int | None]
 
 
 @dataclass(frozen=True)
 class KnownQueue:
-    """What the tables know of a queue; `identity` is that of the last record read live, null where none was."""
+    """What the tables know of a queue.
+
+    next_offset  may lie beyond what was read live: it never goes back, and files of the same queue may have landed
+    identity     of the last record read live, good or bad; null where none was
+    """
 
     next_offset: int
     lowest_kept_offset: int | None
-    identity: tuple[int, int, int] | None
+    identity: Identity | None
 
 
 @dataclass(frozen=True)
@@ -118,12 +126,22 @@ def _changed(
         and lows[queue] <= identity[0]
     }
     for queue, found in _looked_at(connection, group, {queue: place for queue, (place, *_) in to_look_at.items()}):
-        frame = read_frame(found.body, 0, len(found.body)) if found.is_found else None
-        if frame is not None:
-            header = read_header(found.body, frame)
-            if tuple(header[place] for place in _IDENTITY) != to_look_at[queue]:
-                changed[queue] = REBUILT
+        known_identity = to_look_at[queue]
+        if found.is_found and _identity(found.body, queue, known_identity[0]) not in (None, known_identity):
+            changed[queue] = REBUILT
     return changed
+
+
+def _identity(body: bytes, queue: Queue, place: int) -> Identity | None:
+    """What a landing would keep of the record at this offset of the queue; null where no record can be made out."""
+    frame = read_frame(body, 0, len(body))
+    if frame is None:
+        return None
+    if stated_offset(body, frame, queue) != place:
+        return place, None, None
+    header = read_header(body, frame)
+    store_ms = header[_STORE_TIMESTAMP]
+    return place, header[_COMMIT_LOG_OFFSET], store_ms if 0 <= store_ms <= MAX_TIMESTAMP_MS else None
 
 
 def _looked_at(connection: Connection, group: str, places: Mapping[Queue, int]) -> Iterator[tuple[Queue, Pulled]]:

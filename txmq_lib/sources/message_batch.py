@@ -80,9 +80,20 @@ def decode_batches(data: Bytes, frames: Sequence[Frame]) -> Iterator[pa.RecordBa
             first, bodies, batch_bytes = row, [], 0
 
 
-def torn_batch(position: int, raw: bytes) -> pa.RecordBatch:
-    """One row for bytes that should be a record and are not: all is null but reason, raw and position."""
-    row = {"reason": names.RECORD_TORN, "raw": raw, "position": position}
+def torn_batch(position: int, raw: bytes, place: tuple[str, int, int] | None = None) -> pa.RecordBatch:
+    """One row for bytes that should be a record and are not: all is null but reason, raw and position.
+
+    place  topic, queue and queue offset that they were read from, where that is known
+    """
+    topic, queue_id, queue_offset = place or (None, None, None)
+    row = {
+        "topic": topic,
+        "queue_id": queue_id,
+        "queue_offset": queue_offset,
+        "reason": names.RECORD_TORN,
+        "raw": raw,
+        "position": position,
+    }
     return pa.RecordBatch.from_pylist([row], schema=ARROW_SCHEMA)
 
 

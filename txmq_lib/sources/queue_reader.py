@@ -12,12 +12,13 @@ from txmq_lib.errors import ProtocolError, RefusedError
 from txmq_lib.remoting.broker import MESSAGES_PER_PULL, SYSTEM_BUSY, Pulled, Queue, pull_request, pulled
 from txmq_lib.remoting.connection import Connection
 from txmq_lib.remoting.queue_entries import listed, must_be_listed
-from txmq_lib.sources.message_format import END, HEADER_FIELDS, Frame, read_frame, read_header
+from txmq_lib.sources.message_format import END, HEADER_FIELDS, TOPIC, Frame, read_frame, read_header
 
 PULLS_AT_ONCE: Final = 8
 ENTRIES_AT_ONCE: Final = 256
 BUSY_TRIES: Final = 5
 _BUSY_PAUSE_SECONDS: Final = 0.1
+_QUEUE_ID: Final = HEADER_FIELDS.index("queue_id")
 _QUEUE_OFFSET: Final = HEADER_FIELDS.index("queue_offset")
 
 
@@ -36,11 +37,14 @@ class QueueRange(NamedTuple):
 
 
 class Records(NamedTuple):
-    """Records within the bytes of one answer: whole ones, and the (start, end) of what should be one and is not."""
+    """Records within the bytes of one answer: whole ones, and what should be one and is not.
+
+    torn  its queue offset, and its start and end within the bytes
+    """
 
     data: bytes
     frames: list[Frame]
-    torn: list[tuple[int, int]]
+    torn: list[tuple[int, int, int]]
 
 
 @dataclass
@@ -62,6 +66,13 @@ def read_queue(connection: Connection, group: str, wanted: QueueRange) -> Iterat
     if wanted.start < wanted.stop and must_be_listed(connection, group, wanted.queue, wanted.start):
         return _listed(connection, wanted)
     return _pulled(connection, group, wanted)
+
+
+def stated_offset(data: bytes, frame: Frame, queue: Queue) -> int | None:
+    """Where in the queue a record says that it lies; null where it says that it lies in another."""
+    header = read_header(data, frame)
+    is_of_queue = header[_QUEUE_ID] == queue.queue_id and frame[TOPIC] == queue.topic.encode()
+    return int(header[_QUEUE_OFFSET]) if is_of_queue else None
 
 
 def _pulled(connection: Connection, group: str, wanted: QueueRange) -> Iterator[Records]:
@@ -107,7 +118,7 @@ def _found(connection: Connection, wanted: QueueRange, piece: _Piece, found: Pul
     """The records that an answer brought; then the offset to go on at."""
     next_offset = found.next_offset
     if found.is_found:
-        records, read_to = _records(found.body, piece)
+        records, read_to = _records(found.body, wanted.queue, piece)
         yield records
         next_offset = read_to if records.torn else next_offset
     if next_offset <= piece.start:
@@ -119,22 +130,22 @@ def _found(connection: Connection, wanted: QueueRange, piece: _Piece, found: Pul
     return next_offset
 
 
-def _records(body: bytes, piece: _Piece) -> tuple[Records, int]:
+def _records(body: bytes, queue: Queue, piece: _Piece) -> tuple[Records, int]:
     """The records of an answer, and the offset behind the last place where one was looked for."""
     frames: list[Frame] = []
-    torn: list[tuple[int, int]] = []
+    torn: list[tuple[int, int, int]] = []
     position, expected = 0, piece.start
     while position < len(body):
         frame = read_frame(body, position, len(body))
         if frame is None:
-            torn.append((position, len(body)))  # where the next one would begin, nobody knows
+            torn.append((expected, position, len(body)))  # where the next one would begin, nobody knows
             return Records(body, frames, torn), expected + 1
-        offset = read_header(body, frame)[_QUEUE_OFFSET]
-        if expected <= offset < piece.stop:
+        offset = stated_offset(body, frame, queue)
+        if offset is not None and expected <= offset < piece.stop:
             frames.append(frame)
             expected = offset + 1
         else:
-            torn.append((position, frame[END]))
+            torn.append((expected, position, frame[END]))
             expected += 1
         position = frame[END]
     return Records(body, frames, torn), expected

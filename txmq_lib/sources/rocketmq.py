@@ -7,7 +7,8 @@ Options  address          of the broker, host:port
          access_key_env, secret_key_env  optional: environment variables of the driver that hold the keys for ACL
          tls              optional: `true`; then also ca_file, and checks_host_name `true` or `false`
 Must not decide which offsets to read, nor what a fault means: bad records are rows with a `reason`, and so is a range
-that could not be read to its end (RANGE_UNREAD, with topic, queue and why in `raw`).
+that could not be read to its end (RANGE_UNREAD, with topic, queue and why in `raw`). Every row has the queue and the
+queue offset that it was read from, also where its bytes do not say.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from txmq_lib.errors import RemotingError, UnreachableError, UsageError
+from txmq_lib.remoting.broker import Queue
 from txmq_lib.remoting.connection import Access, Connection, Tls
 from txmq_lib.remoting.signature import Credentials
 from txmq_lib.sources.message_batch import ARROW_SCHEMA, MAX_RAW_BYTES, decode_batches, torn_batch
@@ -123,7 +125,7 @@ def read_ranges(address: str, access: Access, group: str, ranges: Sequence[Queue
         try:
             with Connection(address, access) as connection:
                 while waiting:
-                    yield from _batches(read_queue(connection, group, waiting[0]))
+                    yield from _batches(read_queue(connection, group, waiting[0]), waiting[0].queue)
                     waiting.popleft()
         except UnreachableError as failure:
             # Nothing more is tried: each try would take its time, and there may be thousands of queues.
@@ -133,13 +135,15 @@ def read_ranges(address: str, access: Access, group: str, ranges: Sequence[Queue
             yield _unread_batch(waiting.popleft(), failure.message)
 
 
-def _batches(answers: Iterator[Records]) -> Iterator[pa.RecordBatch]:
+def _batches(answers: Iterator[Records], queue: Queue) -> Iterator[pa.RecordBatch]:
     """Answers of 32 messages put together: a batch has a price of its own."""
     parts: list[bytes] = []
     frames: list[Frame] = []
     size = 0
     for answer in answers:
-        yield from (torn_batch(-1, answer.data[start : min(end, start + MAX_RAW_BYTES)]) for start, end in answer.torn)
+        for offset, start, end in answer.torn:
+            raw = answer.data[start : min(end, start + MAX_RAW_BYTES)]
+            yield torn_batch(-1, raw, (*queue, offset))
         frames += [_moved(frame, size) for frame in answer.frames]
         parts.append(answer.data)
         size += len(answer.data)
