@@ -6,6 +6,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -50,9 +51,9 @@ def served(tmp_path: Path) -> Iterator[LiveCapture]:
         yield capture
 
 
-def land(house: House, served: LiveCapture, parts: Parts = WHOLE) -> PassReport:
+def land(house: House, served: LiveCapture, parts: Parts = WHOLE, now: datetime = NOW) -> PassReport:
     return run_land_rocketmq(
-        house.warehouse, house.settings, name_servers=[served.address], parts=parts, now=NOW, wall_clock=wall_clock,
+        house.warehouse, house.settings, name_servers=[served.address], parts=parts, now=now, wall_clock=wall_clock,
         environ={},
     )  # fmt: skip
 
@@ -102,6 +103,25 @@ def test_offsets_of_a_live_broker_land_alone_and_only_when_one_has_moved(open_ho
     assert land(house, served, Parts.OFFSETS).counts["broker_offsets"] == 1
     assert len(house.rows("pass")) == passes + 2 * 2
     assert house.rows("half_message")
+
+
+def test_what_a_broker_tells_after_the_clock_stepped_back_is_its_newest_and_lands_once(open_house, served):
+    house = open_house(*QUICK)
+    land(house, served, Parts.OFFSETS)
+    (first,) = [row["next_offset"] for row in house.rows("consumer_offset_commit") if row["topic"] == HALF_TOPIC]
+    for minutes, offset in enumerate((999, first, 1000)):
+        served.offsets = changed(
+            served.offsets, rb"(TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS.:.\s*0:)\d+", rb"\g<1>%d" % offset
+        )
+        # What another queue tells brings no row of this one.
+        served.offsets = changed(
+            served.offsets, rb"(TRANS_OP_HALF_TOPIC@CID_RMQ_SYS_TRANS.:.\s*0:)\d+", rb"\g<1>%d" % (minutes + 500)
+        )
+        back = NOW - timedelta(minutes=60 - minutes)
+        assert land(house, served, Parts.OFFSETS, back).counts["broker_offsets"] == 2
+        house.rollup()
+        held = {row["topic"]: (row["next_offset"], row["late_count"]) for row in house.rows("consumer_offset")}
+        assert held[HALF_TOPIC] == (offset, 0)
 
 
 def test_offsets_that_are_not_told_in_time_do_not_hold_up_the_queues(open_house, served):

@@ -38,8 +38,11 @@ def read_broker_files(spark: SparkSession, files: Sequence[LandingFile]) -> list
     ]
 
 
-def land(current: Pass, tables: Sequence[ConsumerOffsetFile], *, broker_name: str) -> None:
-    """Append an entry as a set where it differs from what the broker's table last said; bad ones into quarantine."""
+def land(current: Pass, tables: Sequence[ConsumerOffsetFile], *, broker_name: str, is_newest: bool = False) -> None:
+    """Append an entry as a set where it differs from what the broker's table last said; bad ones into quarantine.
+
+    is_newest  whatever their times say, `tables` come after all that the broker told before: clocks step back
+    """
     spark = current.warehouse.spark
     rows = [
         (broker_name, entry.group, entry.topic, entry.queue_id, _moment(table), entry.offset, False, None, position)
@@ -47,30 +50,33 @@ def land(current: Pass, tables: Sequence[ConsumerOffsetFile], *, broker_name: st
         for position, entry in enumerate(table.offsets.entries)
     ]
     faults = [(bad.reason, None, bad.raw, table.path) for table in tables for bad in table.offsets.bad]
-    entries = local_frame(spark, rows, ENTRY_SCHEMA).withColumn("content_hash", F.xxhash64(*CONTENT))
+    entries = local_frame(spark, rows, ENTRY_SCHEMA)
     known = current.read("consumer_offset_commit").where(F.col("broker_name") == broker_name)
-    changed = counted_by_content(_changed(entries, known), known)
+    changed = _changed(entries, known, is_newest=is_newest).withColumn("content_hash", F.xxhash64(*CONTENT))
     current.append(
         "consumer_offset_commit",
-        changed.withColumnRenamed("position", "landing_order").withColumns(
-            {"origin": F.lit(ORIGIN_BROKER_FILE), "landed_pass": F.lit(current.number).cast("bigint")}
-        ),
+        counted_by_content(changed, known)
+        .withColumnRenamed("position", "landing_order")
+        .withColumns({"origin": F.lit(ORIGIN_BROKER_FILE), "landed_pass": F.lit(current.number).cast("bigint")}),
         step=STEP,
     )
     bad_rows = local_frame(spark, faults, FAULT_SCHEMA)
     append_quarantine(current, bad_rows, broker_name=broker_name, kind=STEP)
 
 
-def _changed(entries: DataFrame, known: DataFrame) -> DataFrame:
+def _changed(entries: DataFrame, known: DataFrame, *, is_newest: bool) -> DataFrame:
     # A broker writes its table every 5 s, mostly unchanged: only what moved is worth a row.
     told = known.where(F.col("origin") == ORIGIN_BROKER_FILE)
     last = told.groupBy(*OFFSET_KEY).agg(
-        F.max_by("next_offset", F.struct("ts", "landed_pass", "landing_order")).alias("_last_offset")
+        F.max_by("next_offset", F.struct("ts", "landed_pass", "landing_order")).alias("_last_offset"),
+        (F.max("ts") + F.expr("interval 1 millisecond")).alias("_earliest"),
     )
     in_order = Window.partitionBy(*OFFSET_KEY).orderBy("ts")
     before = F.coalesce(F.lag("next_offset").over(in_order), F.col("_last_offset"))
     joined = entries.join(last, on=list(OFFSET_KEY), how="left").withColumn("_before", before)
-    return joined.where(~F.col("next_offset").eqNullSafe(F.col("_before"))).drop("_last_offset", "_before")
+    moved = joined.where(~F.col("next_offset").eqNullSafe(F.col("_before")))
+    told_at = F.greatest("ts", "_earliest") if is_newest else F.col("ts")
+    return moved.withColumn("ts", told_at).drop("_last_offset", "_earliest", "_before")
 
 
 def _moment(table: ConsumerOffsetFile) -> datetime:

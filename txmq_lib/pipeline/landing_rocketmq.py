@@ -150,7 +150,7 @@ def land(current: Pass, reading: Reading) -> None:
     if reading.offsets is not None:
         place = f"{KIND}:{current.arguments['address']}"
         table = ConsumerOffsetFile(reading.offsets, place, epoch_ms(current.now))
-        landing_broker_offsets.land(current, [table], broker_name=current.arguments["broker_name"])
+        landing_broker_offsets.land(current, [table], broker_name=current.arguments["broker_name"], is_newest=True)
     if current.arguments["queues"]:
         _land_queues(current, reading)
     current.counts.update(reading.counts)
