@@ -176,11 +176,11 @@ def _findings(outcomes: Sequence[Request]) -> Iterator[str]:
 def _planned(current: Pass) -> list[Request]:
     """What was decided for brokers, is undecided by what has landed, and was not sent before."""
     requested_for = current.arguments["requested_for"]
-    found = {RESOLVE: _answered, SETTLE: _settled, RESUME: _resumable}[requested_for](current)
+    found = current.cached({RESOLVE: _answered, SETTLE: _settled, RESUME: _resumable}[requested_for](current))
     rows = found.orderBy("born_timestamp", *TRANSACTION_KEY).toArrow().to_pylist()
     if not rows:
         return []
-    sent = _sent_before(current)
+    sent = _sent_before(current, found)
     common = {
         "code": None,
         "remark": None,
@@ -198,12 +198,14 @@ def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return (*(row[name] for name in TRANSACTION_KEY), row["action"] == ACTION_RESUME, row["commit_log_offset"])
 
 
-def _sent_before(current: Pass) -> set[tuple[Any, ...]]:
-    """Places of requests that may have left; of those, what is known not to have is no part."""
-    rows = current.read(REQUESTS).select(*TRANSACTION_KEY, "action", "commit_log_offset", "state", "pass_number")
-    found = rows.toArrow().to_pylist()
-    kept_back = {(_place(row), row["pass_number"]) for row in found if row["state"] == REQUEST_NOT_SENT}
-    return {_place(row) for row in found if (_place(row), row["pass_number"]) not in kept_back}
+def _sent_before(current: Pass, planned: DataFrame) -> set[tuple[Any, ...]]:
+    """Places of requests for transactions of `planned` that may have left; those known not to have are no part."""
+    requests = join_transaction(current.read(REQUESTS), transactions_of(planned), "left_semi")
+    rows = (
+        requests.select(*TRANSACTION_KEY, "action", "commit_log_offset", "state", "pass_number").toArrow().to_pylist()
+    )
+    kept_back = {(_place(row), row["pass_number"]) for row in rows if row["state"] == REQUEST_NOT_SENT}
+    return {_place(row) for row in rows if (_place(row), row["pass_number"]) not in kept_back}
 
 
 def _undecided(current: Pass, decided: DataFrame) -> DataFrame:
