@@ -1,13 +1,13 @@
-"""Delta's jars, fetched once into the jars of this environment's Spark, so that no session start resolves them."""
+"""Delta's jars, fetched once into the jars of this environment's Spark; held against pinned hashes before every use."""
 
 from __future__ import annotations
 
+import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +16,13 @@ from txmq_lib.errors import EnvironmentFault
 from txmq_lib.java import require_java
 
 _LONGEST_FETCH_SECONDS = 900
+_FETCH = "python -m txmq_lib.jars"
+
+# Of the jars as Maven Central has them. Another version of Delta comes with its own here.
+SHA256 = {
+    "delta-spark_4.1_2.13-4.4.0.jar": "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10",
+    "delta-storage-4.4.0.jar": "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
+}
 
 # All else that Delta's pom names comes with Spark, or serves Unity Catalog only.
 EXCLUDED = ("org.*:*", "com.*:*", "io.unitycatalog:*", "io.delta:delta-kernel-*")
@@ -41,37 +48,85 @@ def coordinates() -> str:
 
 
 def jar_names() -> tuple[str, ...]:
-    """The files Delta needs at run time beside Spark's own."""
+    """The files Delta needs at run time beside Spark's own; EnvironmentFault where no hash of them is known."""
     _, artifact, delta = coordinates().split(":")
-    return (f"{artifact}-{delta}.jar", f"delta-storage-{delta}.jar")
+    names = (f"{artifact}-{delta}.jar", f"delta-storage-{delta}.jar")
+    if not SHA256.keys() >= set(names):
+        raise EnvironmentFault(
+            f"txmq knows no hash of {coordinates()}: install txmq again, with the versions it names."
+        )
+    return names
 
 
-def installed() -> bool:
-    """Whether a session can start without resolving anything."""
-    return all((jars_dir() / name).is_file() for name in jar_names())
+def missing() -> list[str]:
+    """Those of them that are not in place: the next session fetches them."""
+    return [name for name in jar_names() if not (jars_dir() / name).is_file()]
+
+
+def require_pinned() -> None:
+    """EnvironmentFault where a jar that is in place is not the pinned one."""
+    for name in jar_names():
+        if name not in missing():
+            _pinned(name, jars_dir() / name)
+
+
+def require_jars() -> None:
+    """All are in place, and the pinned ones. What is missing is fetched; what was changed is not mended silently."""
+    require_pinned()
+    if missing():
+        install()
 
 
 def install() -> bool:
-    """Fetch what is missing; False where nothing was. EnvironmentFault in one sentence where it cannot be done."""
-    if installed():
+    """Fetch the jars where one is missing or changed; False where none was. EnvironmentFault where that fails."""
+    if not missing() and _all_pinned():
         return False
     require_java()
     with tempfile.TemporaryDirectory(prefix="txmq-ivy-") as scratch:
-        fetched = _resolve(Path(scratch))
-        try:
-            _put(fetched)
-        except OSError as error:
-            raise EnvironmentFault(f"Delta's jars cannot be put into {jars_dir()}: {error.strerror}.") from error
+        fetched = dict(zip(jar_names(), _resolve(Path(scratch)), strict=True))
+        contents = {name: _pinned(name, jar) for name, jar in fetched.items()}
+    try:
+        _put(contents)
+    except OSError as error:
+        raise EnvironmentFault(
+            f"Delta's jars cannot be put into {jars_dir()} ({error.strerror}): run {_FETCH} once as somebody who may."
+        ) from error
     return True
 
 
-def _put(fetched: Sequence[Path]) -> None:
-    for older in (*jars_dir().glob("delta-spark_*.jar"), *jars_dir().glob("delta-storage-*.jar")):
-        older.unlink()
-    for name, jar in zip(jar_names(), fetched, strict=True):
-        half_way = jars_dir() / f"{name}.part"
-        shutil.copyfile(jar, half_way)
-        half_way.replace(jars_dir() / name)
+def _all_pinned() -> bool:
+    try:
+        require_pinned()
+    except EnvironmentFault:
+        return False
+    return True
+
+
+def _pinned(name: str, jar: Path) -> bytes:
+    """The content of `jar`, which is that of the pinned `name`; EnvironmentFault where it is another."""
+    try:
+        content = jar.read_bytes()
+    except OSError as error:
+        raise EnvironmentFault(f"{jar} cannot be read: {error.strerror}.") from error
+    found = hashlib.sha256(content).hexdigest()
+    if found != SHA256[name]:
+        raise EnvironmentFault(
+            f"{jar} is not the jar that txmq knows (sha256 {found}, known {SHA256[name]}): find out who changed it or"
+            f" which mirror gave it; {_FETCH} fetches it anew."
+        )
+    return content
+
+
+def _put(contents: Mapping[str, bytes]) -> None:
+    """Write all beside their place before any older one goes."""
+    with tempfile.TemporaryDirectory(dir=jars_dir(), prefix=".txmq-") as half_way:
+        for name, content in contents.items():
+            (Path(half_way) / name).write_bytes(content)
+            (Path(half_way) / name).chmod(0o644)
+        for older in (*jars_dir().glob("delta-spark_*.jar"), *jars_dir().glob("delta-storage-*.jar")):
+            older.unlink()
+        for name in contents:
+            (Path(half_way) / name).replace(jars_dir() / name)
 
 
 def _resolve(scratch: Path) -> list[Path]:

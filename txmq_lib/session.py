@@ -19,7 +19,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from txmq_lib.errors import EnvironmentFault
-from txmq_lib.jars import EXCLUDED, coordinates, installed, jars_dir, spark_home
+from txmq_lib.jars import coordinates, jars_dir, require_jars, spark_home
 from txmq_lib.java import require_java
 from txmq_lib.resources import conf_dir
 from txmq_lib.settings import Settings
@@ -60,12 +60,13 @@ def build_session(app_name: str, settings: Settings) -> SparkSession:
     """A session with Delta, in UTC; on one machine unless spark-submit or the settings name a master.
 
     Precedence: what results depend on, `settings.spark`, what Delta needs, spark-submit, tuning for one machine.
-    EnvironmentFault where Java or Delta's jars are missing.
+    EnvironmentFault where Java is missing, or Delta's jars are missing or are not the pinned ones.
     """
     configuration = {**_CHOSEN, **settings.spark, **_FIXED}
     if not _is_submitted():
         require_java()
-        configuration = {**_LAUNCH, **_packages(), **configuration, **_java_options(settings)}
+        require_jars()
+        configuration = {**_LAUNCH, **configuration, **_java_options(settings)}
         _start_jvm(configuration)
     builder = SparkSession.builder.appName(app_name)
     for key, value in configuration.items():
@@ -93,12 +94,6 @@ def session_beside(spark: SparkSession, settings: Settings) -> SparkSession:
 def _is_submitted() -> bool:
     """Whether spark-submit runs this process: its JVM is up, with all that can only be said before the start."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
-
-
-def _packages() -> dict[str, str]:
-    if installed():
-        return {}
-    return {"spark.jars.packages": coordinates(), "spark.jars.excludes": ",".join(EXCLUDED)}
 
 
 def _java_options(settings: Settings) -> dict[str, str]:

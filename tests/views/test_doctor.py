@@ -72,6 +72,15 @@ def test_missing_jars_are_fetched_by_each_session_so_they_only_warn(found, monke
     assert "-m txmq_lib.jars" in advice
 
 
+def test_a_jar_that_is_not_the_pinned_one_fails(found, monkeypatch, tmp_path):
+    monkeypatch.setattr(jars, "jars_dir", lambda: tmp_path)
+    (tmp_path / jars.jar_names()[1]).write_bytes(b"PK")
+    status, [(state, told, advice)] = found("jars")
+    assert (status, state) == (3, "fail")
+    assert told.startswith(f"{tmp_path / jars.jar_names()[1]} is not the jar that txmq knows (sha256 ")
+    assert "find out who changed it" in advice
+
+
 def test_another_spark_in_the_environment_is_named(found, monkeypatch, tmp_path):
     assert found("spark")[1] == []
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))

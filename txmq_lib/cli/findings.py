@@ -64,14 +64,20 @@ def java_finding() -> Finding:
 
 
 def jars_finding() -> Finding:
-    """Delta's jars lie where Spark takes them from."""
+    """Delta's jars lie where Spark takes them from, and are the pinned ones."""
+    fetch = f"{sys.executable} -m txmq_lib.jars"
     try:
-        if jars.installed():
-            return Finding("jars", OK, f"{', '.join(jars.jar_names())} in {jars.jars_dir()}")
-        told = f"{' or '.join(jars.jar_names())} is missing in {jars.jars_dir()}"
-    except (EnvironmentFault, PackageNotFoundError) as fault:
+        jars.require_pinned()
+        missing = jars.missing()
+    except PackageNotFoundError as fault:
         return Finding("jars", FAIL, str(fault), "install txmq again")
-    return Finding("jars", WARN, told, f"{sys.executable} -m txmq_lib.jars; until then each session fetches them")
+    except EnvironmentFault as fault:
+        told, _, advice = fault.message.partition(": ")
+        return Finding("jars", FAIL, told, advice)
+    if missing:
+        told = f"{' and '.join(missing)} missing in {jars.jars_dir()}"
+        return Finding("jars", WARN, told, f"{fetch}; else the next session fetches them")
+    return Finding("jars", OK, f"{', '.join(jars.jar_names())} in {jars.jars_dir()}, with the pinned hashes")
 
 
 def spark_home_finding() -> Iterator[Finding]:
