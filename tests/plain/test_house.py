@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -174,3 +175,24 @@ def test_make_alone_lists_what_can_be_made():
         "help", "setup", "demo", "docs", "test", "test-fast", "test-long", "model", "faults", "mutants", "test-real", "fuzz", "memory",
         "check", "bench", "clean",
     ]  # fmt: skip
+
+
+WRITERS = {
+    "txmq_lib/cli/said.py",  # what commands say
+    "txmq_lib/cli/metrics.py",  # what prometheus_client has escaped
+    "txmq_lib/cli/tables.py",  # rich writes there; each cell was made visible
+    "txmq_lib/jars.py",  # programs of their own, of the set-up
+    "txmq_lib/java.py",
+}
+
+
+def test_only_one_module_says_anything():
+    """Names come from outside: what is printed elsewhere would reach a terminal as it is."""
+    says = re.compile(r"typer\.(echo|secho)|\bprint\(|std(out|err)\.write|print_exc|traceback\.print|click\.echo")
+    found = {
+        str(path.relative_to(ROOT))
+        for folder in ("txmq_lib", "jobs")
+        for path in (ROOT / folder).rglob("*.py")
+        if says.search(path.read_text(encoding="utf-8"))
+    }
+    assert found <= WRITERS

@@ -7,14 +7,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from txmq_lib.alerts.changes import Alert, after, changes
 from txmq_lib.alerts.state import AlertState
 from txmq_lib.alerts.webhook import Webhook
 from txmq_lib.cli.given import Given, location
+from txmq_lib.cli.said import say, say_error
 from txmq_lib.cli.status import limits
 from txmq_lib.errors import AlertUnsentError, SettingsError, TxmqError
+from txmq_lib.outside import chat_words, webhook_words
 from txmq_lib.secrets import missing_variables
 from txmq_lib.settings import Alerts, Settings
 from txmq_lib.views.reader import WarehouseReader
@@ -47,7 +47,7 @@ def send_alerts(options: Given, now: datetime, environ: Mapping[str, str]) -> No
     # Among the counts of a pass where `run` tells them.
     counts = {"begun": len(new.begun), "cleared": len(new.cleared), "standing": len(told), "unsent": len(unsent)}
     for name, count in counts.items():
-        typer.echo(f"alerts_{name} {count}")
+        say(f"alerts_{name} {count}")
     if unsent:
         raise unsent[-1]
 
@@ -60,9 +60,9 @@ def send_alerts_after_pass(options: Given, now: datetime, environ: Mapping[str, 
     try:
         send_alerts(options, now, environ)
     except TxmqError as error:
-        typer.echo(f"alerts: {error.code}: {error.message}", err=True)
+        say_error(f"alerts: {error.code}: {error.message}")
     except Exception as error:
-        typer.echo(f"alerts: UNEXPECTED: {type(error).__name__}", err=True)
+        say(f"alerts: UNEXPECTED: {type(error).__name__}", err=True)
 
 
 def _found(settings: Settings, uri: str, now: datetime) -> dict[str, Alert]:
@@ -77,8 +77,7 @@ def _found(settings: Settings, uri: str, now: datetime) -> dict[str, Alert]:
 
 def _payload(status: str, alert: Alert, uri: str, now: datetime) -> dict[str, Any]:
     words = f"{alert.finding} ({alert.limit})" if status == "firing" else f"cleared: {alert.limit}, since {alert.since}"
-    return {
-        "text": f"txmq {status}: {words}. More: {alert.command}",
+    told = {
         "status": status,
         "condition": alert.condition,
         "finding": alert.finding,
@@ -88,6 +87,8 @@ def _payload(status: str, alert: Alert, uri: str, now: datetime) -> dict[str, An
         "at": _told_time(now),
         "warehouse": uri,
     }
+    text = chat_words(f"txmq {status}: {webhook_words(words)}. More: {webhook_words(alert.command)}")
+    return {"text": text, **{name: webhook_words(value) for name, value in told.items()}}
 
 
 def _told_time(moment: datetime) -> str:

@@ -11,6 +11,7 @@ import typer
 
 from txmq_lib.cli import decisions, health, jobs, more, views
 from txmq_lib.cli.given import Given
+from txmq_lib.cli.said import say, say_error
 from txmq_lib.errors import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, TxmqError, code_and_words
 
 GLOBAL_OPTIONS = ("--conf", "--set", "--warehouse")
@@ -60,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         app(arguments, prog_name="txmq")
     except SystemExit as left:
         if left.code == EXIT_INTERRUPTED:
-            typer.echo("interrupted; the same command carries an unfinished pass on", err=True)
+            say("interrupted; the same command carries an unfinished pass on", err=True)
         return left.code if isinstance(left.code, int) else EXIT_DONE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -106,5 +107,5 @@ def _tell(code: str, message: str, is_verbose: bool) -> None:
     if is_verbose:
         import traceback
 
-        traceback.print_exc()
-    typer.echo(f"error {code}: {message}", err=True)
+        say_error(traceback.format_exc().rstrip())
+    say_error(f"error {code}: {message}")

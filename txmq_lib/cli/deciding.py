@@ -7,11 +7,10 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-import typer
-
 from txmq_lib.cli.formats import OutputFormat
 from txmq_lib.cli.given import Given
 from txmq_lib.cli.passes import run_job, spark_warehouse
+from txmq_lib.cli.said import say
 from txmq_lib.cli.show import write_rows
 from txmq_lib.pipeline.decisions import PLAN_COLUMNS, Wanted, decide, findings, planned
 from txmq_lib.settings import Settings
@@ -40,8 +39,8 @@ def run_decision(
         plan = planned(warehouse, settings, wanted, now=now)
     write_rows(format_, PLAN_COLUMNS, [[shown(row[name]) for name in PLAN_COLUMNS] for row in plan])
     for finding in findings(plan, sends_to):
-        typer.echo(finding, err=True)
-    typer.echo(summary(plan, is_sent=bool(sends_to)), err=True)
+        say(finding, err=True)
+    say(summary(plan, is_sent=bool(sends_to)), err=True)
 
 
 def summary(plan: Sequence[dict[str, Any]], *, is_sent: bool) -> str:

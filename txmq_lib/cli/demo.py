@@ -13,12 +13,11 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-import typer
-
 from txmq_lib import names
 from txmq_lib.cli.clock import wall_clock
 from txmq_lib.cli.given import Given
 from txmq_lib.cli.passes import spark_warehouse
+from txmq_lib.cli.said import say
 from txmq_lib.cli.show import write_stories
 from txmq_lib.cli.tables import write_table
 from txmq_lib.errors import InputError, UsageError
@@ -65,7 +64,8 @@ def run_demo(options: Given) -> None:
     with tempfile.TemporaryDirectory(prefix="txmq-demo-") as scratch:
         run_all(settings, unpacked(demo_store(), Path(scratch)))
     seconds = (wall_clock() - begun).total_seconds()
-    typer.echo(f"A RocketMQ broker's store, landed, reconciled, rolled up and audited in {seconds:.0f} s\n")
+    say(f"A RocketMQ broker's store, landed, reconciled, rolled up and audited in {seconds:.0f} s")
+    say()
     reader = WarehouseReader(str(directory))
     rows = verdict_rows(reader)
     tell_findings(reader, rows)
@@ -122,7 +122,7 @@ def verdict_rows(reader: WarehouseReader) -> list[Row]:
 def tell_findings(reader: WarehouseReader, rows: Sequence[Row]) -> None:
     """Counts per verdict, the given-up and the contradicting transactions, and one story."""
     counts = Counter(row["verdict"] for row in rows)
-    typer.echo(f"Verdicts of {len(rows)} transactions")
+    say(f"Verdicts of {len(rows)} transactions")
     write_table(
         ("verdict", "count", "meaning"), [(name, counts[name], MEANING[name]) for name in MEANING if counts[name]]
     )
@@ -133,7 +133,8 @@ def tell_findings(reader: WarehouseReader, rows: Sequence[Row]) -> None:
     tell_some("Decided more than once", contradicted, columns)
     told = most_telling(rows)
     if told is not None:
-        typer.echo(f"\nOne story ({told['verdict']}: {MEANING[told['verdict']]})")
+        say()
+        say(f"One story ({told['verdict']}: {MEANING[told['verdict']]})")
         found = told["transaction_id"]
         write_stories([(found, story) for story in trace(reader, found)])
 
@@ -141,7 +142,8 @@ def tell_findings(reader: WarehouseReader, rows: Sequence[Row]) -> None:
 def tell_some(title: str, rows: Sequence[Row], columns: Sequence[str]) -> None:
     """Some transactions, the first of them by name."""
     more = f", the first {LISTED}" if len(rows) > LISTED else ""
-    typer.echo(f"\n{title}: {len(rows)} transactions{more}")
+    say()
+    say(f"{title}: {len(rows)} transactions{more}")
     write_table(columns, [[row[name] for name in columns] for row in rows[:LISTED]])
 
 
@@ -154,18 +156,19 @@ def tell_next(directory: Path, rows: Sequence[Row]) -> None:
     """Where the tables are and what to try."""
     shown = directory.relative_to(Path.cwd()) if directory.is_relative_to(Path.cwd()) else directory
     txmq = f"{program()} --conf {shown / SETTINGS_FILE}"
-    typer.echo(f"\nThe tables are in {directory}.")
+    say()
+    say(f"The tables are in {directory}.")
     # The newest come first, and so the oldest last.
     stuck = next((row for row in reversed(rows) if row["verdict"] == names.DISCARDED), None)
     if stuck is not None:
-        typer.echo("Which messages are stuck, of all groups and of one; why is this one, and what to do:")
+        say("Which messages are stuck, of all groups and of one; why is this one, and what to do:")
         for command in (
             "verdicts --state pending --state discarded",
             f"verdicts --state pending --state discarded --group {stuck['producer_group']}",
             f"trace {stuck['transaction_id']}",
         ):
-            typer.echo(f"  {txmq} {command}")
-    typer.echo("Try next:")
+            say(f"  {txmq} {command}")
+    say("Try next:")
     for command in (
         "status",
         "report --out report.html",
@@ -174,7 +177,7 @@ def tell_next(directory: Path, rows: Sequence[Row]) -> None:
         "messages --limit 5 --format json",
         f"audit --now {DEMO_NOW:%Y-%m-%dT%H:%M:%SZ}",
     ):
-        typer.echo(f"  {txmq} {command}")
+        say(f"  {txmq} {command}")
 
 
 def program() -> str:

@@ -26,6 +26,7 @@ from txmq_lib.cli.findings import (
 from txmq_lib.cli.formats import OutputFormat
 from txmq_lib.cli.given import Given, location
 from txmq_lib.cli.pipe import while_read
+from txmq_lib.cli.said import say
 from txmq_lib.cli.show import write_rows
 from txmq_lib.cli.warehouse_findings import source_findings, warehouse_findings
 from txmq_lib.errors import EXIT_FAILED, SettingsError
@@ -41,14 +42,14 @@ def run_doctor(options: Given, format_: OutputFormat, now: Callable[[], datetime
     with while_read():
         if format_ is OutputFormat.table:
             for each in findings:
-                typer.echo(
-                    f"{each.state:<5} {each.check:<12} {each.found}" + (f"\n{'':19}{each.to_do}" if each.to_do else "")
-                )
+                say(f"{each.state:<5} {each.check:<12} {each.found}")
+                if each.to_do:
+                    say(f"{'':19}{each.to_do}")
         else:
             write_rows(format_, COLUMNS, rows)
     failed = sum(each.state == FAIL for each in findings)
     warned = sum(each.state == WARN for each in findings)
-    typer.echo(f"{failed} failed, {warned} to look at, {len(findings) - failed - warned} ok", err=True)
+    say(f"{failed} failed, {warned} to look at, {len(findings) - failed - warned} ok", err=True)
     if failed:
         raise typer.Exit(EXIT_FAILED)
 

@@ -15,6 +15,7 @@ from txmq_lib.cli.decisions import Apply, ToBroker, send, who
 from txmq_lib.cli.formats import PASSES_PANEL, Brokers, OutputFormat
 from txmq_lib.cli.given import given
 from txmq_lib.cli.name_servers import NameServers, NameServersIfAny, name_servers, name_servers_of
+from txmq_lib.cli.said import say
 from txmq_lib.names import ASKED_FOR_GIVEN_UP, COMMIT
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Compute the pass and say what it would do; write nothing.")]
@@ -95,7 +96,7 @@ def reconcile(ctx: typer.Context, now: Now = None, dry_run: DryRun = False) -> N
     job = partial(run_reconcile, now=moment(now), wall_clock=wall_clock, dry_run=dry_run)
     run_job("reconcile", given(ctx), job)
     if dry_run:
-        typer.echo("dry run: nothing was written", err=True)
+        say("dry run: nothing was written", err=True)
 
 
 def resolve(
@@ -194,7 +195,7 @@ def maintain(
 
     run_job("maintain", given(ctx), partial(run_maintain, wall_clock=wall_clock, tell=tell_upkeep, dry_run=dry_run))
     if dry_run:
-        typer.echo("dry run: nothing was done", err=True)
+        say("dry run: nothing was done", err=True)
 
 
 def take_back(
@@ -212,7 +213,7 @@ def take_back(
     )
     run_job("take-back", given(ctx), job)
     if not apply:
-        typer.echo("nothing was done; --apply does it", err=True)
+        say("nothing was done; --apply does it", err=True)
 
 
 def _landing(kind: str) -> Callable[..., None]:

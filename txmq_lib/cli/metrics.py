@@ -6,11 +6,10 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
-import typer
-
 from txmq_lib.cli.given import Given, location
 from txmq_lib.cli.out_file import write_out
 from txmq_lib.cli.pipe import while_read
+from txmq_lib.cli.said import say
 from txmq_lib.errors import InputError
 from txmq_lib.settings import Settings
 from txmq_lib.views.metrics import metrics_text
@@ -31,7 +30,7 @@ def write_metrics(options: Given, out: str, now: datetime) -> None:
     text = metrics_text(reader, now, lag_window_ms=settings.lag_window_ms, before=told_before(path))
     write_out(out, text)
     series = sum(not line.startswith("#") for line in text.rstrip("\n").split("\n"))
-    typer.echo(f"{series} series in {out}", err=True)
+    say(f"{series} series in {out}", err=True)
 
 
 def told_before(path: Path) -> str:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from txmq_lib.cli.given import Given, location
 from txmq_lib.cli.progress import SparkProgress
+from txmq_lib.cli.said import say
 from txmq_lib.errors import EXIT_FINDINGS
 from txmq_lib.schemas import table_specs
 from txmq_lib.session import build_session
@@ -42,7 +43,7 @@ def run_job(label: str, options: Given, job: Job, *, show: Callable[[], None] | 
     seconds = round(sum(report.seconds.values()), 1)
     tell({"job": report.job, "pass": report.number, **report.counts, "seconds": seconds})
     for finding in report.findings:
-        typer.echo(finding, err=True)
+        say(finding, err=True)
     is_past = is_past_threshold(report, settings.thresholds)
     if show is not None:
         show()
@@ -61,7 +62,7 @@ def is_past_threshold(report: PassReport, thresholds: Thresholds) -> bool:
         ("unread", report.counts.get("unread", 0), thresholds.unread, "brokers or queues could not be read"),
     ):
         if at_most is not None and count > at_most:
-            typer.echo(f"{count} {words}, thresholds.{name} is {at_most}", err=True)
+            say(f"{count} {words}, thresholds.{name} is {at_most}", err=True)
             is_past = True
     return is_past
 
@@ -88,4 +89,4 @@ def tell(facts: Mapping[str, object]) -> None:
     """Facts on stdout: aligned on a terminal, plain `key value` lines elsewhere."""
     width = max(map(len, facts)) if sys.stdout.isatty() else 0
     for key, value in facts.items():
-        typer.echo(f"{key:<{width}} {value}")
+        say(f"{key:<{width}} {value}")

@@ -7,28 +7,34 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
-# On a screen, what would move the cursor or change colours shows as its escape.
-VISIBLE_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+from txmq_lib.outside import json_text, spreadsheet_cell
 
 
 def write_json(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> int:
     """One object per line, keys in column order; the number of rows."""
     count = 0
     for row in rows:
-        out.write(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n")
+        out.write(json_text(dict(zip(columns, row, strict=True))) + "\n")
         count += 1
     return count
 
 
 def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], out: TextIO) -> int:
-    """A header and the rows, nested values as JSON text, null as nothing; the number of rows."""
+    """A header and the rows, nested values as JSON text, null as nothing, no text a formula; the number of rows."""
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
     count = 0
     for row in rows:
-        writer.writerow(["" if value is None else as_text(value) for value in row])
+        writer.writerow([_cell(value) for value in row])
         count += 1
     return count
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    # A number may begin with a minus.
+    return as_text(value) if isinstance(value, int | float) else spreadsheet_cell(as_text(value))
 
 
 def as_text(value: object) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-import typer
-
 from txmq_lib.cli.given import Given, location
 from txmq_lib.cli.out_file import write_out
+from txmq_lib.cli.said import say
 from txmq_lib.cli.status import limits
 from txmq_lib.report.build import built_report
 from txmq_lib.report.page import html
@@ -24,4 +23,4 @@ def write_report(options: Given, out: str, now: datetime, since: datetime | None
     )
     text = html(report)
     write_out(out, text)
-    typer.echo(f"{len(text.encode()) / 1024:,.0f} KiB in {out}", err=True)
+    say(f"{len(text.encode()) / 1024:,.0f} KiB in {out}", err=True)

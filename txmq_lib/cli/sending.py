@@ -12,6 +12,7 @@ from txmq_lib.cli.deciding import shown
 from txmq_lib.cli.formats import OutputFormat
 from txmq_lib.cli.given import Given
 from txmq_lib.cli.passes import spark_warehouse, tell
+from txmq_lib.cli.said import say
 from txmq_lib.cli.show import write_rows
 from txmq_lib.errors import EXIT_FINDINGS
 from txmq_lib.names import REQUEST_NOT_SENT, REQUEST_REFUSED, REQUEST_UNANSWERED
@@ -45,10 +46,10 @@ def run_sending(
             report = send(warehouse, settings, to_send, now=now)
     if not apply:
         write_rows(format_, PLAN_COLUMNS, [[shown(row[name]) for name in PLAN_COLUMNS] for row in plan])
-        typer.echo(f"{len(plan)} to be sent to brokers; nothing was sent: --apply does it", err=True)
+        say(f"{len(plan)} to be sent to brokers; nothing was sent: --apply does it", err=True)
         return
     tell({"job": report.job, "pass": report.number, **report.counts})
     for finding in report.findings:
-        typer.echo(finding, err=True)
+        say(finding, err=True)
     if any(report.counts.get(state) for state in NOT_ACCEPTED):
         raise typer.Exit(EXIT_FINDINGS)

@@ -17,6 +17,7 @@ from txmq_lib.cli.clock import wall_clock
 from txmq_lib.cli.endpoint import Counted, endpoint
 from txmq_lib.cli.given import Given, location
 from txmq_lib.cli.passes import spark_warehouse
+from txmq_lib.cli.said import say
 from txmq_lib.errors import EXIT_FAILED, code_and_words
 from txmq_lib.service.health import Health
 from txmq_lib.service.rounds import Step, Told
@@ -137,4 +138,4 @@ def _signals_into(inbox: SimpleQueue[str]) -> Iterator[None]:
 def _say(words: str) -> None:
     # A full disk or a closed stderr is no reason to stop reconciling.
     with suppress(OSError, ValueError):
-        typer.echo(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {words}", err=True)
+        say(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {words}", err=True)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-import typer
-
 from txmq_lib.cli.formats import TABLE_LIMIT, OutputFormat
 from txmq_lib.cli.given import Given, location
 from txmq_lib.cli.pipe import while_read
-from txmq_lib.cli.render import VISIBLE_CONTROLS, write_csv, write_json
+from txmq_lib.cli.render import write_csv, write_json
+from txmq_lib.cli.said import say, say_json
 from txmq_lib.errors import UsageError
+from txmq_lib.outside import line
 from txmq_lib.secrets import is_secret
 from txmq_lib.settings import Settings
 from txmq_lib.views.advice import advice
@@ -55,7 +54,7 @@ def show_view(options: Given, view: View, asked: Asked, now: datetime, shown: Sh
             count = write_rows(shown.format_, view.columns, rows)
     if not count:
         elsewhere = f"; {view.elsewhere}" if view.elsewhere else ""
-        typer.echo(f"no rows in {view.command}{elsewhere}", err=True)
+        say(f"no rows in {view.command}{elsewhere}", err=True)
 
 
 def write_rows(format_: OutputFormat, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
@@ -82,7 +81,7 @@ def _show_table(reader: WarehouseReader, view: View, asked: Asked, shown: Shown)
 
     write_table(columns, listed, is_whole=shown.is_wide)
     if len(listed) == limit and (total := row_count(reader, view, asked)) > limit:
-        typer.echo(f"{total - limit} more; --limit {total} or --format json shows them", err=True)
+        say(f"{total - limit} more; --limit {total} or --format json shows them", err=True)
     return len(listed)
 
 
@@ -108,7 +107,7 @@ def show_trace(options: Given, sought: Sought, *, brokers: Sequence[str], format
     reader = WarehouseReader(location(settings.warehouse))
     stories = found_stories(reader, sought, brokers)
     if not stories:
-        typer.echo(f"nothing is known of {sought} in {location(settings.warehouse)}", err=True)
+        say(f"nothing is known of {sought} in {location(settings.warehouse)}", err=True)
     with while_read():
         if format_ is OutputFormat.json:
             write_events([story for _, story in stories])
@@ -135,21 +134,24 @@ def write_events(stories: Sequence[Story]) -> None:
     for told in stories:
         for event in told.events:
             key = told.key or {}
-            line = {"time": event.time, "event": event.event, "table": event.table, **key, **event.row, **key}
-            typer.echo(json.dumps({**line, "text": event.text}, ensure_ascii=False))
+            found = {"time": event.time, "event": event.event, "table": event.table, **key, **event.row, **key}
+            say_json({**found, "text": event.text})
 
 
 def write_stories(stories: Sequence[tuple[str, Story]]) -> None:
     """Each story under a line that names its transaction by the id it was found by."""
     for place, (transaction_id, told) in enumerate(stories):
-        typer.echo(("\n" if place else "") + _heading(transaction_id, told.key).translate(VISIBLE_CONTROLS))
-        events = [(event.time, event.event, event.text) for event in told.events]
+        if place:
+            say()
+        say(_heading(transaction_id, told.key))
+        events = [(event.time, event.event, line(event.text)) for event in told.events]
         write_rows(OutputFormat.table, ("time", "event", "text"), events)
         if told_of := advice(told.events):
             why = [] if told_of.why is None else [f"why:   {told_of.why}"]
             first, *more = told_of.to_do
-            lines = [f"means: {told_of.meaning}", *why, f"do:    {first}", *(f"       {line}" for line in more)]
-            typer.echo("\n".join(line.translate(VISIBLE_CONTROLS) for line in lines))
+            lines = [f"means: {told_of.meaning}", *why, f"do:    {first}", *(f"       {each}" for each in more)]
+            for each in lines:
+                say(each)
 
 
 def _heading(transaction_id: str, key: Row | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,8 +13,9 @@ import typer
 
 from txmq_lib.cli.given import Given, location
 from txmq_lib.cli.pipe import while_read
-from txmq_lib.cli.render import VISIBLE_CONTROLS
+from txmq_lib.cli.said import say_json, say_screen
 from txmq_lib.errors import EXIT_FINDINGS
+from txmq_lib.outside import line, shortened, visible
 from txmq_lib.settings import Settings, Thresholds
 from txmq_lib.views.figures import AGE_CLASSES, OLDER
 from txmq_lib.views.reader import WarehouseReader
@@ -40,11 +40,12 @@ def show_status(options: Given, now: Callable[[], datetime], *, is_json: bool, e
         status = read_status(WarehouseReader(uri), now(), lag_window_ms=settings.lag_window_ms)
         found = problems(status, limits(settings.thresholds))
         with while_read():
+            if every is not None and sys.stdout.isatty():
+                say_screen([CLEAR])
             if is_json:
-                text = json.dumps(as_json(uri, status, found), ensure_ascii=False)
+                say_json(as_json(uri, status, found))
             else:
-                text = "\n".join(screen(uri, status, found, is_coloured=sys.stdout.isatty()))
-            typer.echo((CLEAR if every is not None and sys.stdout.isatty() else "") + text)
+                say_screen(screen(uri, status, found, is_coloured=sys.stdout.isatty()))
         if every is None:
             break
         time.sleep(every)
@@ -81,10 +82,10 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - a JSON value is any
 
 def screen(uri: str, status: Status, found: Sequence[Problem], *, is_coloured: bool = False) -> list[str]:
     """The lines of the screen, none wider than 80 columns but a command or a path."""
-    lines = [f"txmq status  {_iso(status.now)}  {uri}"]
+    lines = [line(f"txmq status  {_iso(status.now)}  {uri}")]
     lines += [NOTHING_LANDED] if status.is_empty and not found else _problems(found, is_coloured)
     for section in (_pending, _checks, _verdicts, _offsets, _quarantine, _landing, _passes):
-        lines += ["", *(line.translate(VISIBLE_CONTROLS) for line in section(status))]
+        lines += ["", *map(line, section(status))]
     return lines
 
 
@@ -93,7 +94,7 @@ def _problems(found: Sequence[Problem], is_coloured: bool) -> Iterator[str]:
         yield "no problem found"
     for each in found:
         text = f"{'!' if each.limit else '-'} {each.text}" + (f" ({each.limit})" if each.limit else "")
-        text, command = (told.translate(VISIBLE_CONTROLS) for told in (text, f"txmq {each.command}"))
+        text, command = map(line, (text, f"txmq {each.command}"))
         apart = 2 if len(text) + 2 + len(command) > WIDTH else WIDTH - len(text) - len(command)
         red, plain = (RED, PLAIN) if is_coloured and each.limit else ("", "")
         if len(text) + 2 + len(command) > WIDTH:
@@ -207,7 +208,7 @@ def aligned(head: Row, rows: Sequence[Row], *, text: Sequence[int] = (0,)) -> It
     """Indented columns within 80, those of `text` to the left and cut where there is no room, numbers to the right."""
     if not rows:
         return
-    rows = [[cell.translate(VISIBLE_CONTROLS) for cell in row] for row in rows]
+    rows = [[visible(shortened(cell, WIDTH)) for cell in row] for row in rows]
     widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
     over = sum(widths) + 2 * len(widths) - WIDTH
     for place in sorted(text, key=lambda place: -widths[place]):

@@ -11,7 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from txmq_lib.cli.render import VISIBLE_CONTROLS, as_text
+from txmq_lib.cli.render import as_text
+from txmq_lib.cli.said import say
+from txmq_lib.outside import visible
 
 NOTHING = "-"
 GAP = 2
@@ -27,9 +29,7 @@ def write_table(
     `is_whole`; a pipe gets all, a row per line. Nothing is cut short."""
     if not rows:
         return
-    cells = [
-        [NOTHING if value is None else as_text(value).translate(VISIBLE_CONTROLS) for value in row] for row in rows
-    ]
+    cells = [[NOTHING if value is None else visible(as_text(value)) for value in row] for row in rows]
     widths = {name: max(cell_len(name), *(cell_len(row[place]) for row in cells)) for place, name in enumerate(columns)}
     console = console or Console(file=sys.stdout, highlight=False)
     if console.is_terminal and not is_whole:
@@ -44,7 +44,7 @@ def write_table(
         table.add_row(*(Text(row[place]) for place, name in enumerate(columns) if name in shown))
     console.print(table)
     if left_out := [name for name in columns if name not in shown]:
-        sys.stderr.write(f"not shown for want of width: {', '.join(left_out)}\n")
+        say(f"not shown for want of width: {', '.join(left_out)}", err=True)
 
 
 def fitting(widths: dict[str, int], room: int) -> list[str]:

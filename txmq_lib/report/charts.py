@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import vl_convert
 
+from txmq_lib.outside import chart_names
+
 Spec: TypeAlias = dict[str, Any]
+BarRow: TypeAlias = tuple[str, str, float]
+Line = TypeVar("Line")
 
 # A chart is drawn twice, for wide and for narrow windows: shrunk text cannot be read.
 WIDE, NARROW = 960, 350
@@ -108,6 +112,7 @@ def stacked_bars(
     lines: Mapping[str, Sequence[float]], ends: Sequence[datetime], unit: str, hues: Sequence[str]
 ) -> Spec:
     """Bars over time, a part a bar, the series of `lines` on one another."""
+    lines = _called(lines)
     step = _ms(ends[1]) - _ms(ends[0])
     values = []
     for place, at in enumerate(ends):
@@ -135,6 +140,7 @@ def stacked_areas(
     lines: Mapping[str, Sequence[float]], ends: Sequence[datetime], unit: str, hues: Sequence[str]
 ) -> Spec:
     """Areas over time on one another, in steps: a figure holds at the end of its part."""
+    lines = _called(lines)
     values = [
         {"at": _ms(at), "value": value, "series": name, "place": place}
         for place, (name, line) in enumerate(lines.items())
@@ -161,6 +167,7 @@ def lines_over_time(
     marks: Sequence[datetime] = (),
 ) -> Spec:
     """A line per series, told apart by dashes too; `marks` are times crossed by a dashed rule."""
+    lines = _called(lines)
     values = [
         {"at": _ms(at), "value": value, "series": name}
         for name, line in lines.items()
@@ -193,8 +200,9 @@ def lines_over_time(
 DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 4]]
 
 
-def bars(rows: Sequence[tuple[str, str, float]], unit: str, series: Sequence[str], hues: Sequence[str]) -> Spec:
+def bars(rows: Sequence[BarRow], unit: str, series: Sequence[str], hues: Sequence[str]) -> Spec:
     """Lying bars, one per name in the order given; rows are (name, series, value)."""
+    rows, series = _all_called(rows, series)
     names, values = _named(rows, series)
     return {
         "data": {"values": values},
@@ -214,10 +222,9 @@ def bars(rows: Sequence[tuple[str, str, float]], unit: str, series: Sequence[str
     }
 
 
-def columns(
-    rows: Sequence[tuple[str, str, float]], unit: str, along: str, series: Sequence[str], hues: Sequence[str]
-) -> Spec:
+def columns(rows: Sequence[BarRow], unit: str, along: str, series: Sequence[str], hues: Sequence[str]) -> Spec:
     """Standing bars over named classes, in the order given; rows are (class, series, value)."""
+    rows, series = _all_called(rows, series)
     names, values = _named(rows, series)
     return {
         "data": {"values": values},
@@ -236,7 +243,18 @@ def columns(
     }
 
 
-def _named(rows: Sequence[tuple[str, str, float]], series: Sequence[str]) -> tuple[list[str], list[Spec]]:
+def _called(lines: Mapping[str, Line]) -> dict[str, Line]:
+    """The same under names that can be drawn."""
+    names = chart_names(lines)
+    return {names[name]: line for name, line in lines.items()}
+
+
+def _all_called(rows: Sequence[BarRow], series: Sequence[str]) -> tuple[list[BarRow], list[str]]:
+    called, series_called = chart_names(name for name, _, _ in rows), chart_names(series)
+    return [(called[name], series_called[of], value) for name, of, value in rows], [series_called[of] for of in series]
+
+
+def _named(rows: Sequence[BarRow], series: Sequence[str]) -> tuple[list[str], list[Spec]]:
     places = {name: place for place, name in enumerate(series)}
     values = [
         {"name": name, "series": which, "value": value, "place": places[which]} for name, which, value in rows if value

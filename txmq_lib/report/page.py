@@ -11,6 +11,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
+from txmq_lib.outside import page_words
 from txmq_lib.report.charts import NARROW, WIDE, Chart
 from txmq_lib.report.parts import Link, Section
 
@@ -56,6 +57,8 @@ def html(report: Report) -> str:
         loader=jinja2.FileSystemLoader(HERE),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        # Of every text that is put in, before it is escaped.
+        finalize=lambda put_in: page_words(put_in) if type(put_in) is str else put_in,
         trim_blocks=True,
         lstrip_blocks=True,
     )
