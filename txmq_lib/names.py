@@ -119,6 +119,61 @@ VERDICTS: Final = (
     PENDING,
 )
 
+# --- why a verdict is what it is (column reason of verdict)
+# RESOLVED_UNKNOWN: what is missing; the first that fits.
+REASON_ELSEWHERE: Final = "elsewhere"
+REASON_NO_REAL_TOPIC: Final = "no_real_topic"
+REASON_LEFT_OUT: Final = "left_out"
+REASON_QUARANTINED: Final = "quarantined"
+REASON_LOST: Final = "lost"
+REASON_GAP: Final = "gap"
+REASON_UNREAD: Final = "unread"
+UNKNOWN_REASONS: Final = (
+    REASON_ELSEWHERE,
+    REASON_NO_REAL_TOPIC,
+    REASON_LEFT_OUT,
+    REASON_QUARANTINED,
+    REASON_LOST,
+    REASON_GAP,
+    REASON_UNREAD,
+)
+# ROLLED_BACK: by what it is proved; the first that fits.
+REASON_READ_PAST_OP: Final = "read_past_op"
+REASON_LOG_READ: Final = "log_read"
+REASON_LIVE_READ: Final = "live_read"
+REASON_FILE_END: Final = "file_end"
+REASON_DECIDED: Final = "decided"
+ROLLBACK_REASONS: Final = (
+    REASON_READ_PAST_OP,
+    REASON_LOG_READ,
+    REASON_LIVE_READ,
+    REASON_FILE_END,
+    REASON_DECIDED,
+)
+REASON_NO_OP: Final = "no_op"
+REASON_OP_UNREAD: Final = "op_unread"
+REASON_RESERVED_TIME: Final = "reserved_time"
+REASON_UNDECIDED: Final = "undecided"
+REASON_GIVEN_UP: Final = "given_up"
+REASON_VISIBLE: Final = "visible"
+REASON_VISIBLE_TWICE: Final = "visible_twice"
+REASON_TWO_OPS: Final = "two_ops"
+REASON_CONTRADICTING_ENDS: Final = "contradicting_ends"
+REASON_DIVERTED: Final = "diverted"
+REASONS: Final = {
+    DUPLICATED: (REASON_VISIBLE_TWICE,),
+    CONFLICT: (REASON_TWO_OPS, REASON_CONTRADICTING_ENDS),
+    COMMITTED_AND_DISCARDED: (REASON_GIVEN_UP,),
+    COMMITTED_OP_LOST: (REASON_NO_OP, REASON_OP_UNREAD),
+    COMMITTED: (REASON_VISIBLE,),
+    ROLLED_BACK: ROLLBACK_REASONS,
+    RESOLVED_UNKNOWN: UNKNOWN_REASONS,
+    DISCARDED: (REASON_GIVEN_UP,),
+    DIVERTED: (REASON_DIVERTED,),
+    EXPIRED_UNSEEN: (REASON_RESERVED_TIME,),
+    PENDING: (REASON_UNDECIDED,),
+}
+
 # --- where a consumer group's next offset lies in its queue
 OFFSET_OK: Final = "ok"
 OFFSET_BEYOND_END: Final = "beyond_end"

@@ -43,11 +43,17 @@ def _bare(type_: SparkType) -> SparkType:
 
 @dataclass(frozen=True)
 class Differences:
-    """Columns of a stored table that are not as its spec has them, by name."""
+    """Columns of a stored table that are not as its spec has them, by name; `required` are missing ones never null."""
 
     missing: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()
     mistyped: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+
+    @property
+    def can_be_added(self) -> bool:
+        """Whether adding what is missing, as null, makes the table as it should be."""
+        return not (self.unexpected or self.mistyped or self.required)
 
     def __str__(self) -> str:
         parts = {"missing": self.missing, "unexpected": self.unexpected, "mistyped": self.mistyped}
@@ -111,6 +117,7 @@ class TableSpec:
         wanted = {field.name: _bare(field.to_json()["type"]) for field in self.fields}
         return Differences(
             missing=tuple(name for name in wanted if name not in found),
+            required=tuple(field.name for field in self.fields if field.name not in found and not field.nullable),
             unexpected=tuple(name for name in found if name not in wanted),
             mistyped=tuple(name for name in wanted if name in found and found[name] != wanted[name]),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from threading import Event, Thread
@@ -21,9 +22,11 @@ from txmq_lib.errors import InvariantViolation, PassConflict, PassReplayed, Sche
 from txmq_lib.pipeline import reconcile_writes
 from txmq_lib.pipeline.audit import run_audit
 from txmq_lib.pipeline.reconcile import run_reconcile
+from txmq_lib.schemas import table_spec
 from txmq_lib.tables.delta_log import TaggedCommit
 from txmq_lib.tables.passes import Pass
 from txmq_lib.tables.running import next_pass
+from txmq_lib.tables.small_writes import create_table
 from txmq_lib.tables.warehouse import Warehouse
 
 SETTINGS = (
@@ -388,3 +391,20 @@ def test_a_warehouse_of_other_columns_is_refused_before_anything_is_written(open
         with pytest.raises(SchemaError, match="verdict: unexpected colour"):
             job(opened, house.settings, now=NOW, wall_clock=wall_clock)
     assert house.versions() == versions
+
+
+def test_a_warehouse_of_before_gets_the_columns_that_are_new_and_may_be_null(open_house):
+    house = open_house("role=audit")
+    before = {"verdict": {"reason"}, "quarantine": {"topic", "commit_log_offset"}, "landing_frontier": {"runs"}}
+    for name, new in before.items():
+        spec, path = table_spec(name), Path(house.warehouse.path(name))
+        shutil.rmtree(path)
+        kept = tuple(field for field in spec.fields if field.name not in new)
+        create_table(str(path), replace(spec, fields=kept), {})
+    opened = replace(house, warehouse=Warehouse(house.warehouse.spark, house.warehouse.uri))
+    opened.land("half", CAPTURES / "restart" / "half.jsonl.gz")
+    opened.audit()
+    assert {row["reason"] for row in opened.rows("verdict")} == {"undecided"}
+    versions = opened.versions()
+    Warehouse(house.warehouse.spark, house.warehouse.uri).ensure()
+    assert opened.versions() == versions

@@ -202,7 +202,7 @@ def test_a_verdict_row_holds_the_figures_it_follows_from(spark):
         spark,
         "verdict",
         [{"born_timestamp": at(-900), "real_topic": "TopicB", "real_queue_id": 3,
-          "verdict": "COMMITTED_AND_DISCARDED", "visible_count": 1, "op_count": 1, "half_count": 2,
+          "verdict": "COMMITTED_AND_DISCARDED", "reason": "given_up", "visible_count": 1, "op_count": 1, "half_count": 2,
           "given_up_count": 1, "contradicting_count": 1, "check_times": 5, "broker_check_times": 3,
           "first_timestamp": at(-800), "last_timestamp": at(-50), "is_settled": True}],
     )  # fmt: skip

@@ -40,6 +40,7 @@ def advanced(known: DataFrame, reports: DataFrame, *, pass_number: int) -> DataF
         (F.col("is_end_known") | F.coalesce("_is_end_known", F.lit(False))).alias("is_end_known"),
         F.coalesce("source_identity", "_source_identity").alias("source_identity"),
         F.lit(pass_number).cast("bigint").alias("pass_number"),
+        *[F.col(f"_{name}").alias(name) for name in ("runs", "told_end", "file_end")],
         *[F.col(f"_{name}") for name in known.columns if name not in QUEUE],
     )
     compared = (

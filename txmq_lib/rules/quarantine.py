@@ -7,11 +7,23 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+# Where a record lies and whose it is, as far as its header could be read.
+RECORD_PLACE = {
+    "topic": "string",
+    "queue_id": "int",
+    "queue_offset": "bigint",
+    "commit_log_offset": "bigint",
+    "transaction_id": "string",
+}
+
 
 def quarantine_rows(
     bad: DataFrame, *, broker_name: Column, kind: str, raw: Column, job: str, pass_number: int, now: datetime
 ) -> DataFrame:
-    """Rows of `quarantine` from rows with `reason`, `detail` and `source`; one per distinct fault of a record."""
+    """Rows of `quarantine` from rows with `reason`, `detail` and `source`; one per distinct fault of a record.
+
+    Columns of RECORD_PLACE that `bad` has are kept.
+    """
     named = bad.select(
         broker_name.alias("broker_name"),
         F.lit(kind).alias("kind"),
@@ -19,6 +31,10 @@ def quarantine_rows(
         "detail",
         raw.alias("raw"),
         "source",
+        *[
+            F.col(name) if name in bad.columns else F.lit(None).cast(of).alias(name)
+            for name, of in RECORD_PLACE.items()
+        ],
     )
     identity = [F.coalesce(F.col(name), F.lit("")) for name in ("broker_name", "kind", "reason", "detail", "raw")]
     return (

@@ -17,6 +17,13 @@ from txmq_lib.names import (
     DUPLICATED,
     EXPIRED_UNSEEN,
     PENDING,
+    REASON_CONTRADICTING_ENDS,
+    REASON_DECIDED,
+    REASON_NO_OP,
+    REASON_READ_PAST_OP,
+    REASON_TWO_OPS,
+    REASON_UNREAD,
+    REASONS,
     RESOLVED_UNKNOWN,
     ROLE_AUDIT,
     ROLE_ENGINE,
@@ -55,6 +62,7 @@ def judged(
         "real_topic",
         "real_queue_id",
         "verdict",
+        _reason(policies).alias("reason"),
         *[F.col(name).cast("bigint").alias(name) for name in FIGURES],
         "check_times",
         "broker_check_times",
@@ -63,6 +71,18 @@ def judged(
         F.lit(pass_number).cast("bigint").alias("pass_number"),
         (~F.col("verdict").isin(*UNSETTLED)).alias("is_settled"),
     )
+
+
+def _reason(policies: Policies) -> Column:
+    is_engine = policies.has_role(ROLE_ENGINE)
+    told = {
+        CONFLICT: F.when(F.col("visible_count") == 1, REASON_TWO_OPS).otherwise(REASON_CONTRADICTING_ENDS),
+        COMMITTED_OP_LOST: F.lit(REASON_NO_OP),
+        ROLLED_BACK: F.when(is_engine, REASON_DECIDED).otherwise(REASON_READ_PAST_OP),
+        RESOLVED_UNKNOWN: F.lit(REASON_UNREAD),
+    }
+    only = {verdict: F.lit(reasons[0]) for verdict, reasons in REASONS.items() if len(reasons) == 1}
+    return F.coalesce(*[F.when(F.col("verdict") == name, reason) for name, reason in {**told, **only}.items()])
 
 
 def changed(verdicts: DataFrame, known: DataFrame) -> DataFrame:

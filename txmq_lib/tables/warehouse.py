@@ -80,7 +80,10 @@ class Warehouse:
         return missing
 
     def ensure(self) -> None:
-        """Create all tables where the warehouse is new; SchemaError where one has other columns than are wanted."""
+        """Create all tables where the warehouse is new, and columns that are new and may be null.
+
+        SchemaError where a table has other columns than are wanted.
+        """
         if not self.exists("pass"):
             self.create_missing()
         if not self._has_wanted_columns:
@@ -94,16 +97,30 @@ class Warehouse:
 
     def _require_wanted_columns(self) -> None:
         # Only the writing jobs look: Spark would read nulls for a missing column, and a pass would end at a write.
-        told = [
-            f"  - {name}: {differences}"
+        found = {
+            name: spec.differences(self._stored_schema(name))
             for name, spec in table_specs().items()
-            if self.exists(name) and (differences := str(spec.differences(self._stored_schema(name))))
-        ]
+            if self.exists(name)
+        }
+        told = [f"  - {name}: {each}" for name, each in found.items() if str(each) and not each.can_be_added]
         if told:
             raise SchemaError(
                 "tables of another version of txmq, or changed since; nothing was written (documentation: Upgrade):\n"
                 + "\n".join(told)
             )
+        for name, differences in found.items():
+            if differences.missing:
+                self._add_columns(name, differences.missing)
+
+    def _add_columns(self, table: str, names: Sequence[str]) -> None:
+        """Add columns of the spec to a stored table; they are null in the rows it has."""
+        wanted = ", ".join(
+            f"`{field.name}` {field.dataType.simpleString()}"
+            for field in struct_type(table_spec(table))
+            if field.name in names
+        )
+        place = self.path(table).replace("`", "``")
+        self.spark.sql(f"ALTER TABLE delta.`{place}` ADD COLUMNS ({wanted})")
 
     def log(self, table: str) -> DeltaLogView:
         """The table's log, refreshed."""
