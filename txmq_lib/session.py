@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import gettempdir
-from threading import Thread
 from typing import Any, cast
 
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkRuntimeError
-from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from txmq_lib.errors import EnvironmentFault
-from txmq_lib.jars import coordinates, jars_dir, require_jars, spark_home
+from txmq_lib.jars import coordinates, require_jars
 from txmq_lib.java import require_java
-from txmq_lib.resources import conf_dir
+from txmq_lib.jvm_start import LOOPBACK, is_local, start_jvm
 from txmq_lib.settings import Settings
 
 # What results depend on; no other layer may change it.
@@ -52,8 +48,8 @@ _LAUNCH = {
     # Tables are addressed by path; Spark still makes the directory, and it should not be where a command was typed.
     "spark.sql.warehouse.dir": str(Path(gettempdir(), "txmq-spark-warehouse")),
 }
-# Where else Java takes options from.
-_JAVA_OPTIONS = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+# Where all of Spark is one JVM, nobody else has to reach it. A local process may still try: it must know a secret then.
+_LOCAL = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK, "spark.authenticate": "true"}
 
 
 def build_session(app_name: str, settings: Settings) -> SparkSession:
@@ -66,8 +62,9 @@ def build_session(app_name: str, settings: Settings) -> SparkSession:
     if not _is_submitted():
         require_java()
         require_jars()
-        configuration = {**_LAUNCH, **configuration, **_java_options(settings)}
-        _start_jvm(configuration)
+        configuration = {**_LAUNCH, **configuration}
+        start_jvm(configuration, without=settings.secret_variables())
+    configuration = {**_closed(configuration), **configuration}
     builder = SparkSession.builder.appName(app_name)
     for key, value in configuration.items():
         builder = builder.config(key, value)
@@ -78,15 +75,35 @@ def build_session(app_name: str, settings: Settings) -> SparkSession:
     if _is_submitted() and not spark.sparkContext.getConf().contains("spark.log.level"):
         spark.sparkContext.setLogLevel("WARN")
     _require_delta(spark)
-    if str(spark.sparkContext.master).startswith("local"):
+    if is_local(str(spark.sparkContext.master)):
         _tune_for_one_machine(spark, settings)
     return spark
+
+
+def _closed(given: Mapping[str, str]) -> dict[str, str]:
+    """What keeps Spark's sockets to this machine where the master is local, unless they are said to listen elsewhere.
+
+    What spark-submit or spark-defaults.conf say is in the JVM by now, and counts as said.
+    """
+    SparkContext._ensure_initialized()
+    said = SparkConf()
+    known = {**dict(said.getAll()), **given}
+    if not is_local(known.get("spark.master", "local")):
+        return {}
+    is_elsewhere = any(key in known for key in ("spark.driver.host", "spark.driver.bindAddress"))
+    closed = {key: value for key, value in _LOCAL.items() if key not in known}
+    if is_elsewhere:
+        closed = {key: value for key, value in closed.items() if not key.startswith("spark.driver.")}
+    # Spark's pages listen everywhere but where this variable tells them, before the JVM starts.
+    if _is_submitted() and "SPARK_LOCAL_IP" not in os.environ and "spark.ui.enabled" not in known:
+        closed["spark.ui.enabled"] = "false"
+    return closed
 
 
 def session_beside(spark: SparkSession, settings: Settings) -> SparkSession:
     """Another session in the same JVM, with settings of its own that begin as those of `build_session`."""
     beside = spark.newSession()
-    if str(spark.sparkContext.master).startswith("local"):
+    if is_local(str(spark.sparkContext.master)):
         _tune_for_one_machine(beside, settings)
     return beside
 
@@ -94,53 +111,6 @@ def session_beside(spark: SparkSession, settings: Settings) -> SparkSession:
 def _is_submitted() -> bool:
     """Whether spark-submit runs this process: its JVM is up, with all that can only be said before the start."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
-
-
-def _java_options(settings: Settings) -> dict[str, str]:
-    key = "spark.driver.extraJavaOptions"
-    given = settings.spark.get(key, "")
-    defaults = settings.spark.get("spark.driver.defaultJavaOptions", "")
-    quiet = f"-Dlog4j2.configurationFile={(conf_dir() / 'log4j2.properties').as_uri()}"
-    return {key: " ".join(filter(None, (quiet, collector(f"{defaults} {given}", os.environ), given)))}
-
-
-def collector(given: str, environ: Mapping[str, str]) -> str:
-    """The Java option that chooses the garbage collector; empty where `given` options or `environ` choose one.
-
-    A pass waits for nobody: what counts is how soon it is done, and over many rows G1 takes longer. Java does not start
-    with two.
-    """
-    said = " ".join((given, *[environ.get(name, "") for name in _JAVA_OPTIONS]))
-    return "" if re.search(r"-XX:\+Use\w+GC\b", said) else "-XX:+UseParallelGC"
-
-
-def _start_jvm(configuration: Mapping[str, str]) -> None:
-    """Start the Spark that came with pyspark, with this Python in its workers, whatever else is on the machine."""
-    if SparkContext._gateway is not None:
-        return
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if jars_dir().is_dir():
-        os.environ["SPARK_HOME"] = str(spark_home())
-    conf = SparkConf(loadDefaults=False).setAll(list(configuration.items()))
-    reading, writing = os.pipe()
-    Thread(target=_pass_on, args=(reading,), daemon=True).start()
-    try:
-        SparkContext._ensure_initialized(gateway=launch_gateway(conf, popen_kwargs={"stderr": writing}))
-    except PySparkRuntimeError as error:
-        raise EnvironmentFault(
-            "Spark's JVM did not start: what it said stands above; less memory can be asked for"
-            " by --set spark.spark.driver.memory=1g."
-        ) from error
-    finally:
-        os.close(writing)
-
-
-def _pass_on(reading: int) -> None:
-    """The JVM's stderr without the line that Spark's own module options cause and no option of Java can silence."""
-    with open(reading, "rb") as told:
-        for line in told:
-            if not line.startswith(b"WARNING: Using incubator modules"):
-                os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, line)
 
 
 class _LookedUpOnce:

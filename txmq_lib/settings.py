@@ -18,7 +18,7 @@ from txmq_lib.addresses import host_and_port
 from txmq_lib.errors import SettingsError
 from txmq_lib.layers import Layer, Tree, leaves, merge, origins, read_assignment, read_file
 from txmq_lib.names import CHECK_GROUP
-from txmq_lib.resolver_settings import RESOLVER_KINDS, Resolve, ResolverSettings
+from txmq_lib.resolver_settings import RESOLVER_KINDS, HttpResolver, Resolve, ResolverSettings, SqlResolver
 from txmq_lib.resources import conf_dir
 from txmq_lib.secrets import has_password
 from txmq_lib.setting_types import Count, Hours, Name, Names, Seconds, Section
@@ -291,6 +291,18 @@ class Settings(Section):
     def origin(self, key: str) -> str:
         """The layer that set the value of a dotted `key`: base.yaml, a file as given, --set or --warehouse."""
         return next((layer for dotted, _, layer in self.rows() if dotted == key), "")
+
+    def secret_variables(self) -> frozenset[str]:
+        """The environment variables with secrets that this process alone needs: of resolvers and alerts."""
+        named = {*self.alerts.headers_env.values(), self.alerts.url_env}
+        for resolver in self.resolvers.values():
+            if isinstance(resolver, SqlResolver):
+                named.add(resolver.url_env)
+            elif isinstance(resolver, HttpResolver):
+                named |= set(resolver.headers_env.values())
+        # The keys for brokers with ACL are for tasks too, which find them there.
+        ours = {self.rocketmq.access_key_env, self.rocketmq.secret_key_env}
+        return frozenset(name for name in named - ours if name is not None)
 
     def _tree(self, keys: Iterable[str] | None = None) -> Tree:
         include = None if keys is None else set(keys)

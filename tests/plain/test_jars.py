@@ -42,13 +42,13 @@ def spoil(jar):
     jar.write_bytes(content)
 
 
-def started(*_):
+def started(*_, **__):
     raise AssertionError("the JVM was started")
 
 
 @pytest.mark.parametrize("name", jars.jar_names())
 def test_a_session_takes_no_jar_that_was_changed_since_it_was_fetched(place, monkeypatch, name):
-    monkeypatch.setattr(session, "_start_jvm", started)
+    monkeypatch.setattr(session, "start_jvm", started)
     spoil(place / name)
     with pytest.raises(EnvironmentFault) as fault:
         session.build_session("changed", Settings.load())
@@ -57,7 +57,7 @@ def test_a_session_takes_no_jar_that_was_changed_since_it_was_fetched(place, mon
 
 
 def test_a_session_fetches_missing_jars_by_the_pinned_hashes_too(place, central, monkeypatch):
-    monkeypatch.setattr(session, "_start_jvm", started)
+    monkeypatch.setattr(session, "start_jvm", started)
     (place / STORAGE_JAR).unlink()
     spoil(central / STORAGE_JAR)
     with pytest.raises(EnvironmentFault, match="is not the jar that txmq knows"):

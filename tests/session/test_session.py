@@ -10,7 +10,8 @@ import sys
 import pytest
 from deltalake import DeltaTable
 
-from txmq_lib.session import build_session, collector
+from txmq_lib.jvm_start import collector
+from txmq_lib.session import build_session
 from txmq_lib.settings import Settings
 from txmq_lib.tables.effort import partitions_for
 

@@ -1,0 +1,112 @@
+"""Closed by default: where Spark is one JVM, its sockets wait on loopback, and nobody is read who has not proved it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+
+import pytest
+import typer
+from processes import PROC, Seen, watched
+from truth import CAPTURES
+
+from txmq_lib.cli.app import app
+from txmq_lib.cli.jobs import FILE_KINDS
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(not PROC.is_dir(), reason="only Linux tells of sockets and processes here"),
+]
+
+ONE_WAY, RPC_REQUEST = 9, 3
+# What Java's serialisation begins with, and a string: `readObject` reads it before it is known who sends.
+OBJECT = b"\xac\xed\x00\x05t\x00\x05hello"
+
+
+def test_every_socket_of_a_session_waits_on_loopback_also_with_python_workers(spark):
+    assert spark.sparkContext.parallelize(range(2), 2).map(lambda number: number + 1).sum() == 3
+    seen = Seen()
+    seen.look(os.getpid())
+    assert len(seen.listening) >= 3  # RPC, blocks, py4j
+    assert seen.elsewhere() == set()
+
+
+def test_an_object_from_somebody_without_the_secret_is_not_deserialised(spark):
+    port = int(spark.sparkContext.getConf().get("spark.driver.port"))
+    request = bytes([1]) + struct.pack(">H", 4) + b"here" + struct.pack(">i", 7)
+    to = bytes([1]) + struct.pack(">H", 9) + b"127.0.0.1" + struct.pack(">i", port)
+    name = struct.pack(">H", 17) + b"HeartbeatReceiver"
+    body = request + to + name + OBJECT
+    frame = bytes([RPC_REQUEST]) + struct.pack(">qi", 1, len(body)) + body
+    with socket.create_connection((spark.sparkContext.getConf().get("spark.driver.host"), port), timeout=10) as peer:
+        peer.sendall(struct.pack(">q", len(frame) + 8) + frame)
+        told = peer.recv(65536)
+    assert b"sasl" in told.lower()
+    assert b"hello" not in told
+
+
+TOLD = """
+import json, sys
+from txmq_lib.session import build_session
+from txmq_lib.settings import Settings
+
+spark = build_session("told", Settings.load(sys.argv[1:]))
+java = spark._jvm.java.lang.System.getProperty
+print(json.dumps([java("txmq.default.password"), java("txmq.password"), java("spark.hadoop.fs.s3a.secret.key")]))
+"""
+
+
+def test_what_spark_is_told_is_in_no_argument_and_its_pages_wait_on_loopback(tmp_path):
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(r"""
+spark:
+  spark.ui.enabled: true
+  spark.hadoop.fs.s3a.secret.key: "s3cr\u00e9t = of:the # store \\ \U0001F511"
+  spark.driver.defaultJavaOptions: "-Dtxmq.default.password=s3cret"
+  spark.driver.extraJavaOptions: "-XX:TieredStopAtLevel=1 -Dtxmq.password='s3cret \\ \"of Java'"
+""", encoding="utf-8")  # fmt: skip
+    ended = watched([str(settings)], tmp_path, os.environ, program=TOLD)
+    assert ended.status == 0, ended.err
+    assert json.loads(ended.out) == ["s3cret", 's3cret \\ "of Java', "s3cr\u00e9t = of:the # store \\ \U0001f511"]
+    assert any(b"SparkSubmit" in arguments and b"TieredStopAtLevel" in arguments for arguments in ended.seen.arguments)
+    assert [arguments for arguments in ended.seen.arguments if b"s3cr" in arguments] == []
+    assert len(ended.seen.listening) >= 4
+    assert ended.seen.elsewhere() == set()
+
+
+# Every command; what it needs besides.
+HALVES = str(CAPTURES / "basic" / "half.jsonl.gz")
+COMMANDS = {
+    **dict.fromkeys(("init", "reconcile", "resolve", "rollup", "audit", "run", "maintain", "demo", "resume"), ()),
+    **{f"land {kind}": (HALVES, "--broker", "a") for kind in FILE_KINDS},
+    "land store": (".", "--broker", "a"),
+    "land rocketmq": ("--namesrv", "127.0.0.1:9"),
+    "serve": ("--now-first", "--health-file", "serve.json", "--listen", "127.0.0.1:0"),
+    "settle": ("T1", "--commit", "--reason", "it was paid"),
+    "take-back": ("--broker", "a"),
+}
+WITHOUT_SPARK = {
+    *("wakeup", "pending", "checks", "answers", "given-up", "decisions", "sent", "messages", "ends", "offsets"),
+    *("verdicts", "passes", "landed", "quarantine", "trace", "status", "report", "metrics", "alert", "doctor"),
+    "config show",
+}
+
+
+def test_these_are_all_commands():
+    groups = typer.main.get_command(app).commands.items()
+    leaves = {f"{name} {leaf}".strip() for name, group in groups for leaf in getattr(group, "commands", {"": group})}
+    assert leaves == COMMANDS.keys() | WITHOUT_SPARK
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_socket_of_every_command_waits_on_loopback(command, tmp_path):
+    options = ["--set", "spark.spark.ui.enabled=true", "--set", "spark.spark.driver.memory=1g"]
+    arguments = [*options, *command.split(), *COMMANDS[command]]
+    is_serving = (tmp_path / "serve.json").exists
+    ended = watched(arguments, tmp_path, os.environ, is_to_end=is_serving)
+    assert any(b"SparkSubmit" in seen for seen in ended.seen.arguments), ended.err
+    assert len(ended.seen.listening) >= 4
+    assert ended.seen.elsewhere() == set()
