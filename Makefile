@@ -10,6 +10,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.txmq-ready
 BENCH_READY := $(VENV)/.txmq-bench-ready
+# Only what supply/*.txt names, with those hashes; no code of a package runs but that of pyspark, which has no wheel.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+LOCKED := $(PIP) --require-hashes --only-binary :all: --no-binary pyspark --no-build-isolation --use-pep517
+TOOLS := build/supply
+TOOLS_READY := $(TOOLS)/.ready
 SIZE ?= small
 ONLY ?=
 FAST := $(wildcard tests/plain tests/rules)
@@ -23,7 +28,7 @@ help: ## Show this list
 
 setup: $(READY) ## Make .venv with txmq, its tools and Delta's jars (instant when done)
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml supply/build.txt supply/dev.txt
 	@command -v $(PYTHON) >/dev/null 2>&1 || { \
 	  echo "txmq needs Python 3.11 or newer and finds no $(PYTHON): install it, or say make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -32,7 +37,9 @@ $(READY): pyproject.toml
 	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { \
 	  echo "$(PYTHON) cannot make a virtual environment: install its venv module (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
 	@echo "Setting up $(VENV): packages, then Delta's jars (once; a few minutes)" >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(LOCKED) --requirement supply/build.txt
+	@$(LOCKED) --requirement supply/dev.txt
+	@$(PIP) --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m txmq_lib.jars >&2
 	@touch $@
 
@@ -91,8 +98,8 @@ check: setup ## ruff, mypy, import-linter
 bench: $(BENCH_READY) ## Benchmarks against plain Spark, DuckDB and Polars; SIZE=full for the large ones, ONLY=backfill for one
 	@$(BIN)/python -m tests.bench --size $(SIZE) $(addprefix --only ,$(ONLY))
 
-$(BENCH_READY): $(READY)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
+$(BENCH_READY): $(READY) supply/bench.txt
+	@$(LOCKED) --requirement supply/bench.txt
 	@touch $@
 
 clean: ## Remove all that was made here, .venv too; a warehouse stays

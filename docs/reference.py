@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 import yaml
-from pydantic_core import PydanticUndefined
+from pydantic.fields import PydanticUndefined
 
 from txmq_lib.cli.app import app
 from txmq_lib.durations import duration_text

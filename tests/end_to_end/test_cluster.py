@@ -27,7 +27,7 @@ pytestmark = pytest.mark.real
 
 ROOT = Path(__file__).parents[2]
 NOW = "2026-11-21T12:00:00Z"
-OF_WHEEL = ("pyproject.toml", "README.md", "txmq_lib", "jobs", "conf", "schemas")
+OF_WHEEL = ("pyproject.toml", "README.md", "LICENSE", "supply", "txmq_lib", "jobs", "conf", "schemas")
 IN_WHEEL = ("store.tar.xz", "broker.conf")
 LONGEST_S = 3_000
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -61,11 +62,18 @@ def test_what_the_wheel_carries_is_there_and_is_what_a_checkout_uses():
     ]
 
 
-def test_versions_are_pinned():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = [requirement for extra in project["optional-dependencies"].values() for requirement in extra]
-    pinned = [*project["dependencies"], *extras]
-    assert [requirement for requirement in pinned if "==" not in requirement] == []
+def test_the_wheel_that_is_built_has_its_licence_and_all_that_a_run_reads_and_no_more(tmp_path):
+    told = run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path))
+    assert told.returncode == 0, told.stderr
+    (wheel,) = tmp_path.iterdir()
+    with zipfile.ZipFile(wheel) as packed:
+        inside = packed.namelist()
+        licence = next(name for name in inside if name.endswith(".dist-info/licenses/LICENSE"))
+        assert packed.read(licence) == (ROOT / "LICENSE").read_bytes()
+        metadata = packed.read(licence.replace("licenses/LICENSE", "METADATA")).decode()
+    assert "\nLicense-Expression: Apache-2.0\n" in metadata
+    assert "txmq_lib/share/conf/base.yaml" in inside
+    assert {name.partition("/")[0] for name in inside} == {"txmq_lib", "jobs", licence.partition("/")[0]}
 
 
 CANARY = """
