@@ -1,6 +1,6 @@
 # txmq: `make help` lists what can be made. Needs Python >= 3.11 and Java >= 17; everything else is fetched into .venv.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test test-fast test-rest test-long test-real check bench clean model faults mutants fuzz memory
+.PHONY: help setup demo docs test test-fast test-rest test-long test-real check bench clean model faults mutants fuzz memory lock licences sbom vulnerabilities
 
 .NOTPARALLEL:
 
@@ -11,10 +11,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.txmq-ready
 BENCH_READY := $(VENV)/.txmq-bench-ready
 # Only what supply/*.txt names, with those hashes; no code of a package runs but that of pyspark, which has no wheel.
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-LOCKED := $(PIP) --require-hashes --only-binary :all: --no-binary pyspark --no-build-isolation --use-pep517
+QUIETLY := --quiet --disable-pip-version-check
+FROM_LOCK := $(QUIETLY) --require-hashes --only-binary :all: --no-binary pyspark --no-build-isolation --use-pep517
+PIP := $(BIN)/python -m pip install
 TOOLS := build/supply
 TOOLS_READY := $(TOOLS)/.ready
+LOCK = $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+  --no-emit-index-url --no-config $(UPGRADE)
+UPGRADE ?=
 SIZE ?= small
 ONLY ?=
 FAST := $(wildcard tests/plain tests/rules)
@@ -37,9 +41,9 @@ $(READY): pyproject.toml supply/build.txt supply/dev.txt
 	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { \
 	  echo "$(PYTHON) cannot make a virtual environment: install its venv module (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
 	@echo "Setting up $(VENV): packages, then Delta's jars (once; a few minutes)" >&2
-	@$(LOCKED) --requirement supply/build.txt
-	@$(LOCKED) --requirement supply/dev.txt
-	@$(PIP) --no-deps --no-build-isolation --editable .
+	@$(PIP) $(FROM_LOCK) --requirement supply/build.txt
+	@$(PIP) $(FROM_LOCK) --requirement supply/dev.txt
+	@$(PIP) $(QUIETLY) --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m txmq_lib.jars >&2
 	@touch $@
 
@@ -95,11 +99,32 @@ check: setup ## ruff, mypy, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+lock: $(TOOLS_READY) ## Resolve supply/*.txt anew where pyproject.toml changed (UPGRADE=--upgrade for newer packages below)
+	$(LOCK) --group build --output-file supply/build.txt
+	$(LOCK) pyproject.toml --extra postgresql --output-file supply/run.txt
+	$(LOCK) pyproject.toml --extra postgresql --group dev --constraints supply/run.txt --output-file supply/dev.txt
+	$(LOCK) --group bench --output-file supply/bench.txt
+	$(LOCK) --group supply --output-file supply/tools.txt
+
+licences: $(READY) $(TOOLS_READY) ## List the licences of all packages in supply/licences.md; fails for one it does not know
+	@$(TOOLS)/bin/python supply/licences.py $(BIN)/python
+
+sbom: $(READY) $(TOOLS_READY) ## What a run consists of, packages and jars, as CycloneDX in build/sbom.json
+	@$(TOOLS)/bin/python supply/sbom.py $(BIN)/python "$$($(BIN)/python -c 'from txmq_lib.jars import *; print(jars_dir())')" build/sbom.json
+
+vulnerabilities: $(TOOLS_READY) ## Known vulnerabilities of all packages; says so, and fails, where nobody could be asked
+	@$(TOOLS)/bin/python supply/vulnerabilities.py
+
+$(TOOLS_READY): supply/tools.txt supply/bench.txt
+	@$(PYTHON) -m venv $(TOOLS)
+	@$(TOOLS)/bin/python -m pip install $(FROM_LOCK) --requirement supply/tools.txt --requirement supply/bench.txt
+	@touch $@
+
 bench: $(BENCH_READY) ## Benchmarks against plain Spark, DuckDB and Polars; SIZE=full for the large ones, ONLY=backfill for one
 	@$(BIN)/python -m tests.bench --size $(SIZE) $(addprefix --only ,$(ONLY))
 
 $(BENCH_READY): $(READY) supply/bench.txt
-	@$(LOCKED) --requirement supply/bench.txt
+	@$(PIP) $(FROM_LOCK) --requirement supply/bench.txt
 	@touch $@
 
 clean: ## Remove all that was made here, .venv too; a warehouse stays

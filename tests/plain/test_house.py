@@ -181,7 +181,7 @@ def test_make_alone_lists_what_can_be_made():
     told = run("make").stdout
     assert [line.split()[1] for line in told.splitlines()] == [
         "help", "setup", "demo", "docs", "test", "test-fast", "test-long", "model", "faults", "mutants", "test-real", "fuzz", "memory",
-        "check", "bench", "clean",
+        "check", "lock", "licences", "sbom", "vulnerabilities", "bench", "clean",
     ]  # fmt: skip
 
 

@@ -38,6 +38,8 @@ MAY = {
 }
 # Airflow has an environment of its own.
 ELSEWHERE = {"jobs/txmq_dag.py": {"airflow"}}
+# Not in the environment of the tests, so that it cannot be asked what they are called in imports.
+CALLED = {"cyclonedx": ["cyclonedx-python-lib"]}
 # Needed though nobody imports them.
 SILENT = {"dependencies": {"delta-spark"}}
 LOCKED = re.compile(r"^(?P<name>[a-z0-9-]+)==(?P<version>[\w.!+-]+)(?: ; [^\\]+)?(?: \\)?$")
@@ -114,7 +116,7 @@ def imports(path: Path) -> Iterator[str]:
 def test_every_import_is_declared_where_it_may_be_and_nothing_is_declared_for_nobody():
     files = [path for place in ("txmq_lib", "jobs", "docs", "supply", "tests") for path in (ROOT / place).rglob("*.py")]
     own = {path.stem for path in files} | {path.parent.name for path in files}
-    given = packages_distributions()
+    given = {**packages_distributions(), **CALLED}
     undeclared, used = set(), set()
     for path in files:
         where = path.relative_to(ROOT).as_posix()
@@ -127,6 +129,21 @@ def test_every_import_is_declared_where_it_may_be_and_nothing_is_declared_for_no
                 undeclared.add(f"{where}: {name}")
     assert sorted(undeclared) == []
     assert names("dependencies") - used == SILENT["dependencies"] - used
+
+
+def test_the_licence_of_every_locked_package_is_known():
+    listed = {}
+    for line in (ROOT / "supply" / "licences.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 4 and cells[1][:1].isdigit():
+            listed[plain(cells[0])] = cells[1], cells[2]
+    everything: dict[str, set[str]] = {}
+    for lock in {lock for locks in LOCKS.values() for lock in locks}:
+        for name, versions in locked(lock).items():
+            everything.setdefault(name, set()).update(versions)
+    assert {name: listed[name][0] for name in listed if listed[name][0] not in everything.get(name, ())} == {}
+    assert set(everything) - set(listed) <= {"colorama"}, "make licences"  # Windows' own
+    assert [name for name, (_, licence) in listed.items() if not licence or "unknown" in licence.lower()] == []
 
 
 def test_the_packages_are_what_the_hashes_of_the_jars_are_for():
