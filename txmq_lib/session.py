@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import gettempdir
+from threading import current_thread, main_thread
 from typing import Any, cast
 
 from pyspark import SparkConf, SparkContext
@@ -68,6 +70,7 @@ def build_session(app_name: str, settings: Settings) -> SparkSession:
     builder = SparkSession.builder.appName(app_name)
     for key, value in configuration.items():
         builder = builder.config(key, value)
+    _start_context(app_name, configuration)
     spark = builder.getOrCreate()
     _look_names_up_once(cast("Any", spark.sparkContext._jvm))
     # Else pyspark prints each analysis error as a line of JSON before it raises it.
@@ -106,6 +109,18 @@ def session_beside(spark: SparkSession, settings: Settings) -> SparkSession:
     if is_local(str(spark.sparkContext.master)):
         _tune_for_one_machine(beside, settings)
     return beside
+
+
+def _start_context(app_name: str, configuration: Mapping[str, str]) -> None:
+    """Start the SparkContext without pyspark's handler for SIGINT.
+
+    It asks the JVM to cancel all jobs, in the middle of whatever this thread is asking, and raises. Signals are for
+    whoever owns the process.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    SparkContext.getOrCreate(SparkConf().setAppName(app_name).setAll(list(configuration.items())))
+    if current_thread() is main_thread():
+        signal.signal(signal.SIGINT, before)
 
 
 def _is_submitted() -> bool:

@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
-from txmq_lib.cli.app import main
+from collections.abc import Sequence
+
+from txmq_lib.cli import signals
 
 __all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; its exit status (design section 7). Without `argv` the process's arguments, and it ends then."""
+    with signals.watched(is_program=argv is None):
+        # Takes a while, in which a signal may come.
+        from txmq_lib.cli.app import run
+
+        return run(argv)

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from txmq_lib.cli import decisions, health, jobs, more, views
+from txmq_lib.cli import decisions, health, jobs, more, signals, views
 from txmq_lib.cli.given import Given
-from txmq_lib.cli.said import say, say_error
-from txmq_lib.errors import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, TxmqError, code_and_words
+from txmq_lib.cli.said import say_error
+from txmq_lib.errors import EXIT_DONE, EXIT_FAILED, TxmqError, code_and_words
 
 GLOBAL_OPTIONS = ("--conf", "--set", "--warehouse")
 GLOBAL_FLAGS = ("--verbose", "-v")
@@ -53,18 +53,14 @@ health.add_to(app)
 more.add_to(app)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; its exit status (design section 7). Global options may stand anywhere before `--`."""
+def run(argv: Sequence[str] | None = None) -> int:
+    """One command and its exit status. Global options may stand anywhere before `--`."""
     arguments = globals_first(with_values(sys.argv[1:] if argv is None else argv))
     is_verbose = any(flag in arguments for flag in GLOBAL_FLAGS)
     try:
         app(arguments, prog_name="txmq")
     except SystemExit as left:
-        if left.code == EXIT_INTERRUPTED:
-            say("interrupted; the same command carries an unfinished pass on", err=True)
         return left.code if isinstance(left.code, int) else EXIT_DONE
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
     except TxmqError as error:
         _tell(error.code, error.message, is_verbose)
         return error.exit_status
@@ -104,6 +100,7 @@ def with_values(arguments: Sequence[str]) -> list[str]:
 
 
 def _tell(code: str, message: str, is_verbose: bool) -> None:
+    signals.settle()
     if is_verbose:
         import traceback
 

@@ -70,7 +70,7 @@ def is_past_threshold(report: PassReport, thresholds: Thresholds) -> bool:
 @contextmanager
 def spark_warehouse(label: str, settings: Settings) -> Iterator[tuple[Warehouse, SparkProgress]]:
     """A Warehouse on a session of its own, stopped afterwards, or on the one that is already there, left running."""
-    # py4j tells the root logger, trace and all, when an interrupt meets it waiting for the JVM.
+    # py4j tells the root logger, trace and all, when the JVM goes while it waits for it.
     logging.getLogger().addHandler(logging.NullHandler())
     with SparkProgress(label) as progress:
         is_ours = SparkSession.getActiveSession() is None

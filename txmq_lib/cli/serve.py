@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 
 import typer
 from pyspark.sql import SparkSession
 
+from txmq_lib.cli import signals
 from txmq_lib.cli.clock import wall_clock
 from txmq_lib.cli.endpoint import Counted, endpoint
 from txmq_lib.cli.given import Given, location
@@ -26,16 +26,18 @@ from txmq_lib.settings import Settings
 from txmq_lib.tables.passes import PassReport
 
 STOP, WAKE, LOST = "stop", "wake", "lost"
-SIGNALS: dict[int, str] = {signal.SIGTERM: STOP, signal.SIGINT: STOP, signal.SIGUSR1: WAKE}
 
 
 def run_serve(options: Given, *, is_first_at_once: bool, health_path: Path, listen: tuple[str, int] | None) -> None:
-    """Serve until SIGTERM or SIGINT; SIGUSR1 wakes. Status 3 where Spark or a thread is lost."""
+    """Serve until SIGTERM, SIGINT or SIGHUP; SIGUSR1 wakes. Status 3 where Spark or a thread is lost.
+
+    Before it serves those signals end it as any other command, and the second one does.
+    """
     settings = Settings.load(options.conf, options.assignments, options.warehouse)
     inbox: SimpleQueue[str] = SimpleQueue()
-    with _signals_into(inbox):
+    with signals.acted_on(signal.SIGUSR1, lambda: inbox.put(WAKE)):
         health = Health(health_path, wall_clock)
-        with spark_warehouse("serve", settings) as (warehouse, _):
+        with signals.before_end(health.stopped), spark_warehouse("serve", settings) as (warehouse, _):
             warehouse.ensure()
             spark = warehouse.spark
             log = RoundLog()
@@ -67,7 +69,10 @@ def run_serve(options: Given, *, is_first_at_once: bool, health_path: Path, list
             counted = Counted(
                 location(settings.warehouse), health_path.with_suffix(".prom"), lag_window_ms=settings.lag_window_ms
             )
-            with endpoint(listen, health, counted, wake=lambda: inbox.put(WAKE)) as address:
+            with (
+                endpoint(listen, health, counted, wake=lambda: inbox.put(WAKE)) as address,
+                signals.stopped_by(lambda: inbox.put(STOP)),
+            ):
                 for service in running:
                     service.start()
                 health.running()
@@ -122,17 +127,6 @@ def _tell_end(health: Health, lost_what: str | None, *, has_ended: bool) -> None
 def wake(pid: int) -> None:
     """Let the service begin its rounds now."""
     os.kill(pid, signal.SIGUSR1)
-
-
-@contextmanager
-def _signals_into(inbox: SimpleQueue[str]) -> Iterator[None]:
-    # A handler may come in the middle of anything; putting is all that is safe there.
-    before = {number: signal.signal(number, lambda got, _: inbox.put(SIGNALS[got])) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _say(words: str) -> None:

@@ -1,0 +1,147 @@
+"""Commands as processes that are sent a signal at some moment: how they ended, what they said, what they left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+TXMQ = str(Path(sys.executable).with_name("txmq"))
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+MOST_SECONDS, MOST_UNTIL_GONE = 10.0, 3.0
+MARK = "TXMQ_SIGNALS_TRIAL"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How one process ended.
+
+    status    None where it hung: it had not ended MOST_SECONDS after the signal
+    seconds   from the signal to the end
+    words     its stderr
+    left      command lines of the processes of its own that were still there MOST_UNTIL_GONE later
+    signalled whether it was there to be sent the signal
+    """
+
+    status: int | None
+    seconds: float
+    words: str
+    left: tuple[str, ...]
+    signalled: bool
+
+    def faults(self, number: int) -> list[str]:
+        """What is other than told: status 128 and the signal's number, within 10 s, one line, nothing left."""
+        if not self.signalled:
+            return []
+        lines = self.words.splitlines()
+        return [
+            *(["hang"] if self.status is None else []),
+            *([f"status {self.status}"] if self.status not in (None, 128 + number) else []),
+            *([f"{len(lines)} lines: {self.words[-600:]!r}"] if len(lines) != 1 else []),
+            *(f"left: {one[:200]}" for one in self.left),
+        ]
+
+
+def signalled(
+    command: Sequence[str],
+    number: int,
+    after_s: float,
+    *,
+    times: int = 1,
+    apart_s: float = 0.2,
+    until: str = "",
+    when: Callable[[], bool] = lambda: True,
+) -> Ended:
+    """Run `command`, send it the signal `after_s` seconds later, once or more, and see it end.
+
+    until, when   wait first until its stderr holds this text, and until this is so
+    SIGINT and SIGHUP go to its whole process group, as a terminal sends them, SIGTERM to it alone, as `kill` does.
+    """
+    mark = uuid4().hex
+    with tempfile.TemporaryFile("w+b") as said:
+        process = subprocess.Popen(
+            [*command],
+            env={**os.environ, MARK: mark},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            start_new_session=True,
+            preexec_fn=_as_from_a_terminal,
+        )
+        try:
+            limit = time.monotonic() + 120
+            while process.poll() is None and time.monotonic() < limit and not (until in _said(said) and when()):
+                time.sleep(0.05)
+            time.sleep(after_s)
+            is_there, before = process.poll() is None, len(_said(said))
+            sent = time.monotonic()
+            for _ in range(times):
+                _send(process, number)
+                time.sleep(apart_s if times > 1 else 0)
+            try:
+                status: int | None = process.wait(max(0.1, sent + MOST_SECONDS - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                status = None
+            seconds = time.monotonic() - sent
+            left = _left(mark)
+            return Ended(status, seconds, _said(said)[before:], left, is_there)
+        finally:
+            for pid in _marked(mark):
+                _kill(pid)
+            process.wait()
+
+
+def _as_from_a_terminal() -> None:
+    # Whoever starts the tests in the background of a script has SIGINT ignored, and children would too.
+    for number in ENDING:
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _send(process: subprocess.Popen[bytes], number: int) -> None:
+    with suppress(ProcessLookupError):
+        if number == signal.SIGTERM:
+            process.send_signal(number)
+        else:
+            os.killpg(process.pid, number)
+
+
+def _said(file: tempfile._TemporaryFileWrapper[bytes]) -> str:
+    return os.pread(file.fileno(), 1 << 20, 0).decode("utf-8", "replace")
+
+
+def _left(mark: str) -> tuple[str, ...]:
+    limit = time.monotonic() + MOST_UNTIL_GONE
+    while (found := list(_marked(mark))) and time.monotonic() < limit:
+        time.sleep(0.05)
+    return tuple(_command_line(pid) for pid in found)
+
+
+def _marked(mark: str) -> Iterator[int]:
+    """Processes that live and have the mark in their environment; it is handed on to whatever is started."""
+    for entry in os.scandir("/proc"):
+        if entry.name.isdecimal():
+            try:
+                if f"{MARK}={mark}".encode() in Path(entry.path, "environ").read_bytes():
+                    yield int(entry.name)
+            except OSError:
+                continue
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+    except OSError:
+        return f"process {pid}"
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,66 @@
+"""A short part of what `make faults FAULTS="--only signals"` does: commands that are ended while a JVM starts and works."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from signals import TXMQ, signalled
+from truth import CAPTURES
+
+pytestmark = pytest.mark.jobs
+
+
+def landing(warehouse: Path) -> list[str]:
+    half = str(CAPTURES / "restart" / "half.jsonl.gz")
+    return [TXMQ, "--conf", "conf/few-rows.yaml", "--warehouse", str(warehouse), "land", "half", half, "--broker", "b"]
+
+
+@pytest.mark.parametrize(
+    ("number", "after_s", "times"),
+    [(signal.SIGINT, 1.2, 1), (signal.SIGTERM, 2.5, 1), (signal.SIGHUP, 4.0, 2)],
+)
+def test_a_landing_that_begins_is_ended_at_once_and_leaves_no_process(
+    tmp_path: Path, number: int, after_s: float, times: int
+):
+    ended = signalled(landing(tmp_path / "warehouse"), number, after_s, times=times)
+    assert (ended.signalled, ended.faults(number)) == (True, [])
+
+
+def test_the_next_landing_carries_on_what_a_signal_ended(tmp_path: Path):
+    warehouse = tmp_path / "warehouse"
+    table = warehouse / "pass" / "_delta_log"
+    ended = signalled(landing(warehouse), signal.SIGINT, 0, when=lambda: (table / f"{1:020}.json").exists())
+    assert (ended.signalled, ended.faults(signal.SIGINT)) == (True, [])
+    done = subprocess.run(landing(warehouse), capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = DeltaTable(str(warehouse / "half_message")).to_pyarrow_table().to_pylist()
+    keys = [(row["queue_id"], row["queue_offset"]) for row in rows]
+    assert len(keys) == len(set(keys)) > 100
+    states = DeltaTable(str(warehouse / "pass")).to_pyarrow_table().to_pylist()
+    assert sorted(row["state"] for row in states if row["pass_number"] == 1) == ["committed", "started"]
+
+
+def test_serve_stops_cleanly_when_interrupted(tmp_path: Path):
+    health = tmp_path / "health.json"
+    serve = [
+        TXMQ,
+        "--conf",
+        "conf/few-rows.yaml",
+        "--warehouse",
+        str(tmp_path / "w"),
+        "serve",
+        "--health-file",
+        str(health),
+    ]
+
+    def is_running() -> bool:
+        return health.exists() and json.loads(health.read_text())["state"] == "running"
+
+    ended = signalled(serve, signal.SIGINT, 0, when=is_running)
+    assert (ended.status, ended.left, ended.words.splitlines()[-1].endswith(" stopped")) == (0, (), True)
+    assert json.loads(health.read_text())["state"] == "stopped"
