@@ -19,6 +19,7 @@ from pyspark.java_gateway import launch_gateway
 from txmq_lib.errors import EnvironmentFault, SettingsError
 from txmq_lib.jars import jars_dir, spark_home
 from txmq_lib.resources import conf_dir
+from txmq_lib.secrets import scrubbed
 
 LOOPBACK = "127.0.0.1"
 # Where else Java takes options from.
@@ -152,8 +153,10 @@ def _environment(also: Mapping[str, str], without: Collection[str]) -> Iterator[
 
 
 def _pass_on(reading: int) -> None:
-    """The JVM's stderr without the line that Spark's own module options cause and no option of Java can silence."""
+    """The JVM's stderr without secrets and one line that Spark's own module options cause and no option silences."""
     with open(reading, "rb") as told:
         for line in told:
             if not line.startswith(b"WARNING: Using incubator modules"):
-                os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, line)
+                # Spark repeats URLs of repositories; bytes that are no UTF-8 stay as they are.
+                freed = scrubbed(line.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+                os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, freed)

@@ -13,6 +13,10 @@ import yaml
 Tree = dict[str, Any]
 KeyPath = tuple[str, ...]
 MOST_VALUES = 100_000  # of one file; YAML's aliases make billions of a few lines
+_NAME = re.compile(r"^[\w.-]*")  # what is behind it may be a secret
+_QUOTED = re.compile(r""" ("[^"]{2,}"|'(?!<)[^']{2,}')""")  # so may be what YAML repeats, but for signs of its own
+# PyYAML raises the last two where a tag (`!!bool`, `!!timestamp`) stands before something else.
+_UNREADABLE = (yaml.YAMLError, ValueError, RecursionError, AttributeError, KeyError)
 _HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 
 
@@ -37,7 +41,7 @@ def read_file(path: Path, name: str) -> Layer:
         node = _composed(text)
         repeated = tuple(f"{name}: {fault}" for fault in _repeated_keys(node))
         values = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except _UNREADABLE as error:
         return Layer(name, {}, (f"{name}: is not valid YAML: {_yaml_problem(error)}",))
     if values is None:
         return Layer(name, {}, repeated)
@@ -52,11 +56,13 @@ def read_assignment(assignment: str) -> Layer:
     path = _split(key.strip())
     name = "--set"
     if not equals or not all(path) or _HALF_A_PAIR.search(key):
-        return Layer(name, {}, (f"{name} {assignment}: must look like key=value, with dots between nested keys",))
+        shown = "".join(_NAME.findall(key))
+        fault = f"{name} {shown}: must look like key=value, with dots between nested keys"
+        return Layer(name, {}, (fault,))
     try:
         _composed(text)
         value: Any = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except _UNREADABLE as error:
         return Layer(name, {}, (f"{name}: {key}: is not valid YAML: {_yaml_problem(error)}",))
     for part in reversed(path):
         value = {part: value}
@@ -148,5 +154,7 @@ def _repeated_keys(node: yaml.Node | None, above: str = "") -> Iterator[str]:
 def _yaml_problem(error: Exception) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
         mark = error.problem_mark
-        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
-    return str(error).replace("\n", " ") or type(error).__name__
+        return f"line {mark.line + 1}, column {mark.column + 1}: {_QUOTED.sub('', str(error.problem))}"
+    if isinstance(error, AttributeError | KeyError):
+        return "a value is not what its tag says"
+    return re.split(r":? ['\"]", str(error).replace("\n", " "), maxsplit=1)[0] or type(error).__name__

@@ -5,14 +5,14 @@ A secret is named (an environment variable, a file), never given: settings are s
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, ValidationInfo, model_validator
 
 from txmq_lib.durations import duration_text, milliseconds
-from txmq_lib.setting_types import Name, Seconds, Section
+from txmq_lib.secrets import has_secret
+from txmq_lib.setting_types import RECORDED, EnvironmentName, Location, Name, Seconds, Section
 
 KEYS_PARAMETER = ":keys"
 PROPERTY_KEY = "property "
@@ -33,19 +33,14 @@ def _state(value: object) -> str:
     return state_text(value)
 
 
-def _environment_name(value: str) -> str:
-    # The value may be the secret itself, given by mistake: it is not repeated.
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
-        raise ValueError("must be the name of an environment variable, not what it holds")
-    return value
-
-
-def _endpoint(value: str) -> str:
+def _endpoint(value: str, info: ValidationInfo) -> str:
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be a URL such as https://orders.internal/check")
     if parts.username or parts.password:
         raise ValueError("must not hold a name or password: give them as a header, by headers_env")
+    if has_secret(value) and info.context != RECORDED:
+        raise ValueError("must not hold a secret in its parameters: give it as a header, by headers_env")
     return value
 
 
@@ -63,7 +58,6 @@ def _age_text(span_ms: int) -> str | int:
     return duration_text(span_ms) if span_ms else 0
 
 
-EnvironmentName = Annotated[str, AfterValidator(_environment_name)]
 States = Annotated[tuple[Annotated[str, BeforeValidator(_state)], ...], Field(strict=False)]
 Age = Annotated[int, BeforeValidator(_age), PlainSerializer(_age_text, when_used="json")]
 Endpoints = Annotated[tuple[Annotated[str, AfterValidator(_endpoint)], ...], Field(strict=False, min_length=1)]
@@ -116,7 +110,7 @@ class DeltaResolver(StateRules):
     """A transaction log in a Delta table that Spark can read."""
 
     kind: Literal["delta"]
-    uri: Name
+    uri: Location
     batch_size: Annotated[int, Field(ge=1, le=100_000)] = 5_000
 
 

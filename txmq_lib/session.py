@@ -20,6 +20,7 @@ from txmq_lib.errors import EnvironmentFault
 from txmq_lib.jars import coordinates, require_jars
 from txmq_lib.java import require_java
 from txmq_lib.jvm_start import LOOPBACK, is_local, start_jvm
+from txmq_lib.secrets import SPARK_REGEX
 from txmq_lib.settings import Settings
 
 # What results depend on; no other layer may change it.
@@ -42,6 +43,8 @@ _CHOSEN = {
     # The read views use deltalake, which cannot read tables with deletion vectors.
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
 }
+# What Spark's own logs and pages hide, unless it is said otherwise.
+_HIDDEN = {"spark.redaction.regex": SPARK_REGEX}
 # Only where txmq starts the JVM itself: spark-submit has its own say in these.
 _LAUNCH = {
     "spark.driver.memory": "2g",
@@ -60,7 +63,7 @@ def build_session(app_name: str, settings: Settings) -> SparkSession:
     Precedence: what results depend on, `settings.spark`, what Delta needs, spark-submit, tuning for one machine.
     EnvironmentFault where Java is missing, or Delta's jars are missing or are not the pinned ones.
     """
-    configuration = {**_CHOSEN, **settings.spark, **_FIXED}
+    configuration = {**_CHOSEN, **_HIDDEN, **settings.spark, **_FIXED}
     if not _is_submitted():
         require_java()
         require_jars()

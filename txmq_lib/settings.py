@@ -20,8 +20,18 @@ from txmq_lib.layers import Layer, Tree, leaves, merge, origins, read_assignment
 from txmq_lib.names import CHECK_GROUP
 from txmq_lib.resolver_settings import RESOLVER_KINDS, HttpResolver, Resolve, ResolverSettings, SqlResolver
 from txmq_lib.resources import conf_dir
-from txmq_lib.secrets import has_password
-from txmq_lib.setting_types import Count, Hours, Name, Names, Seconds, Section
+from txmq_lib.secrets import has_secret, is_secret
+from txmq_lib.setting_types import (
+    RECORDED,
+    Count,
+    EnvironmentName,
+    Hours,
+    Location,
+    Name,
+    Names,
+    Seconds,
+    Section,
+)
 
 # Change no result: where the tables and brokers are, how Spark runs, upkeep, what is thought too much, what is shown or
 # told. Spark's keys may be secrets. What a pass reads of a broker is in its plan.
@@ -42,12 +52,6 @@ def _spark_value(value: object) -> str:
     if not isinstance(value, str | int | float):
         raise ValueError("must be a text, a number or true/false")  # and may be a secret
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _location(value: str) -> str:
-    if has_password(value):
-        raise ValueError("must not carry a password: give credentials as the environment or Spark's settings have them")
-    return value
 
 
 def _readable_location(value: str) -> str:
@@ -80,7 +84,6 @@ def _end_on_broker(value: object) -> object:
     return "off" if value is False else value  # what YAML makes of a bare off
 
 
-Location = Annotated[Name, AfterValidator(_location)]
 TablesLocation = Annotated[Location, AfterValidator(_readable_location)]
 Address = Annotated[Name, AfterValidator(_address)]
 Role = Literal["engine", "audit"]
@@ -113,8 +116,8 @@ class Land(Section):
 class Rocketmq(Section):
     """How live name servers and brokers are reached, and how much of them is read at once."""
 
-    access_key_env: Name | None
-    secret_key_env: Name | None
+    access_key_env: EnvironmentName | None
+    secret_key_env: EnvironmentName | None
     tls: bool
     ca_file: Name | None
     checks_host_name: bool
@@ -164,8 +167,8 @@ class Mask(Section):
 class Alerts(Section):
     """Where what is past the thresholds is told."""
 
-    url_env: Name | None
-    headers_env: dict[Name, Name]
+    url_env: EnvironmentName | None
+    headers_env: dict[Name, EnvironmentName]
     timeout_ms: Seconds = Field(alias="timeout")
     tries: Annotated[int, Field(ge=1, le=10)]
     state_file: Location | None
@@ -243,20 +246,20 @@ class Settings(Section):
         """Recorded settings again; what is not recorded (see `to_json`) from `running`, else from base.yaml."""
         base = _base_layer()
         local = Layer("running", running._tree(_NOT_RECORDED)) if running else Layer("running", {})
-        return cls._of_layers([base, local, Layer("recorded settings", json.loads(text))])
+        return cls._of_layers([base, local, Layer("recorded settings", json.loads(text))], RECORDED)
 
     @classmethod
-    def _of_layers(cls, layers: Sequence[Layer]) -> Self:
+    def _of_layers(cls, layers: Sequence[Layer], context: str = "") -> Self:
         base = layers[0].values
         # Each layer is judged alone over base.yaml, so that a fault hidden by a later layer is still told.
-        faults = [fault for layer in layers for fault in (*layer.faults, *_faults(cls, base, layer))]
+        faults = [fault for layer in layers for fault in (*layer.faults, *_faults(cls, base, layer, context))]
         merged: Tree = {}
         for layer in layers:
             merged = merge(merged, layer.values)
-        faults += _resolver_faults(cls, merged, layers)
+        faults += _resolver_faults(cls, merged, layers, context)
         if faults:
             raise SettingsError(list(dict.fromkeys(faults)))
-        settings = cls.model_validate(merged)
+        settings = cls.model_validate(merged, context=context)
         settings._origins.update(origins(layers))
         return settings
 
@@ -342,9 +345,9 @@ def _base_layer() -> Layer:
     return read_file(conf_dir() / "base.yaml", "base.yaml")
 
 
-def _faults(model: type[Settings], base: Tree, layer: Layer) -> list[str]:
+def _faults(model: type[Settings], base: Tree, layer: Layer, context: str) -> list[str]:
     try:
-        model.model_validate(merge(base, layer.values))
+        model.model_validate(merge(base, layer.values), context=context)
     except ValidationError as error:
         return [
             f"{layer.name}: {_fault(details)}"
@@ -354,10 +357,10 @@ def _faults(model: type[Settings], base: Tree, layer: Layer) -> list[str]:
     return []
 
 
-def _resolver_faults(model: type[Settings], merged: Tree, layers: Sequence[Layer]) -> list[str]:
+def _resolver_faults(model: type[Settings], merged: Tree, layers: Sequence[Layer], context: str) -> list[str]:
     """Faults of resolvers: one layer may set a part of one only, so they are judged when all layers are together."""
     try:
-        model.model_validate(merged)
+        model.model_validate(merged, context=context)
     except ValidationError as error:
         faults = [details for details in error.errors(include_url=False) if details["loc"][0] == RESOLVERS]
         return [f"{_layer_of(details['loc'], layers)}: {_fault(details)}" for details in faults]
@@ -396,13 +399,13 @@ def _fault(details: Mapping[str, Any]) -> str:
 
 def _instead(path: Sequence[str | int], value: object) -> str:
     """What was given, where that may be shown and can be: not a secret given where its name belongs."""
-    if path[0] in ("spark", RESOLVERS):
+    if path[0] in ("spark", RESOLVERS, "alerts", "rocketmq") or any(is_secret(str(part)) for part in path):
         return ""
     try:
         shown = repr(value)
     except ValueError:  # Python writes no whole number of thousands of digits
         return ""
-    if has_password(shown):
+    if has_secret(shown):
         return ""
     return f", not {shown if len(shown) <= _LONGEST_SHOWN else shown[:_LONGEST_SHOWN] + '...'}"
 

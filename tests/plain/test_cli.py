@@ -219,6 +219,14 @@ SECRET_KEYS = (
     "spark.hadoop.fs.azure.sas.box.acct.blob.core.windows.net",
     "spark.hadoop.fs.gs.auth.service.account.private.key",
     "spark.ssl.keyPassword",
+    "spark.ssl.keyStorePw",
+    "spark.hadoop.google.cloud.auth.service.account.json.keyfile.data",
+)
+SECRET_VALUES = (
+    "spark.driver.extraJavaOptions=-Djavax.net.ssl.trustStorePassword=abc",
+    "spark.jars.repositories=https://me:abc@repo.internal/maven",
+    "spark.hive.url=jdbc:mysql://h/db?user=me&pwd=abc",
+    "spark.hook=https://h/x?token=abc",
 )
 
 
@@ -226,18 +234,18 @@ def test_config_show_names_the_layer_of_every_value_and_hides_what_may_be_secret
     status, out, err = run(
         capsys, "config", "show", "--format", "json", "--set", "role=audit", "--warehouse", "/w",
         *(part for key in SECRET_KEYS for part in ("--set", f"spark.{key}=abc")),
-        "--set", "spark.spark.driver.extraJavaOptions=-Djavax.net.ssl.trustStorePassword=abc",
-        "--set", "spark.spark.sql.shuffle.partitions=7", "--set", "rocketmq.secret_key_env=abc",
+        *(part for value in SECRET_VALUES for part in ("--set", f"spark.{value}")),
+        "--set", "spark.spark.sql.shuffle.partitions=7", "--set", "rocketmq.secret_key_env=ABC",
     )  # fmt: skip
     shown = {row["key"]: (row["value"], row["from"]) for row in map(json.loads, out.splitlines())}
     assert (status, err) == (0, "")
     assert shown["role"] == ("audit", "--set")
     assert shown["warehouse"] == ("/w", "--warehouse")
     assert shown["transaction_check_max"] == (15, "base.yaml")
-    assert "abc" not in out
+    assert "abc" not in out.lower()
     assert shown["rocketmq.secret_key_env"] == ("(hidden)", "--set")
     assert shown["rocketmq.access_key_env"] == (None, "base.yaml")
-    for key in (*SECRET_KEYS, "spark.driver.extraJavaOptions"):
+    for key in (*SECRET_KEYS, *(value.partition("=")[0] for value in SECRET_VALUES)):
         assert shown[f"spark.{key}"] == ("(hidden)", "--set")
     assert shown["spark.spark.sql.shuffle.partitions"] == ("7", "--set")
 

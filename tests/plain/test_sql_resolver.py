@@ -113,6 +113,20 @@ def test_neither_url_nor_password_nor_keys_are_told_when_it_fails():
         asked.close()
 
 
+@pytest.mark.parametrize("password", ["s3@cret", "s3@cret/more", "s3@c:ret", "s3@cret?x=1", "s3@cret#x"])
+def test_no_piece_of_a_password_that_should_have_been_encoded_is_told(password):
+    asked = resolver(f"postgresql+psycopg://me:{password}@127.0.0.1:1/db")
+    (answer,) = asked.answers([check("T")])
+    assert (answer.answer, answer.reason) == (None, "RESOLVER_UNUSABLE")
+    assert not [piece for piece in ("s3", "cret", "more", "c:", "ret") if piece in str(answer.detail)], answer.detail
+
+
+def test_a_secret_among_the_parameters_of_a_url_is_not_told():
+    url = "postgresql+psycopg://127.0.0.1:1/db?user=me&password=s3%26cret&sslpassword=0ther"
+    told = resolver(url)._told(OSError("cannot use password='s3&cret' sslpassword=0ther, s3%26cret or 0ther"))
+    assert told == "OSError: cannot use password=*** sslpassword=***, *** or ***"
+
+
 def test_what_a_driver_says_of_url_or_password_is_not_kept():
     url = "postgresql+psycopg://me:s3cr%40t@127.0.0.1:1/db"
     told = resolver(url)._told(OSError(f"cannot use {url}: s3cr@t is wrong"))

@@ -79,11 +79,12 @@ spark:
 # Every command; what it needs besides.
 HALVES = str(CAPTURES / "basic" / "half.jsonl.gz")
 COMMANDS = {
-    **dict.fromkeys(("init", "reconcile", "resolve", "rollup", "audit", "run", "maintain", "demo", "resume"), ()),
+    **dict.fromkeys(("init", "reconcile", "resolve", "rollup", "audit", "run", "maintain", "demo"), ()),
     **{f"land {kind}": (HALVES, "--broker", "a") for kind in FILE_KINDS},
     "land store": (".", "--broker", "a"),
     "land rocketmq": ("--namesrv", "127.0.0.1:9"),
     "serve": ("--now-first", "--health-file", "serve.json", "--listen", "127.0.0.1:0"),
+    "resume": ("--all",),
     "settle": ("T1", "--commit", "--reason", "it was paid"),
     "take-back": ("--broker", "a"),
 }

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from txmq_lib.answers.check import QUERY_FAILED, Answer, Check, no_answer
 from txmq_lib.answers.states import answers_of_rows, half_columns, looked_up
 from txmq_lib.resolver_settings import DeltaResolver as DeltaSettings
+from txmq_lib.secrets import scrubbed
 
 
 class DeltaResolver:
@@ -36,7 +37,7 @@ class DeltaResolver:
         try:
             rows = self._rows(keys) if keys else []
         except (PySparkException, Py4JError) as error:
-            self.down = no_answer(QUERY_FAILED, f"{self._settings.uri}: {error}")
+            self.down = no_answer(QUERY_FAILED, scrubbed(f"{self._settings.uri}: {error}"))
             return [self.down] * len(checks)
         return answers_of_rows(checks, rows, self._settings, now=self._now)
 

@@ -15,6 +15,7 @@ import httpx
 from txmq_lib.answers.check import BAD_ANSWER, RESOLVER_UNUSABLE, UNREACHABLE, Answer, Check, in_few_words, no_answer
 from txmq_lib.names import COMMIT, HALF_TOPIC, PROPERTY_CHECK_TIMES, ROLLBACK, UNKNOWN
 from txmq_lib.resolver_settings import HttpResolver as HttpSettings
+from txmq_lib.secrets import scrubbed, secrets_of_header
 
 # LocalTransactionState of RocketMQ's client, UNKNOW as it is spelt there.
 STATES = {"COMMIT_MESSAGE": COMMIT, "ROLLBACK_MESSAGE": ROLLBACK, "UNKNOW": UNKNOWN}
@@ -123,10 +124,7 @@ class HttpResolver:
         return Answer(STATES[state], in_few_words(state))
 
     def _scrubbed(self, words: str) -> str:
-        for header in self._headers.values():
-            for secret in (header, *header.split()):
-                words = words.replace(secret, "***")
-        return words
+        return scrubbed(words, [secret for value in self._headers.values() for secret in secrets_of_header(value)])
 
 
 def payload(check: Check) -> bytes:

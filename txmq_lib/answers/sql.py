@@ -13,6 +13,7 @@ from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, InterfaceError,
 from txmq_lib.answers.check import QUERY_FAILED, RESOLVER_UNUSABLE, UNREACHABLE, Answer, Check, no_answer
 from txmq_lib.answers.states import answers_of_rows, half_columns, looked_up
 from txmq_lib.resolver_settings import SqlResolver as SqlSettings
+from txmq_lib.secrets import is_ambiguous, scrubbed, secrets_of_url
 
 LIBPQ_DRIVERS = ("psycopg", "psycopg2")
 MYSQL_DRIVERS = ("pymysql", "mysqldb")
@@ -30,16 +31,19 @@ class SqlResolver:
         self._now = now
         self._secrets = [url]
         self._engine: Engine | None = None
+        self._statement = _statement(settings)
         try:
             parsed = make_url(url)
-            self._secrets += [str(secret) for secret in (parsed.password,) if secret]
+            if is_ambiguous(url):
+                self.down = no_answer(RESOLVER_UNUSABLE, "the database's URL has an @ that must be written %40")
+                return
+            self._secrets = secrets_of_url(url, parsed.password, parsed.query)
             self._engine = create_engine(parsed, pool_size=1, max_overflow=0, connect_args=self._connect_args(parsed))
         except (ArgumentError, ValueError):
             # What is said may hold the URL, or a part of a password that stands where the port should.
             self.down = no_answer(RESOLVER_UNUSABLE, "the database's URL is not one SQLAlchemy can read")
         except (SQLAlchemyError, ImportError) as error:
             self.down = no_answer(RESOLVER_UNUSABLE, self._told(error))
-        self._statement = _statement(settings)
 
     def answers(self, checks: Sequence[Check]) -> list[Answer]:
         """One answer per check; a batch that a single bad key spoils is halved until that key stands alone."""
@@ -96,9 +100,7 @@ class SqlResolver:
     def _told(self, error: Exception) -> str:
         # Of a failed statement only what the driver says: SQLAlchemy adds the parameters.
         words = str(error.orig if isinstance(error, DBAPIError) else error)
-        for secret in self._secrets:
-            words = words.replace(secret, "***")
-        return f"{type(error).__name__}: {words}"
+        return f"{type(error).__name__}: {scrubbed(words, self._secrets)}"
 
 
 def _statement(settings: SqlSettings) -> Select[Any] | TextClause:

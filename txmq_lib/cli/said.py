@@ -8,11 +8,12 @@ from collections.abc import Sequence
 import typer
 
 from txmq_lib.outside import json_text, line
+from txmq_lib.secrets import scrubbed
 
 
 def say(words: str = "", *, err: bool = False) -> None:
-    """One line, whatever the words hold."""
-    typer.echo(line(words), err=err)
+    """One line, whatever the words hold; on stderr without what looks like a secret."""
+    typer.echo(line(scrubbed(words) if err else words), err=err)
 
 
 def say_error(words: str) -> None:

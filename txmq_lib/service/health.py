@@ -12,6 +12,7 @@ from threading import Lock
 from typing import Any
 
 from txmq_lib.errors import UsageError
+from txmq_lib.secrets import scrubbed
 from txmq_lib.tables.passes import PassReport
 from txmq_lib.whole_file import write_whole
 
@@ -58,7 +59,7 @@ class Health:
             step,
             {
                 "last_failure": self._wall_clock().isoformat(),
-                "error": error,
+                "error": scrubbed(error),
                 "failures": failures,
                 "next_try_after_s": round(pause_s, 1),
             },

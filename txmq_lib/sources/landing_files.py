@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from txmq_lib.errors import NothingToLandError, UsageError
 from txmq_lib.jvm import jvm_class
 from txmq_lib.patterns import pattern_of
-from txmq_lib.secrets import has_password
+from txmq_lib.secrets import has_secret
 
 TEXT_ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 PARQUET_ENDING = ".parquet"
@@ -39,7 +39,7 @@ def list_files(spark: SparkSession, paths: list[str], *, takes_broker_files: boo
     A broker's own offset table is taken where `takes_broker_files`. NothingToLandError names every path without any;
     UsageError where one carries a password, for every landing records its paths.
     """
-    if any(has_password(path) for path in paths):
+    if any(has_secret(path) for path in paths):
         raise UsageError("a path must not carry a password: give credentials as Spark's settings have them")
     found: list[LandingFile] = []
     absent: list[str] = []
