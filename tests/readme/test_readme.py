@@ -13,6 +13,7 @@ from pages import Ran, blocks, checkout, environment, follow
 from truth import VERDICT_COUNTS
 
 from txmq_lib import errors, names
+from txmq_lib.cli import signals
 from txmq_lib.cli.app import app
 from txmq_lib.rules.contract import MESSAGE_FIELDS
 from txmq_lib.settings import Settings
@@ -166,7 +167,8 @@ def test_every_verdict_setting_and_exit_code_is_in_the_readme():
     assert first_cells("Verdicts") == set(names.VERDICTS)
     assert first_cells("Settings") == {key for key, _, _ in Settings.load().rows()}
     codes = {str(value) for name, value in vars(errors).items() if name.startswith("EXIT_")}
-    assert {row[0] for row in table_rows("Exit codes")} == codes | {"code"}
+    by_signal = ", ".join(str(128 + ending) for ending in signals.ENDING)
+    assert {row[0] for row in table_rows("Exit codes")} == codes | {by_signal, "code"}
 
 
 def test_every_reason_of_the_quarantine_is_in_the_readme_and_no_other():
