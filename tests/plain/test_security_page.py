@@ -7,7 +7,6 @@ from pathlib import Path
 
 from txmq_lib.answers import http
 from txmq_lib.remoting import frame
-from txmq_lib.sources import message_format
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
@@ -31,6 +30,5 @@ def test_every_setting_of_the_page_is_one():
 
 
 def test_the_numbers_of_the_page_are_those_of_the_code():
-    assert f"unpack to {message_format.MAX_BODY_BYTES >> 20} MiB at most" in PAGE
     assert f"({frame.MAX_FRAME_BYTES >> 20} MiB a frame)" in PAGE
     assert f"{http.MOST_BYTES >> 10} KiB an answer" in PAGE
