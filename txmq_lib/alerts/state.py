@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import fcntl
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import IO
 
 from txmq_lib.alerts.changes import Alert
-from txmq_lib.errors import InputError
+from txmq_lib.errors import AlertUnsentError, InputError
 from txmq_lib.whole_file import write_whole
+
+# More than one run may tell for (webhook.py), with the reading of the tables before it.
+LONGEST_WAIT_SECONDS = 120.0
+LOOKED_EVERY_SECONDS = 0.1
 
 
 class AlertState:
@@ -22,10 +28,13 @@ class AlertState:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Nobody else reads or writes the state meanwhile: two at once would tell everything twice."""
+        """Nobody else reads or writes the state meanwhile: two at once would tell everything twice.
+
+        AlertUnsentError where another process does for longer than telling may take.
+        """
         try:
             with self._path.with_name(f".{self._path.name}.lock").open("a") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                _take(lock)
                 yield
         except OSError as error:
             raise InputError(f"alerts.state_file: {self._path} cannot be kept: {error.strerror}") from error
@@ -43,3 +52,16 @@ class AlertState:
     def keep(self, told: Mapping[str, Alert]) -> None:
         """Put `told` in the place of what the file says."""
         write_whole(self._path, json.dumps([asdict(alert) for alert in told.values()], indent=1))
+
+
+def _take(lock: IO[str]) -> None:
+    ends = time.monotonic() + LONGEST_WAIT_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= ends:
+                words = f"another process has told alerts for {LONGEST_WAIT_SECONDS:g} s; it holds {lock.name}"
+                raise AlertUnsentError(words) from None
+            time.sleep(LOOKED_EVERY_SECONDS)
