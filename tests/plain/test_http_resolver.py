@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from hostile_server import Behaviour, HostileServer
 from questions import NOW, check
 
+from txmq_lib.answers import http
 from txmq_lib.answers.check import Check
 from txmq_lib.answers.http import HttpResolver
 from txmq_lib.resolver_settings import HttpResolver as HttpSettings
 
+MIB = 1024 * 1024
 Manner = Callable[["Handler", dict[str, Any]], None]
 HALF = {
     "queue_offset": 5, "commit_log_offset": 500, "sys_flag": 0, "flag": 3, "born_timestamp": NOW,
@@ -266,3 +271,51 @@ def test_a_header_that_is_a_secret_is_never_told(server):
     assert "s3cret" not in told
     server.manners["/echo"] = lambda handler, asked: handler.reply("x" * 77 + "s3cret")
     assert "s3" not in repr(asked.answers([check().with_half(HALF)])), "nor a piece of it where words are cut"
+
+
+def flooding(head: bytes, chunk: bytes) -> Callable[[HostileServer], Behaviour]:
+    def of(server: HostileServer) -> Behaviour:
+        return lambda connection: (connection.sendall(head), server.flood(connection, chunk, 1500 * MIB))
+
+    return of
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        flooding(b"HTTP/1.1 200 OK\r\nContent-Length: 1500000000\r\n\r\n", b" " * MIB),
+        flooding(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n", gzip.compress(b" " * 300 * MIB, 6)),
+        flooding(b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n" * 10_000),
+        flooding(b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
+    ],
+    ids=["a body", "a bomb", "headers", "interim answers"],
+)
+def test_an_answer_without_end_takes_neither_memory_nor_time(behaviour):
+    with HostileServer(lambda connection: None) as hostile:
+        hostile.behave = behaviour(hostile)
+        begun = time.monotonic()
+        tracemalloc.start()
+        ((answer, reason),) = ask(resolver(hostile.at, timeout="3s"))
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert (answer, reason in ("BAD_ANSWER", "UNREACHABLE")) == (None, True)
+        assert (peak < 16 * MIB, time.monotonic() - begun < 6) == (True, True)
+
+
+def test_an_endpoint_that_lets_wait_in_vain_again_and_again_is_left_alone_in_the_end(server, monkeypatch):
+    def every_other(handler: Handler, asked: dict[str, Any]) -> None:
+        if int(asked["header"]["transactionId"][1:]) % 2:
+            time.sleep(1)
+        handler.reply("COMMIT_MESSAGE")
+
+    server.manners["/x"] = every_other
+    monkeypatch.setattr(http, "LONGEST_IN_VAIN", 1)
+    asked = resolver(f"{server.at}/x", down_after=6, concurrency=1, timeout="250ms")
+    found = ask(asked, *[check(f"T{n}") for n in range(60)])
+    assert found[0] == ("commit", None)
+    assert found[-2:] == [(None, "UNREACHABLE")] * 2
+    assert 6 <= len(server.seen) <= 13
+
+
+def test_a_port_that_is_none_is_unreachable():
+    assert ask(resolver("http://127.0.0.1:99999/x")) == [(None, "UNREACHABLE")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -178,3 +179,22 @@ def test_a_driver_that_fails_in_a_way_of_its_own_is_no_answer_and_its_words_are_
     (answer,) = asked.answers([check("T")])
     assert (answer.answer, answer.reason) == (None, "RESOLVER_UNUSABLE")
     assert answer.detail == "the database's driver failed with RuntimeError"
+
+
+@pytest.mark.parametrize("asks", [{}, {"query": "select id, state from log where id in :keys"}], ids=["table", "query"])
+def test_a_key_with_rows_without_end_has_no_answer_and_the_others_have_theirs(database, asks):
+    with sqlite3.connect(database) as connection:
+        connection.execute("create table many as select * from log")
+        connection.execute(
+            "insert into many select 'T1', 'C', 0 from"
+            " (with recursive n(i) as (select 1 union all select i + 1 from n where i < 500000) select i from n)"
+        )
+        connection.execute("drop table log")
+        connection.execute("alter table many rename to log")
+    asked = resolver(database, **asks)
+    tracemalloc.start()
+    found = answers(asked, [f"T{number}" for number in range(8)])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found == [(None, "QUERY_FAILED") if n == 1 else ("commit" if n % 2 else "rollback", None) for n in range(8)]
+    assert peak < 4 * 1024 * 1024

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import ssl
+import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -21,6 +22,8 @@ from txmq_lib.secrets import scrubbed, secrets_of_header
 STATES = {"COMMIT_MESSAGE": COMMIT, "ROLLBACK_MESSAGE": ROLLBACK, "UNKNOW": UNKNOWN}
 MOST_BYTES = 65_536
 BATCH = 200
+# Waiting for checks that had no answer, all together: so many times as long as `down_after` of them may take.
+LONGEST_IN_VAIN = 10
 # The columns of half_message that make the message of a payload; topic and queue are the real ones.
 HALF_COLUMNS = (
     *("queue_offset", "commit_log_offset", "sys_flag", "flag", "born_timestamp", "store_timestamp", "born_host"),
@@ -46,6 +49,7 @@ class HttpResolver:
             self.down = no_answer(RESOLVER_UNUSABLE, f"ca_file: {settings.ca_file}: {type(error).__name__}: {error}")
         self._asked = 0
         self._failed_in_a_row = 0
+        self._seconds_in_vain = 0.0
 
     def answers(self, checks: Sequence[Check]) -> list[Answer]:
         """One answer per check, `concurrency` of them asked at once."""
@@ -65,12 +69,26 @@ class HttpResolver:
         async with turns:
             if self.down is not None:
                 return self.down
+            begun = time.monotonic()
             answer = await self._answer(client, check)
-        self._failed_in_a_row = self._failed_in_a_row + 1 if answer.answer is None else 0
-        if self._failed_in_a_row >= self._settings.down_after:
-            words = f"{self._failed_in_a_row} checks in a row had no answer, the last: {answer.detail}"
-            self.down = no_answer(answer.reason or UNREACHABLE, words)
+        if answer.answer is not None:
+            self._failed_in_a_row = 0
+            return answer
+        self._failed_in_a_row += 1
+        self._seconds_in_vain += time.monotonic() - begun
+        self.down = self.down or self._given_up(answer)
         return answer
+
+    def _given_up(self, last: Answer) -> Answer | None:
+        """The answer to all further checks, where this was one without an answer too many."""
+        ours = self._settings
+        if self._failed_in_a_row >= ours.down_after:
+            words = f"{self._failed_in_a_row} checks in a row had no answer, the last: {last.detail}"
+        elif self._seconds_in_vain >= LONGEST_IN_VAIN * ours.down_after * ours.tries * ours.timeout_ms / 1000:
+            words = f"{self._seconds_in_vain:.0f} s of waiting for checks without an answer, the last: {last.detail}"
+        else:
+            return None
+        return no_answer(last.reason or UNREACHABLE, words)
 
     async def _answer(self, client: httpx.AsyncClient, check: Check) -> Answer:
         endpoints, content = self._settings.endpoints, payload(check)
@@ -94,7 +112,7 @@ class HttpResolver:
                 status, body = await self._posted(client, endpoint, content)
         except TimeoutError:
             return no_answer(UNREACHABLE, f"{endpoint}: no whole answer within {self._settings.timeout_ms} ms")
-        except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, ExceptionGroup) as error:
             return no_answer(UNREACHABLE, self._scrubbed(f"{endpoint}: {type(error).__name__}: {error}"))
         if status != httpx.codes.OK:
             return no_answer(BAD_ANSWER, f"{endpoint}: status {status}")

@@ -18,6 +18,7 @@ from txmq_lib.secrets import is_ambiguous, scrubbed, secrets_of_url
 LIBPQ_DRIVERS = ("psycopg", "psycopg2")
 MYSQL_DRIVERS = ("pymysql", "mysqldb")
 Keys = Sequence[str | int]
+MOST_ROWS = 100  # of one key; a log has one, or one per state
 
 
 class SqlResolver:
@@ -77,8 +78,16 @@ class SqlResolver:
     def _rows(self, engine: Engine, keys: Keys) -> list[tuple[Any, Any]]:
         with engine.connect() as connection, connection.begin():
             self._limit(connection)
-            found = connection.execute(self._statement, {"keys": list(keys)}).mappings()
-            return [(row[self._settings.key_column], row[self._settings.state_column]) for row in found]
+            # Rows come as they are asked for, where the driver can: only drivers of MySQL read on to the end of them.
+            is_streamed = connection.dialect.name == "postgresql"
+            found = connection.execution_options(stream_results=is_streamed).execute(
+                self._statement, {"keys": list(keys)}
+            )
+            most = MOST_ROWS * len(keys)
+            rows = found.mappings().fetchmany(most + 1)
+            if len(rows) > most:
+                raise ValueError(f"more than {MOST_ROWS} rows of one key")
+            return [(row[self._settings.key_column], row[self._settings.state_column]) for row in rows]
 
     def _limit(self, connection: Connection) -> None:
         # Of this transaction alone: behind a pooler the session is somebody else's next.
