@@ -81,10 +81,18 @@ def test_a_query_that_takes_too_long_ends_and_its_table_is_left_alone(server):
     assert "statement timeout" in (resolver.down.detail or "")
 
 
-def test_a_query_can_write_nothing(server):
-    answers, resolver = ask(server.url, query="delete from log where id in :keys returning id, state")
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("delete from log where id in :keys returning id, state", "syntax error"),  # nothing but a query has a cursor
+        ("with d as (delete from log where id in :keys returning id, state) select * from d", "data-modifying"),
+        ("select id, state from log where id in :keys for update", "read-only transaction"),
+    ],
+)
+def test_a_query_can_write_nothing(server, query, words):
+    answers, resolver = ask(server.url, query=query)
     assert said(answers) == [(None, "QUERY_FAILED")]
-    assert "read-only transaction" in (resolver.down.detail or "")
+    assert words in (resolver.down.detail or "")
     assert server.query("select count(*) from log where id = 'T1'") == [(1,)]
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from math import inf
 from pathlib import Path
-from socket import AF_INET6
+from socket import AF_INET, AF_INET6, SHUT_RDWR, socket
 from threading import Lock, Thread
+from time import monotonic, sleep
+from typing import Any
 
 from txmq_lib.cli.clock import wall_clock
 from txmq_lib.cli.metrics import told_before
@@ -19,6 +22,9 @@ from txmq_lib.views.metrics import metrics_text
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.whole_file import write_whole
 
+MOST_CLIENTS = 32
+LONGEST_SECONDS = 10.0
+PAUSE_SECONDS = 0.2
 TEXT, JSON = "text/plain; version=0.0.4; charset=utf-8", "application/json"
 
 
@@ -30,8 +36,58 @@ def listen_address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-class _OfIPv6(ThreadingHTTPServer):
-    address_family = AF_INET6
+class _Server(ThreadingHTTPServer):
+    """Serves so many clients at a time; each has so long to ask, and again to take its answer, as a whole."""
+
+    request_queue_size = MOST_CLIENTS
+
+    def __init__(self, listen: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._lock = Lock()
+        self._ends: dict[socket, float] = {}
+        self.address_family = AF_INET6 if ":" in listen[0] else AF_INET
+        super().__init__(listen, handler)
+
+    def get_request(self) -> tuple[socket, Any]:
+        try:
+            return super().get_request()
+        except OSError:
+            sleep(PAUSE_SECONDS)  # no file can be opened: whoever waits keeps the socket ready, and this would spin
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as the base class has it
+        with self._lock:
+            is_full = len(self._ends) >= MOST_CLIENTS
+            if not is_full:
+                self._ends[request] = monotonic() + LONGEST_SECONDS
+        if is_full:
+            self.shutdown_request(request)
+        else:
+            super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        """Twice a second: hang up on clients whose time is over, which also wakes the threads that serve them."""
+        with self._lock:
+            for late in [each for each, ends in self._ends.items() if ends < monotonic()]:
+                with suppress(OSError):
+                    late.shutdown(SHUT_RDWR)
+
+    def asked(self, request: socket) -> None:
+        """A request is whole: its answer may take as long as it takes."""
+        with self._lock:
+            self._ends[request] = inf
+
+    def answers(self, request: socket) -> None:
+        """An answer is there: from now on the client's time counts again."""
+        with self._lock:
+            self._ends[request] = monotonic() + LONGEST_SECONDS
+
+    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 - as the base class has it
+        with self._lock:
+            self._ends.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as the base class has it
+        """What clients do is not told: each could fill the log."""
 
 
 class Counted:
@@ -65,7 +121,7 @@ def endpoint(
         yield None
         return
     try:
-        server = (_OfIPv6 if ":" in listen[0] else ThreadingHTTPServer)(listen, _handler(health, counted, wake))
+        server = _Server(listen, _handler(health, counted, wake))
     except OSError as error:
         raise UsageError(f"cannot listen at {listen[0]}:{listen[1]}: {error.strerror}") from error
     thread = Thread(target=server.serve_forever, name="txmq-endpoint", daemon=True)
@@ -80,9 +136,10 @@ def endpoint(
 
 def _handler(health: Health, counted: Counted, wake: Callable[[], None]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        timeout = 10  # of a client that says nothing
+        server: _Server
 
         def do_GET(self) -> None:
+            self.server.asked(self.request)
             if self.path == "/health":
                 told = health.content
                 status = HTTPStatus.OK if told["state"] == RUNNING else HTTPStatus.SERVICE_UNAVAILABLE
@@ -96,7 +153,10 @@ def _handler(health: Health, counted: Counted, wake: Callable[[], None]) -> type
                 self._answer(HTTPStatus.NOT_FOUND, TEXT, "there are /health, /metrics and POST /wakeup\n")
 
         def do_POST(self) -> None:
-            if self.path == "/wakeup":
+            if self.headers.get("Origin") is not None:
+                # Browsers send it with every POST, whoever's page it is: no page needs to wake anybody.
+                self._answer(HTTPStatus.FORBIDDEN, TEXT, "not from a browser\n")
+            elif self.path == "/wakeup":
                 wake()
                 self._answer(HTTPStatus.ACCEPTED, TEXT, "woken\n")
             else:
@@ -107,6 +167,7 @@ def _handler(health: Health, counted: Counted, wake: Callable[[], None]) -> type
 
         def _answer(self, status: HTTPStatus, kind: str, text: str) -> None:
             body = text.encode()
+            self.server.answers(self.request)
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
