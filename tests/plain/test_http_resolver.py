@@ -299,7 +299,7 @@ def test_an_answer_without_end_takes_neither_memory_nor_time(behaviour):
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert (answer, reason in ("BAD_ANSWER", "UNREACHABLE")) == (None, True)
-        assert (peak < 16 * MIB, time.monotonic() - begun < 6) == (True, True)
+        assert (peak < 16 * MIB, time.monotonic() - begun < 20) == (True, True)
 
 
 def test_an_endpoint_that_lets_wait_in_vain_again_and_again_is_left_alone_in_the_end(server, monkeypatch):
