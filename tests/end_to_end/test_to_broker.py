@@ -11,7 +11,7 @@ import pytest
 from house import BROKER, NOW, House, Killed, wall_clock
 from record_encoder import encode_record
 from remoting_server import FakeBroker, RemotingServer, answer
-from resolving import resolve
+from resolving import half, resolve
 
 from txmq_lib.errors import PassConflict, UnreachableError
 from txmq_lib.pipeline.decisions import Wanted, decide
@@ -197,6 +197,29 @@ def test_a_broker_is_told_one_end_of_a_half_whoever_decides_first(open_house, de
     assert deciding.sent() == [(37, "T0"), (37, "T1")], "the commit of T0 and the rollback of T1"
     land(house, deciding)
     assert verdicts(house) == {"T0": "COMMITTED", "T1": "ROLLED_BACK", "T2": "PENDING"}
+
+
+def test_a_transaction_has_one_end_however_many_copies_of_its_half_land(open_house, deciding):
+    house = open_house("role=audit", "rocketmq.timeout=1s", "transaction_timeout=2", f"resolvers={{GID_A: {{{LOG}}}}}")
+    land(house, deciding)
+    house.reconcile()
+    answered = answer_checks(house, {"T0": "C", "T1": "C"})
+    refusing = {1000: "Find prepared transaction message failed"}
+    deciding.interrupt = lambda request: (
+        answer(request, 1, remark=refusing[int(request["extFields"]["commitLogOffset"])])
+        if request["code"] == 37 and int(request["extFields"]["commitLogOffset"]) in refusing
+        else None
+    )
+    assert send(house, deciding, answered, "resolve").counts == {"accepted": 1, "refused": 1}
+    # What a check puts back lands before what the commit has left.
+    copies = [
+        {**half(number), "queueOffset": 10 + number, "commitLogOffset": 10_000 + 1000 * number}
+        | {"bornTimestamp": BORN_MS + number}
+        for number in (0, 1)
+    ]
+    house.land_rows("half", copies)
+    again = requests_planned(house.warehouse, house.settings, ToSend("resolve", answered), now=NOW)
+    assert [(row["transaction_id"], row["commit_log_offset"]) for row in again] == [("T1", 11_000)]
 
 
 @pytest.mark.long

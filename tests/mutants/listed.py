@@ -22,6 +22,8 @@ EFFECTS, OFFSETS, ACKS = ("rules/test_effects.py",), ("rules/test_offsets.py",),
 WORDS, INVARIANTS = ("rules/test_offset_words.py",), ("rules/test_invariants.py",)
 CONTRACT, TAKE_BACK = ("rules/test_contract.py",), "end_to_end/test_take_back.py"
 KINDS, LATE = ("model/test_offset_kinds.py",), "end_to_end/test_late_evidence.py"
+RIVALS = "end_to_end/test_copies_and_rivals.py"
+SENT_ONCE = "end_to_end/test_to_broker.py::test_a_transaction_has_one_end_however_many_copies_of_its_half_land"
 ONCE = "end_to_end/test_exactly_once.py"
 CONFLICTS = ("rules/test_offsets.py", "model/test_offsets_model.py")
 
@@ -50,6 +52,13 @@ MUTANTS = (
     Mutant("rules/settle.py", "system topics may be restored to", '.when(F.col("real_topic").isin(*TRANSACTION_TOPICS), "REAL_TOPIC_IS_SYSTEM")', "", SETTLE),
     Mutant("rules/settle.py", "contradicting ends pass for repeated ones", '.when(F.col("_deciding") == F.col("decision"), OUTCOME_REPEATED)',
            ".when(F.lit(True), OUTCOME_REPEATED)", SETTLE),
+    Mutant("rules/settle.py", "an end means every half at its place", 'is_meant = F.col("_is_alone") | (F.col("half_queue_offset") == F.col("tran_state_table_offset"))',
+           "is_meant = F.lit(True)", SETTLE),
+    Mutant("rules/settle.py", "two halves of one place and offset are both meant", '~F.col("half_queue_offset").eqNullSafe(F.col("_before"))', "F.lit(True)", SETTLE),
+    Mutant("pipeline/decisions.py", "settle looks at ends of the newest copy alone", "copies = halves.where(_is_of(row))",
+           'copies = halves.where(F.col("commit_log_offset") == row["commit_log_offset"])', (f"{RIVALS}::test_settle_reckons_with_an_end_of_another_copy_that_has_landed_and_is_not_judged_yet",)),
+    Mutant("pipeline/to_broker.py", "each copy has an end of its own", " and _transaction(row) not in sent", "", (SENT_ONCE,)),
+    Mutant("pipeline/to_broker.py", "a refused end is the only one", "not in refused]", "not in set()]", (SENT_ONCE,)),
     # --- check: who is due (R44-R52, R61-R63)
     Mutant("rules/check.py", "due at its very timeout (R48)", "return (age <= check_limit_ms(policies))", "return (age < check_limit_ms(policies))", CHECK),
     Mutant("rules/check.py", "one from the future waits (R52)", " & ~is_from_future", "", CHECK),
@@ -73,6 +82,8 @@ MUTANTS = (
     Mutant("rules/pending.py", "a resumed half stays given up (R73)", 'F.coalesce(F.col("_newest") <= F.col("_given_up_at"), F.lit(True))', "F.lit(True)", PENDING),
     Mutant("rules/pending.py", "a visible message of another transaction closes", "return joined.where(same_id)", "return joined", PENDING),
     Mutant("rules/pending.py", "any message prepared there counts as committed", "messages = visible.where(is_committed)", "messages = visible", (*PENDING, *VERDICT)),
+    Mutant("rules/pending.py", "a given-up row has a real topic of its own", 'join_transaction(_places_of(given_up), topics, "inner")',
+           'given_up.select(*TRANSACTION_KEY, "real_topic", "commit_log_offset")', PENDING),
     Mutant("rules/pending.py", "ops close nothing", "return by_op.unionByName(by_message)", "return by_message", PENDING),
     Mutant("rules/transaction.py", "a missing producer group matches none", "F.col(name).eqNullSafe(F.col(", 'F.col(name) == (F.col(', ("rules/test_transaction.py",)),
     # --- effects: what a decision writes (R20, R25, R26, R70)
@@ -112,6 +123,7 @@ MUTANTS = (
            (*VERDICT, *FRONTIER_VERDICT)),
     Mutant("rules/verdict.py", "a clock that ran ahead expires all", 'F.least(highest, F.lit(now))', "highest", FRONTIER_VERDICT),
     Mutant("rules/figures.py", "a resumed half stays discarded (R73)", '& is_final).alias("is_discarded")', ').alias("is_discarded")', VERDICT),
+    Mutant("rules/figures.py", "a message in any topic makes visible", 'message["real_topic"] == F.col("real_topic")', 'F.lit(True)', VERDICT),
     # --- offsets and acknowledgements (R84, R102, R105-R107)
     Mutant("rules/offsets.py", "resets are ignored", 'is_set = ~F.col("is_increase_only")', "is_set = F.lit(False)", OFFSETS),
     Mutant("rules/offsets.py", "offsets may go back by themselves", 'F.max(F.struct("set_number", "next_offset")).over(so_far)["next_offset"]',
@@ -137,6 +149,10 @@ MUTANTS = (
            "property_of(PROPERTY_UNIQ_KEY)", ("rules/test_half.py",)),
     Mutant("rules/duplicates.py", "other content under the same key passes for the same", "earlier_hash == F.col(\"content_hash\"), F.lit(DUPLICATE)",
            "F.lit(True), F.lit(DUPLICATE)", ("rules/test_duplicates.py",)),
+    Mutant("rules/duplicates.py", "nulls are no part of a content", 'F.concat(*[F.col(name).isNull().cast("int").cast("string") for name in columns])', 'F.lit("")',
+           ("rules/test_duplicates.py",)),
+    Mutant("pipeline/landing_events.py", "what landed before is known by its hash alone", '_told(current, table, broker_name).withColumn("content_hash", event_hash(content))',
+           "_told(current, table, broker_name)", (f"{RIVALS}::test_a_file_landed_before_hashes_told_nulls_apart_adds_nothing_when_it_lands_again",)),
     Mutant("rules/frontier.py", "a frontier goes back", 'F.greatest("next_offset", "_next_offset")', 'F.col("next_offset")', ("rules/test_frontier.py",)),
     # --- JSON of brokers and name servers (R89)
     Mutant("fastjson.py", "half a surrogate pair stays", 'json.loads(text.encode("utf-8", "replace"))', "document", ("plain/test_remoting.py",)),

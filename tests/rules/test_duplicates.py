@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import table_of
 
-from txmq_lib.rules.duplicates import counted_by_content, judged_by_key
+from txmq_lib.rules.duplicates import counted_by_content, event_hash, judged_by_key
 from txmq_lib.tables.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
@@ -77,3 +77,10 @@ def test_equal_events_are_counted_and_only_those_beyond_what_is_there_are_new(sp
         "really twice, the second": 1,
         "there for another broker": 0,
     }
+
+
+def test_which_columns_are_null_is_part_of_a_content(spark):
+    contents = [("x", None, None), (None, "x", None), (None, None, "x"), ("x", "x", None), ("x", None, "x"), ("", None, "x"),
+                (None, None, None)]  # fmt: skip
+    hashed = local_frame(spark, contents, "a string, b string, c string").select(event_hash(("a", "b", "c")).alias("h"))
+    assert len({row["h"] for row in hashed.collect()}) == len(contents)

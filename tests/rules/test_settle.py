@@ -151,6 +151,25 @@ def test_an_end_finds_the_half_at_its_physical_offset_of_its_own_broker(spark):
     }
 
 
+def test_of_two_halves_at_one_place_an_end_means_that_of_its_queue_offset_or_none(spark):
+    there = {"commit_log_offset": 50}
+    halves = [{**there, "queue_offset": 5, "transaction_id": "five"}, {**there, "queue_offset": 6, "transaction_id": "six"},
+              {**there, "queue_offset": 6, "queue_id": 1, "transaction_id": "six of queue 1"},
+              {"commit_log_offset": 70, "queue_offset": 9, "transaction_id": "alone"}]  # fmt: skip
+    ends = [
+        {"commit_log_offset": place, "tran_state_table_offset": offset, "landing_order": turn}
+        for turn, (place, offset) in enumerate([(50, 5), (50, 6), (50, 7), (50, 9), (70, 5)])
+    ]
+    matched = matched_ends(rows(spark, "end_transaction", ends), rows(spark, "half_message", halves))
+    assert table_of(matched, "landing_order", "transaction_id", "half_queue_offset", "is_queue_offset_landed") == {
+        0: ("five", 5, True),
+        1: ("six", 6, True),
+        2: (None, None, False),
+        3: (None, None, True),
+        4: ("alone", 9, True),
+    }
+
+
 def test_an_outcome_says_what_the_end_named_and_what_was_found(spark):
     half = {"commit_log_offset": 100, "queue_offset": 4, "transaction_id": "K", "real_queue_id": 3,
             "born_timestamp": at(-900), "check_immunity": "60"}  # fmt: skip

@@ -119,6 +119,20 @@ def test_a_given_up_transaction_that_txmq_resumed_is_pending_until_it_is_given_u
     }
 
 
+def test_the_first_copy_that_has_a_real_topic_tells_where_all_become_visible(spark):
+    places = {"first": 100, "second": 200, "third": 300}
+    topics = {"first": None, "second": "TopicA", "third": "TopicB"}
+    halves = [
+        {"queue_offset": at_, "commit_log_offset": at_, "real_topic": topics[name]} for name, at_ in places.items()
+    ]
+    for topic, at_, visible in (
+        ("TopicA", 100, 1), ("TopicA", 200, 1), ("TopicA", 300, 1), ("TopicB", 300, 0), ("TopicB", 100, 0),
+    ):  # fmt: skip
+        message = {"topic": topic, "prepared_transaction_offset": at_}
+        figures = transaction_figures(builders.evidence(spark, halves=halves, visible=[message]))
+        assert table_of(figures, "transaction_id", "visible_count", "real_topic") == {"T": (visible, "TopicA")}
+
+
 def test_half_offset_0_is_a_place_like_any_other(spark):
     first = [("first of all", [0], [], [], [], None), ("second", [1], [], [], [], None)]
     retries = [{"transaction_id": "first of all", "topic": topic, "prepared_transaction_offset": 0}

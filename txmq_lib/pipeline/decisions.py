@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.errors import UsageError
@@ -223,21 +224,25 @@ def _named(row: Mapping[str, Any]) -> str:
     return f"broker {row['broker_name']}, group {row['producer_group']}, born {born}, {row['verdict']}"
 
 
+def _is_of(row: Planned) -> Column:
+    same = [F.col(name).eqNullSafe(F.lit(row[name])) for name in TRANSACTION_KEY]
+    return reduce(lambda a, b: a & b, same)
+
+
 def _settled_before(current: Pass, row: Planned) -> Planned | None:
     """The decision that ended this transaction by hand already, or None."""
-    same = [F.col(name).eqNullSafe(F.lit(row[name])) for name in TRANSACTION_KEY]
-    decisions = current.read(DECISIONS).where(F.col("action").isin(*DEFINITE))
-    for condition in same:
-        decisions = decisions.where(condition)
+    decisions = current.read(DECISIONS).where(F.col("action").isin(*DEFINITE) & _is_of(row))
     return next(iter(decisions.toArrow().to_pylist()), None)
 
 
 def _require_acceptance(current: Pass, row: Planned) -> None:
     """UsageError where reconcile would not accept the end: a half without a real topic, an end that comes before it."""
     end = _ends(current, [{**row, "action": current.arguments["decision"]}]).select(*END_COLUMNS)
-    place = (F.col("broker_name") == row["broker_name"]) & (F.col("commit_log_offset") == row["commit_log_offset"])
-    halves = current.read("half_message").where(place)
-    matched = settle.matched_ends(end.unionByName(waiting_ends(current, place)), halves)
+    halves = current.read("half_message").where(F.col("broker_name") == row["broker_name"])
+    copies = halves.where(_is_of(row)).select("commit_log_offset").collect()
+    # An end of any copy decides the transaction.
+    place = (F.col("broker_name") == row["broker_name"]) & F.col("commit_log_offset").isin([each[0] for each in copies])
+    matched = settle.matched_ends(end.unionByName(waiting_ends(current, place)), halves.where(place))
     policies = policies_of(current.settings)
     judged_so = settle.judged_ends(matched, prior_decisions(current, matched), policies=policies, now=current.now)
     ours = [

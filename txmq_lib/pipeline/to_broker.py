@@ -190,7 +190,7 @@ def _planned(current: Pass) -> list[Request]:
         "requested_timestamp": current.now,
         "pass_number": current.number,
     }
-    return [{**common, **row} for row in rows if _place(row) not in sent]
+    return [{**common, **row} for row in rows if _place(row) not in sent and _transaction(row) not in sent]
 
 
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -198,14 +198,28 @@ def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return (*(row[name] for name in TRANSACTION_KEY), row["action"] == ACTION_RESUME, row["commit_log_offset"])
 
 
+def _transaction(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return (*(row[name] for name in TRANSACTION_KEY), row["action"] == ACTION_RESUME)
+
+
 def _sent_before(current: Pass, planned: DataFrame) -> set[tuple[Any, ...]]:
-    """Places of requests for transactions of `planned` that may have left; those known not to have are no part."""
+    """What may have been done by requests for transactions of `planned`: their places, and of ends the transactions.
+
+    A broker takes an end of each copy (R18), so a transaction has one end unless the broker refused it; then another
+    copy may have one. Those known not to have left are no part.
+    """
     requests = join_transaction(current.read(REQUESTS), transactions_of(planned), "left_semi")
     rows = (
         requests.select(*TRANSACTION_KEY, "action", "commit_log_offset", "state", "pass_number").toArrow().to_pylist()
     )
-    kept_back = {(_place(row), row["pass_number"]) for row in rows if row["state"] == REQUEST_NOT_SENT}
-    return {_place(row) for row in rows if (_place(row), row["pass_number"]) not in kept_back}
+    unsent, refused = (
+        {(_place(row), row["pass_number"]) for row in rows if row["state"] == state}
+        for state in (REQUEST_NOT_SENT, REQUEST_REFUSED)
+    )
+    left = [row for row in rows if (_place(row), row["pass_number"]) not in unsent]
+    ends = [row for row in left if row["action"] != ACTION_RESUME]
+    taken = [row for row in ends if (_place(row), row["pass_number"]) not in refused]
+    return {_place(row) for row in left} | {_transaction(row) for row in taken}
 
 
 def _undecided(current: Pass, decided: DataFrame) -> DataFrame:

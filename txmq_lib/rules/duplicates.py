@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
@@ -42,13 +42,22 @@ def judged_by_key(batch: DataFrame, existing: DataFrame, key: Sequence[str]) -> 
     return joined.select(*batch.columns, status.alias("status"))
 
 
+def event_hash(columns: Sequence[str]) -> Column:
+    """xxhash64 of what an end, a report or an acknowledgement says, `columns`; which of them are null counts too.
+
+    xxhash64 alone passes over nulls: a text in one optional column and the same text in another would be one content.
+    """
+    return F.xxhash64(*columns, F.concat(*[F.col(name).isNull().cast("int").cast("string") for name in columns]))
+
+
 def counted_by_content(batch: DataFrame, existing: DataFrame) -> DataFrame:
-    """`batch` with `occurrence` (0 for the first row of a content, ...), less the occurrences already there.
+    """`batch` with `occurrence` (0 for the first row of a content, ...), less as many of each as are there already.
 
     Ends and reports have no key of their own, and an equal one may really come twice: landing the same file again
     adds nothing, a file that holds one twice adds both.
     """
     in_order = Window.partitionBy("broker_name", "content_hash").orderBy("position")
     numbered = batch.withColumn("occurrence", F.row_number().over(in_order) - 1)
-    known = existing.select("broker_name", "content_hash", "occurrence")
-    return numbered.join(known, on=["broker_name", "content_hash", "occurrence"], how="left_anti")
+    known = existing.groupBy("broker_name", "content_hash").agg(F.count("*").alias("_known"))
+    joined = numbered.join(known, on=["broker_name", "content_hash"], how="left")
+    return joined.where(F.col("occurrence") >= F.coalesce("_known", F.lit(0))).drop("_known")

@@ -15,7 +15,7 @@ from txmq_lib.names import (
     PROPERTY_REAL_TOPIC,
     TRANSACTION_KEY,
 )
-from txmq_lib.rules.pending import made_visible, named_by_ops
+from txmq_lib.rules.pending import committed_messages, named_by_ops
 
 FIGURES = ("visible_count", "op_count", "half_count", "given_up_count", "contradicting_count")
 
@@ -71,7 +71,11 @@ def transaction_figures(evidence: Evidence) -> DataFrame:
             at="store_timestamp", times="broker_check_times", place="_place", queue_offset="queue_offset", **_REAL,
         ),
         _said(OP, named_by_ops(halves, evidence.ops), at="op_store_timestamp"),
-        _said(VISIBLE, made_visible(halves, given_up, evidence.visible), at="visible_store_timestamp"),
+        _said(
+            VISIBLE,
+            committed_messages(halves, given_up, evidence.visible),
+            at="visible_store_timestamp", real_topic="topic",
+        ),
         _said(DIVERTED, evidence.diverted, at="store_timestamp"),
         _said(CHECK, evidence.checks, times="check_times"),
         _said(CONTRADICTION, contradictions),
@@ -96,14 +100,17 @@ def _counted(said: DataFrame) -> DataFrame:
     real = F.struct("real_topic", "real_queue_id")
     first_copy = F.when((kind == HALF) & F.col("real_topic").isNotNull(), F.col("place"))
     first_given_up = F.when(kind == GIVEN_UP, F.col("queue_offset"))
+    message = F.when(kind == VISIBLE, F.struct("real_topic", "at"))
+    others_at = F.when(kind != VISIBLE, F.col("at"))
     grouped = said.groupBy(*TRANSACTION_KEY).agg(
         *[_count_of(number).alias(name) for number, name in _COUNTS.items()],
+        F.collect_list(message).alias("_messages"),
         F.min_by(real, first_copy).alias("_real"),
         F.min_by(real, first_given_up).alias("_given_up_real"),
         F.coalesce(F.max(F.when(kind == CHECK, times)), F.lit(0)).alias("check_times"),
         F.coalesce(F.max(F.when(kind.isin(HALF, GIVEN_UP), times)), F.lit(0)).alias("broker_check_times"),
-        F.min("at").alias("first_timestamp"),
-        F.max("at").alias("last_timestamp"),
+        F.min(others_at).alias("_first_timestamp"),
+        F.max(others_at).alias("_last_timestamp"),
         F.max(F.when(kind == OP, F.col("at"))).alias("op_timestamp"),
         F.max(F.when(kind == HALF, F.col("at"))).alias("last_half_timestamp"),
         F.max(F.when(kind == HALF, F.col("place"))).alias("_newest_half"),
@@ -114,12 +121,19 @@ def _counted(said: DataFrame) -> DataFrame:
     # A half row behind it has resumed it (R73), or txmq has, which writes no half.
     is_newest = F.coalesce(F.col("_newest_half") <= F.col("_last_given_up"), F.lit(True))
     is_final = is_newest & F.coalesce(F.col("_given_up_offset") > F.col("_resumed_upto"), F.lit(True))
-    return grouped.where("half_count > 0 or given_up_count > 0 or diverted_count > 0").select(
+    there = grouped.where("half_count > 0 or given_up_count > 0 or diverted_count > 0")
+    placed = there.withColumn("real_topic", F.coalesce("_real.real_topic", "_given_up_real.real_topic"))
+    is_visible = F.filter("_messages", lambda message: message["real_topic"] == F.col("real_topic"))
+    counted = placed.withColumn("_visible", is_visible)
+    return counted.select(
         *TRANSACTION_KEY,
-        F.coalesce("_real.real_topic", "_given_up_real.real_topic").alias("real_topic"),
+        "real_topic",
         F.coalesce("_real.real_queue_id", "_given_up_real.real_queue_id").alias("real_queue_id"),
+        F.size("_visible").alias("visible_count"),
         *_COUNTS.values(),
-        *("check_times", "broker_check_times", "first_timestamp", "last_timestamp"),
+        *("check_times", "broker_check_times"),
+        F.least("_first_timestamp", F.array_min("_visible.at")).alias("first_timestamp"),
+        F.greatest("_last_timestamp", F.array_max("_visible.at")).alias("last_timestamp"),
         *("op_timestamp", "last_half_timestamp"),
         ((F.col("given_up_count") > 0) & is_final).alias("is_discarded"),
     )
@@ -129,7 +143,6 @@ _COUNTS = {
     HALF: "half_count",
     GIVEN_UP: "given_up_count",
     OP: "op_count",
-    VISIBLE: "visible_count",
     DIVERTED: "diverted_count",
     CONTRADICTION: "contradicting_count",
 }

@@ -102,24 +102,47 @@ def named_by_ops(copies: DataFrame, ops: DataFrame) -> DataFrame:
 def made_visible(copies: DataFrame, given_up: DataFrame, visible: DataFrame) -> DataFrame:
     """One row per (transaction, committed message of it in its real topic): key and visible_store_timestamp.
 
-    Rule  sysFlag commit bits, prepared offset = physical offset of a half or given-up row, equal transaction id and
-          real topic: retried and rescheduled copies keep the bits but not the rest (semantics 3.2)
+    copies  as copies_of gives them: each with the real topic of its transaction, which is that of given-up rows too
     """
+    topics = copies.select(*TRANSACTION_KEY, "real_topic").distinct()  # one row per copy
     places = copies.select(*TRANSACTION_KEY, "real_topic", "commit_log_offset").unionByName(
-        given_up.where("commit_log_offset is not null").select(*TRANSACTION_KEY, "real_topic", "commit_log_offset")
+        join_transaction(_places_of(given_up), topics, "inner")
     )
+    found = _prepared_there(places, visible).where("topic = real_topic")
+    return found.select(*TRANSACTION_KEY, "visible_store_timestamp")
+
+
+def committed_messages(halves: DataFrame, given_up: DataFrame, visible: DataFrame) -> DataFrame:
+    """One row per (transaction, committed message prepared at a place of it): key, topic, visible_store_timestamp.
+
+    It makes the transaction visible where `topic` is its real topic.
+    """
+    found = _prepared_there(_places_of(halves).unionByName(_places_of(given_up)), visible)
+    return found.select(*TRANSACTION_KEY, "topic", "visible_store_timestamp")
+
+
+def _places_of(rows: DataFrame) -> DataFrame:
+    return rows.where("commit_log_offset is not null").select(*TRANSACTION_KEY, "commit_log_offset")
+
+
+def _prepared_there(places: DataFrame, visible: DataFrame) -> DataFrame:
+    """`places` of transactions with each committed message prepared there: topic, visible_store_timestamp.
+
+    Rule  sysFlag commit bits, prepared offset = physical offset of a half or given-up row, equal transaction id; with
+          the real topic: retried and rescheduled copies keep the bits but not the rest (semantics 3.2)
+    """
     is_committed = F.col("sys_flag").bitwiseAND(SYS_FLAG_TRANSACTION_MASK) == SYS_FLAG_COMMIT
     messages = visible.where(is_committed).select(
         "broker_name",
-        F.col("topic").alias("real_topic"),
+        "topic",
         F.col("prepared_transaction_offset").alias("commit_log_offset"),
         F.col("transaction_id").alias("_visible_id"),
         F.col("store_timestamp").alias("visible_store_timestamp"),
     )
-    joined = places.join(messages, on=["broker_name", "real_topic", "commit_log_offset"], how="inner")
+    joined = places.join(messages, on=["broker_name", "commit_log_offset"], how="inner")
     # A half without UNIQ_KEY restores to a message without one.
     same_id = F.coalesce("_visible_id", "transaction_id") == F.col("transaction_id")
-    return joined.where(same_id).select(*TRANSACTION_KEY, "visible_store_timestamp")
+    return joined.where(same_id)
 
 
 def effectively_given_up(copies: DataFrame, given_up: DataFrame) -> DataFrame:

@@ -45,6 +45,7 @@ REFUSALS = {
     "REAL_TOPIC_IS_SYSTEM": (SYSTEM_ERROR, "the half's real topic is one of the transaction topics"),
     "REAL_QUEUE_MISSING": (SYSTEM_ERROR, "the half names no real queue"),
 }
+PLACE = ("broker_name", "commit_log_offset")
 HALF_OF_END = {
     "transaction_id": "transaction_id",
     "half_producer_group": "producer_group",
@@ -69,10 +70,11 @@ def matched_ends(ends: DataFrame, halves: DataFrame, landed_words: DataFrame | N
     landed_words  what `landed_offsets` gives, where that fits into every task: ends are shuffled once less
     """
     named = ends.withColumnRenamed("transaction_id", "end_transaction_id")
-    at_offset = halves.select(
-        "broker_name", "commit_log_offset", *[F.col(name).alias(alias) for alias, name in HALF_OF_END.items()]
-    )
-    matched = named.join(at_offset, on=["broker_name", "commit_log_offset"], how="left")
+    ours, theirs = _halves_at_places(halves).alias("half"), named.alias("end")
+    same = [F.col(f"end.{name}") == F.col(f"half.{name}") for name in PLACE]
+    is_meant = F.col("_is_alone") | (F.col("half_queue_offset") == F.col("tran_state_table_offset"))
+    joined = theirs.join(ours, on=[*same, is_meant], how="left")
+    matched = joined.select("end.*", *HALF_OF_END)
     if landed_words is not None:
         place = {"queue_id": F.lit(0), "queue_offset": F.col("tran_state_table_offset")}
         return with_membership(matched.withColumns(place), landed_words, "is_queue_offset_landed").drop(*place)
@@ -84,6 +86,19 @@ def matched_ends(ends: DataFrame, halves: DataFrame, landed_words: DataFrame | N
         .withColumn("is_queue_offset_landed", F.coalesce("_is_landed", F.lit(False)))
         .drop("_is_landed")
     )
+
+
+def _halves_at_places(halves: DataFrame) -> DataFrame:
+    """PLACE and HALF_OF_END of `halves`, and whether each is alone at its place.
+
+    A rebuilt broker may have had two halves at one physical offset: an end means that of its queue offset, or none. Of
+    several half queues the first one counts; a broker has but one.
+    """
+    in_order = Window.partitionBy(*PLACE).orderBy("half_queue_offset", "half_queue_id")
+    before, after = (step("half_queue_offset").over(in_order) for step in (F.lag, F.lead))
+    placed = halves.select(*PLACE, *[F.col(name).alias(alias) for alias, name in HALF_OF_END.items()])
+    marked = placed.withColumns({"_is_alone": before.isNull() & after.isNull(), "_before": before})
+    return marked.where(~F.col("half_queue_offset").eqNullSafe(F.col("_before"))).drop("_before")
 
 
 def judged_ends(matched: DataFrame, decided: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:
