@@ -174,6 +174,11 @@ REASONS: Final = {
     PENDING: (REASON_UNDECIDED,),
 }
 
+# --- a committed message without a half (table orphan, column state)
+ORPHAN: Final = "orphan"
+ORPHAN_BEFORE_FIRST: Final = "before_first"
+ORPHAN_HALF_LANDED: Final = "half_landed"
+
 # --- where a consumer group's next offset lies in its queue
 OFFSET_OK: Final = "ok"
 OFFSET_BEYOND_END: Final = "beyond_end"

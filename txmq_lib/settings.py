@@ -184,6 +184,7 @@ class Thresholds(Section):
     pending_age_ms: Seconds | None = Field(alias="pending_age")
     given_up: Count | None
     contradicted: Count | None
+    orphans: Count | None
     lag: Count | None
     landing_behind_ms: Seconds | None = Field(alias="landing_behind")
 

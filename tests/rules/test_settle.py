@@ -170,6 +170,25 @@ def test_of_two_halves_at_one_place_an_end_means_that_of_its_queue_offset_or_non
     }
 
 
+def test_an_id_counts_where_another_half_claims_the_place(spark):
+    halves = [{"commit_log_offset": 50, "queue_offset": 5, "transaction_id": "five"},
+              {"commit_log_offset": 50, "queue_offset": 6, "transaction_id": "six"},
+              {"commit_log_offset": 70, "queue_offset": 7, "transaction_id": "seven"},
+              {"commit_log_offset": 80, "queue_offset": 8, "transaction_id": "eight"}]  # fmt: skip
+    said = [(50, 5, "five"), (50, 6, "five"), (50, 6, None), (70, 7, "seven"), (70, 7, "other"), (80, 8, "other")]
+    ends = [
+        {"commit_log_offset": place, "tran_state_table_offset": offset, "transaction_id": named, "landing_order": turn}
+        for turn, (place, offset, named) in enumerate(said)
+    ]
+    refused = local_frame(spark, [("b", 70), ("c", 80)], "broker_name string, commit_log_offset bigint")
+    matched = matched_ends(
+        rows(spark, "end_transaction", ends), rows(spark, "half_message", halves), refused_places=refused
+    )
+    judged = judged_ends(matched, no_decisions(spark), policies=policies(), now=NOW)
+    wrong = "TRANSACTION_ID_WRONG"
+    assert table_of(judged, "landing_order", "reason") == {0: None, 1: wrong, 2: None, 3: None, 4: wrong, 5: None}
+
+
 def test_an_outcome_says_what_the_end_named_and_what_was_found(spark):
     half = {"commit_log_offset": 100, "queue_offset": 4, "transaction_id": "K", "real_queue_id": 3,
             "born_timestamp": at(-900), "check_immunity": "60"}  # fmt: skip

@@ -125,6 +125,20 @@ def test_groups_are_conditions_of_their_own_and_what_is_past_no_limit_is_none(wa
     assert told() == [("resolved", "lag b/CG1"), ("resolved", "lag b/CG2")]
 
 
+def test_an_orphan_is_told_once_per_topic_without_any_setting_and_cleared_when_its_half_lands(
+    warehouse, alert, told, empty_tables
+):
+    rows = [{"broker_name": "b", "topic": topic, "queue_id": 0, "queue_offset": turn, "state": state}
+            for turn, (topic, state) in enumerate([("T", "orphan"), ("T", "orphan"), ("U", "before_first"), ("V", "half_landed")])]  # fmt: skip
+    uri = warehouse({"orphan": rows})
+    for _ in range(2):
+        alert(uri)
+    assert told() == [("firing", "orphans b/T")]
+    without(uri, "orphan", empty_tables)
+    alert(uri)
+    assert told() == [("resolved", "orphans b/T")]
+
+
 def test_what_was_not_taken_is_told_again_next_time_and_the_rest_is_not(warehouse, alert, hook, told):
     uri = warehouse({"consumer_offset": LAGGING, "landing_frontier": END})
     hook.statuses += [204, 500, 503, 302]

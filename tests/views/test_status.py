@@ -200,6 +200,69 @@ def test_past_a_threshold_the_status_is_1_and_the_finding_comes_first(status, ke
     assert (code, out.splitlines()[1][:2]) == (1, "! ")
 
 
+def test_orphans_end_the_status_with_1_and_are_listed_by_broker_and_topic(status):
+    rows = [
+        {"broker_name": broker, "topic": topic, "queue_id": 0, "queue_offset": turn, "state": state}
+        for turn, (broker, topic, state) in enumerate(
+            [("b", "T T", "orphan"), ("b", "T T", "orphan"), ("c", "U", "before_first"), ("b", "V", "half_landed")]
+        )
+    ]
+    code, out, _ = status(rows={**ROWS, "orphan": rows})
+    first, command = out.splitlines()[1:3]
+    assert (code, first) == (
+        1,
+        "! 2 committed messages of T T on b without a half: something was not read (thresholds.orphans 0)",
+    )
+    assert command.strip() == "txmq orphans --state orphan --broker b --topic 'T T'"
+    _, out, _ = status("--format", "json", rows={**ROWS, "orphan": rows})
+    assert json.loads(out)["orphans"] == [
+        {"broker_name": "b", "topic": "T T", "count": 2, "before_first": 0},
+        {"broker_name": "c", "topic": "U", "count": 0, "before_first": 1},
+    ]
+    assert status("--set", "thresholds.orphans=2", rows={**ROWS, "orphan": rows})[0] == 0
+
+
+def test_what_somebody_has_decided_is_no_longer_told_as_undecided(status):
+    key = {
+        "producer_group": "G",
+        "born_timestamp": at("09:00:00"),
+        "broker_name": "b",
+        "last_timestamp": at("10:00:00"),
+    }
+    verdicts = [{**key, "verdict": "DISCARDED", "transaction_id": str(number)} for number in range(6)]
+    decided = {
+        "decided_timestamp": at("11:00:00"),
+        **{name: key[name] for name in ("producer_group", "born_timestamp", "broker_name")},
+    }
+    moment = decided.pop("decided_timestamp")
+    sent = {**decided, "action": "commit", "transaction_id": "3", "pass_number": 2, "requested_timestamp": moment}
+    decided["decided_timestamp"] = moment
+    rows = {
+        "verdict": [*verdicts, {**key, "verdict": "COMMITTED", "transaction_id": "9"}],
+        "manual_decision": [
+            {**decided, "action": "commit", "transaction_id": "1"},
+            {**decided, "action": "rollback", "transaction_id": "2", "is_planned_for_broker": True},
+            {**decided, "action": "commit", "transaction_id": "3", "is_planned_for_broker": True},
+            {**decided, "action": "resume", "transaction_id": "4"},
+            {**decided, "action": "resume", "transaction_id": "5", "decided_timestamp": at("09:30:00")},
+            {**decided, "action": "commit", "transaction_id": "9"},
+        ],
+        "broker_request": [{**sent, "state": "accepted"}, {**sent, "state": "sending"}],
+    }  # fmt: skip
+    _, out, _ = status("--format", "json", rows=rows)
+    told = json.loads(out)
+    assert [(each["decision"], each["count"]) for each in told["decided"]] == [
+        ("commit accepted", 1), ("commit recorded", 1), ("resume recorded", 1), ("rollback to be sent", 1),
+    ]  # fmt: skip
+    assert [problem["text"] for problem in told["problems"]] == [
+        "2 given up, nobody decided",
+        "2 decided by hand: reconcile, then audit",
+        "1 decided by hand, not sent to their broker",
+        "1 taken by their broker: land, then audit",
+    ]
+    assert status("--set", "thresholds.given_up=2", rows=rows)[0] == 0
+
+
 def test_every_command_a_problem_names_is_one_that_runs(status, warehouse, txmq):
     thresholds = ("pending", "given_up", "contradicted", "lag", "quarantined")
     options = [part for key in thresholds for part in ("--set", f"thresholds.{key}=0")]

@@ -312,9 +312,12 @@ def test_what_is_sought_and_unknown_is_said_and_two_ways_to_seek_are_too_many(wa
 
 @pytest.fixture
 def closing(warehouse, txmq):
-    def run(verdict: str, **tables: list[dict[str, Any]]) -> list[str]:
+    def run(verdict: str, given: dict[str, Any] | None = None, **tables: list[dict[str, Any]]) -> list[str]:
         counts = dict.fromkeys(["visible_count", "op_count", "half_count", "given_up_count", "contradicting_count"], 0)
-        rows = {"verdict": [{**KEY, "verdict": verdict, **counts}], **tables}
+        counts["half_count"] = len(tables.get("half_message", ()))
+        counts["given_up_count"] = len(tables.get("trans_check_max_time", ()))
+        counts["check_times"] = len(tables.get("check_request", ()))
+        rows = {"verdict": [{**KEY, "verdict": verdict, **counts, **(given or {})}], **tables}
         status, out, _ = txmq("--warehouse", warehouse(rows), "trace", ID)
         assert status == 0
         lines = out.splitlines()
@@ -333,6 +336,80 @@ def test_a_story_ends_with_what_its_verdict_means_why_and_what_to_do(closing):
     ]
     assert closing("DUPLICATED")[-1] == "do:    consumers must drop repeats by UNIQ_KEY"
     assert closing("COMMITTED") == []
+
+
+def decision(action: str, when: str, **more: Any) -> dict[str, Any]:
+    return {
+        **KEY,
+        "action": action,
+        "decided_timestamp": at(when),
+        "decided_by": "me@here",
+        "former_verdict": "DISCARDED",
+        **more,
+    }
+
+
+def request(action: str, state: str, when: str, number: int = 1) -> dict[str, Any]:
+    return {**KEY, "action": action, "state": state, "requested_timestamp": at(when), "pass_number": number}
+
+
+GIVEN_UP = {**KEY, "given_up_timestamp": at("05.000"), "reason": "check_max", "check_times": 0}
+SENT_ONCE = [request("commit", "sending", "07.000")]
+LAND = "do:    land its broker again, then txmq audit: the verdict changes when what the broker writes has landed"
+
+
+@pytest.mark.parametrize(
+    ("decisions", "requests", "why", "to_do"),
+    [
+        ([decision("commit", "06.000")], [], "commit recorded", "do:    txmq reconcile applies it, txmq audit tells it"),
+        ([decision("resume", "06.000")], [], "resume recorded",
+         "do:    txmq reconcile asks from the first check on, txmq audit tells it"),
+        ([decision("commit", "06.000", is_planned_for_broker=True)], [], "commit recorded, and not sent to its broker",
+         f"do:    send it: txmq settle {ID} --commit --reason TEXT --to-broker --apply"),
+        ([decision("commit", "06.000", is_planned_for_broker=True)], SENT_ONCE,
+         "commit may have been sent, and is not sent again", LAND),
+        ([decision("commit", "06.000", is_planned_for_broker=True)], [*SENT_ONCE, request("commit", "accepted", "07.000")],
+         "commit sent, its broker took it", LAND),
+        ([decision("rollback", "06.000", is_planned_for_broker=True)], [request("rollback", "not_sent", "07.000")],
+         "rollback recorded, and not sent", f"do:    send it: txmq settle {ID} --rollback --reason TEXT --to-broker --apply"),
+        ([], [request("resume", "accepted", "07.000")], "resume sent, its broker took it", LAND),
+    ],
+)  # fmt: skip
+def test_what_was_decided_is_not_asked_for_once_more(closing, decisions, requests, why, to_do):
+    told = closing("DISCARDED", trans_check_max_time=[GIVEN_UP], manual_decision=decisions, broker_request=requests)
+    assert told == ["means: given up after the last check", f"why:   {why}", to_do]
+
+
+def test_a_resume_is_used_up_when_the_transaction_is_given_up_again_or_pending(closing):
+    resumed = [decision("resume", "04.000")]
+    told = closing("DISCARDED", trans_check_max_time=[GIVEN_UP], manual_decision=resumed)
+    assert told[-1] == "       where a broker decides, both with --to-broker"
+    assert closing("PENDING", manual_decision=resumed)[2].startswith("do:    wait for the next check")
+
+
+OVERTAKEN = [
+    "why:   more has happened since: what is above counts, not the verdict",
+    "do:    txmq audit gives it anew",
+]
+
+
+def test_a_verdict_that_stands_before_later_events_says_that_an_audit_is_due(closing):
+    halves = [half(34, 100, "00.000", None)]
+    late = {
+        "op": {"op_message": [op(1, 34, "01.000")]},
+        "message": {"message": [visible(1, 100, "01.000", commit_log_offset=900)]},
+        "copy": {"given": {"half_count": 0}},
+        "given up": {"trans_check_max_time": [GIVEN_UP], "given": {"given_up_count": 0}},
+        "check": {
+            "check_request": [{**KEY, "check_times": 1, "check_timestamp": at("04.000")}],
+            "given": {"check_times": 0},
+        },
+    }
+    for what, tables in late.items():
+        assert closing("PENDING", half_message=halves, **tables)[1:] == OVERTAKEN, what
+    resumed = {"manual_decision": [decision("resume", "06.000")], "pending_half": [{**KEY, "half_offsets": [34]}]}
+    told = closing("DISCARDED", {"last_timestamp": at("05.000")}, trans_check_max_time=[GIVEN_UP], **resumed)
+    assert told[1:] == OVERTAKEN
 
 
 def test_an_id_in_a_command_is_one_word_of_a_shell(warehouse, txmq):

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from txmq_lib.pipeline.evidence import evidence_of, whole_evidence
 from txmq_lib.pipeline.idle import is_idle
+from txmq_lib.pipeline.orphans import write_orphans
 from txmq_lib.pipeline.policies import policies_of
 from txmq_lib.pipeline.pruning import near_offsets, near_times
 from txmq_lib.rules.decisions import resumes
@@ -75,6 +76,7 @@ def _audit(current: Pass) -> PassReport:
         within = None if current.has_few_rows("verdict") else born.condition("t.")
     fresh = current.cached(changed(join_transaction(verdicts, touched, "left_semi"), known))
     current.upsert("verdict", fresh, step="verdict", within=within)
+    write_orphans(current, policies)
     with current.timed("count"):
         tally = {f"verdict_{row['verdict']}": row["count"] for row in fresh.groupBy("verdict").count().collect()}
     return current.commit(tally, next_due_ms=_next_due_ms(current, frontier, policies))

@@ -23,7 +23,7 @@ from txmq_lib.names import (
 )
 from txmq_lib.pipeline.evidence import evidence_of
 from txmq_lib.pipeline.policies import policies_of
-from txmq_lib.pipeline.reconcile_inputs import END_COLUMNS, prior_decisions, waiting_ends
+from txmq_lib.pipeline.reconcile_inputs import END_COLUMNS, prior_decisions, refused_places, waiting_ends
 from txmq_lib.rules import settle
 from txmq_lib.rules.answers import DEFINITE, end_of_answers
 from txmq_lib.rules.decisions import BROKERS, EXPIRED, RESUMABLE, UNDECIDED, resumes, standing, with_resume_action
@@ -242,7 +242,8 @@ def _require_acceptance(current: Pass, row: Planned) -> None:
     copies = halves.where(_is_of(row)).select("commit_log_offset").collect()
     # An end of any copy decides the transaction.
     place = (F.col("broker_name") == row["broker_name"]) & F.col("commit_log_offset").isin([each[0] for each in copies])
-    matched = settle.matched_ends(end.unionByName(waiting_ends(current, place)), halves.where(place))
+    ends = end.unionByName(waiting_ends(current, place))
+    matched = settle.matched_ends(ends, halves.where(place), refused_places=refused_places(current, ends))
     policies = policies_of(current.settings)
     judged_so = settle.judged_ends(matched, prior_decisions(current, matched), policies=policies, now=current.now)
     ours = [

@@ -98,7 +98,7 @@ def _outcomes(current: Pass, ends: DataFrame | None, policies: Policies) -> Data
         return current.warehouse.empty("end_outcome").withColumn("was_held", F.lit(False))
     halves = inputs.halves_named_by(current, ends)
     words = None if current.is_small else current.if_few(settle.landed_offsets(halves))
-    matched = current.cached_if_small(settle.matched_ends(ends, halves, words))
+    matched = current.cached_if_small(settle.matched_ends(ends, halves, words, inputs.refused_places(current, ends)))
     prior = inputs.prior_decisions(current, matched if current.is_small else halves)
     judged = settle.judged_ends(matched, prior, policies=policies, now=current.now)
     return settle.outcome_rows(judged, now=current.now, pass_number=current.number)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.names import END_KEY, ROLLBACK, TRANSACTION_KEY
+from txmq_lib.names import END_KEY, HALF_TOPIC, ROLLBACK, TRANSACTION_KEY
 from txmq_lib.pipeline.pruning import near_messages, near_offsets, near_times
 from txmq_lib.rules.decisions import resumes
+from txmq_lib.rules.settle import PLACE
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 from txmq_lib.tables.passes import Pass
 
@@ -56,6 +57,13 @@ def halves_named_by(current: Pass, ends: DataFrame) -> DataFrame:
     by_physical = near_offsets("commit_log_offset", ends, "commit_log_offset")
     by_queue = near_offsets("queue_offset", ends, "tran_state_table_offset")
     return (by_physical | by_queue).rows(current, "half_message", whole_if_new=True)
+
+
+def refused_places(current: Pass, ends: DataFrame) -> DataFrame:
+    """Places (settle.PLACE) of halves in quarantine near the physical offsets that `ends` name."""
+    near = near_offsets("commit_log_offset", ends, "commit_log_offset").rows(current, "quarantine")
+    halves = near.where((F.col("topic") == HALF_TOPIC) & F.col("commit_log_offset").isNotNull())
+    return halves.select(*PLACE).distinct()  # a bad record may be there under several reasons
 
 
 def prior_decisions(current: Pass, halves: DataFrame) -> DataFrame:

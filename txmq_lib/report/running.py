@@ -213,5 +213,14 @@ def intake_section(status: Status) -> Section:
         [(each.reason, count_text(each.count), time_text(each.newest_timestamp)) for each in status.quarantine],
         numbers=(1,),
     )
-    tables = [table for table in (landing, quarantine) if table.rows]
+    orphans = Table(
+        "Committed messages without a half",
+        ("broker", "topic", "half never seen", "half before all that was read"),
+        [
+            (each.broker_name, each.topic, count_text(each.count), count_text(each.before_first))
+            for each in status.orphans
+        ],
+        numbers=(2, 3),
+    )
+    tables = [table for table in (landing, quarantine, orphans) if table.rows]
     return Section("intake", "Landing and quarantine", tables=tables, empty="Nothing has landed.")

@@ -41,6 +41,7 @@ REFUSALS = {
     "PRODUCER_GROUP_MISSING": (SYSTEM_ERROR, "the half names no producer group"),
     "PRODUCER_GROUP_WRONG": (SYSTEM_ERROR, "The producer group wrong"),
     "STATE_TABLE_OFFSET_WRONG": (SYSTEM_ERROR, "The transaction state table offset wrong"),
+    "TRANSACTION_ID_WRONG": (SYSTEM_ERROR, "two halves claim this place, and the end names another transaction"),
     "REAL_TOPIC_MISSING": (SYSTEM_ERROR, "the half names no real topic"),
     "REAL_TOPIC_IS_SYSTEM": (SYSTEM_ERROR, "the half's real topic is one of the transaction topics"),
     "REAL_QUEUE_MISSING": (SYSTEM_ERROR, "the half names no real queue"),
@@ -57,16 +58,26 @@ HALF_OF_END = {
     "check_immunity": "check_immunity",
 }
 
+# What only the judging of an end needs.
+JUDGED_BY = (
+    *("_is_waiting", "_is_candidate", "_is_effective", "_deciding"),
+    *("prior_decision", "is_queue_offset_landed", "is_contested"),
+)
+
 
 def landed_offsets(halves: DataFrame) -> DataFrame:
     """The queue offsets of `halves`, of whatever half queue, as words."""
     return offset_words(halves.select("broker_name", F.lit(0).alias("queue_id"), "queue_offset"))
 
 
-def matched_ends(ends: DataFrame, halves: DataFrame, landed_words: DataFrame | None = None) -> DataFrame:
+def matched_ends(
+    ends: DataFrame, halves: DataFrame, landed_words: DataFrame | None = None, refused_places: DataFrame | None = None
+) -> DataFrame:
     """`ends` with the half at their physical offset (R14), and whether the half at their queue offset has landed.
 
-    Adds     HALF_OF_END (null where no half is there), is_queue_offset_landed
+    Adds     HALF_OF_END (null where no half is there), is_contested (another half claims that place),
+             is_queue_offset_landed
+    refused_places  PLACE of halves in quarantine, each once
     landed_words  what `landed_offsets` gives, where that fits into every task: ends are shuffled once less
     """
     named = ends.withColumnRenamed("transaction_id", "end_transaction_id")
@@ -74,7 +85,9 @@ def matched_ends(ends: DataFrame, halves: DataFrame, landed_words: DataFrame | N
     same = [F.col(f"end.{name}") == F.col(f"half.{name}") for name in PLACE]
     is_meant = F.col("_is_alone") | (F.col("half_queue_offset") == F.col("tran_state_table_offset"))
     joined = theirs.join(ours, on=[*same, is_meant], how="left")
-    matched = joined.select("end.*", *HALF_OF_END)
+    matched = _with_contested(
+        joined.select("end.*", *HALF_OF_END, (~F.col("_is_alone")).alias("_is_rival")), refused_places
+    )
     if landed_words is not None:
         place = {"queue_id": F.lit(0), "queue_offset": F.col("tran_state_table_offset")}
         return with_membership(matched.withColumns(place), landed_words, "is_queue_offset_landed").drop(*place)
@@ -86,6 +99,16 @@ def matched_ends(ends: DataFrame, halves: DataFrame, landed_words: DataFrame | N
         .withColumn("is_queue_offset_landed", F.coalesce("_is_landed", F.lit(False)))
         .drop("_is_landed")
     )
+
+
+def _with_contested(matched: DataFrame, refused_places: DataFrame | None) -> DataFrame:
+    is_rival = F.coalesce("_is_rival", F.lit(False))
+    if refused_places is None:
+        return matched.withColumn("is_contested", is_rival).drop("_is_rival")
+    refused = F.broadcast(refused_places.withColumn("_is_refused", F.lit(True)))
+    joined = matched.join(refused, on=list(PLACE), how="left")
+    is_contested = is_rival | F.coalesce("_is_refused", F.lit(False))
+    return joined.withColumn("is_contested", is_contested).drop("_is_rival", "_is_refused")
 
 
 def _halves_at_places(halves: DataFrame) -> DataFrame:
@@ -137,16 +160,20 @@ def judged_ends(matched: DataFrame, decided: DataFrame, *, policies: Policies, n
     judged = placed.withColumn("outcome", outcome)
     refusal = F.create_map(*[F.lit(part) for reason, (code, _) in REFUSALS.items() for part in (reason, code)])
     remark = F.create_map(*[F.lit(part) for reason, (_, text) in REFUSALS.items() for part in (reason, text)])
-    return judged.withColumns(
-        {
-            "is_effective": F.col("_is_effective"),
-            # R13: an unknown gets no response at all; a held one none yet.
-            "code": F.when(F.col("reason").isNotNull(), refusal[F.col("reason")]).when(
-                ~_is_unknown() & (F.col("outcome") != OUTCOME_HELD), F.lit(0)
-            ),
-            "remark": remark[F.col("reason")],
-        }
-    ).drop("_is_waiting", "_is_candidate", "_is_effective", "_deciding", "prior_decision", "is_queue_offset_landed")
+    return (
+        judged.withColumns(
+            {
+                "is_effective": F.col("_is_effective"),
+                # R13: an unknown gets no response at all; a held one none yet.
+                "code": F.when(F.col("reason").isNotNull(), refusal[F.col("reason")]).when(
+                    ~_is_unknown() & (F.col("outcome") != OUTCOME_HELD), F.lit(0)
+                ),
+                "remark": remark[F.col("reason")],
+            }
+        )
+        .drop("_is_waiting", "_is_candidate", "_is_effective", "_deciding", "prior_decision", "is_queue_offset_landed")
+        .drop("is_contested")
+    )
 
 
 def immunity_limit_ms(policies: Policies) -> Column:
@@ -184,6 +211,8 @@ def _reason(policies: Policies, now: datetime) -> Column:
     age_at_end = F.unix_millis("ts") - F.unix_millis("born_timestamp")
     is_late = F.col("check_immunity").isNotNull() & ~F.col("from_transaction_check")
     has_waited = age_ms(now, F.col("ts")) > policies.column("file_reserved_time_ms")
+    # A broker verifies no id (R17); but where two halves claim a place, only the id tells which one is meant.
+    id_differs = F.col("is_contested") & (F.col("end_transaction_id") != F.col("transaction_id"))
     group_differs = ~F.col("producer_group").eqNullSafe(F.col("half_producer_group"))
     return (
         F.when(~F.col("commit_or_rollback").isin(END_UNKNOWN, END_COMMIT, END_ROLLBACK), "COMMIT_OR_ROLLBACK_WRONG")
@@ -196,6 +225,7 @@ def _reason(policies: Policies, now: datetime) -> Column:
         .when(F.col("half_producer_group").isNull(), "PRODUCER_GROUP_MISSING")
         .when(group_differs, "PRODUCER_GROUP_WRONG")
         .when(F.col("tran_state_table_offset") != F.col("half_queue_offset"), "STATE_TABLE_OFFSET_WRONG")
+        .when(id_differs, "TRANSACTION_ID_WRONG")
         .when(F.col("real_topic").isNull(), "REAL_TOPIC_MISSING")
         .when(F.col("real_topic").isin(*TRANSACTION_TOPICS), "REAL_TOPIC_IS_SYSTEM")
         # No message can lie in a queue below 0, and -1 names a whole log in landing_frontier.

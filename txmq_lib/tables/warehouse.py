@@ -18,6 +18,8 @@ from txmq_lib.tables.log_entries import DataFile, LogEntries, on_disk
 from txmq_lib.tables.plain_files import frame_of_files
 from txmq_lib.tables.small_writes import can_write, create_table, stored_schema
 
+# Tables that came after the first version: a warehouse of before gets them when it is opened.
+LATER_TABLES = ("orphan",)
 CHANGE_FEED_MERGES = ("append", "insert_missing")
 READ_WHOLE_BYTES = 64 << 20  # beyond, leaving files out by their statistics pays
 CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
@@ -87,6 +89,9 @@ class Warehouse:
         if not self.exists("pass"):
             self.create_missing()
         if not self._has_wanted_columns:
+            for name in LATER_TABLES:
+                if not self.exists(name):
+                    self._create(table_spec(name))
             self._require_wanted_columns()
             self._has_wanted_columns = True
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from txmq_lib import names
-from txmq_lib.views.story import Event, counted
+from txmq_lib.views import reasons
+from txmq_lib.views.deciding import decided
+from txmq_lib.views.story import Event, Row, counted
 
 MEANING = {
     names.DUPLICATED: "visible more than once: an end was accepted twice",
@@ -16,7 +19,7 @@ MEANING = {
     names.COMMITTED_OP_LOST: "visible, but its op was lost: the broker will ask again",
     names.COMMITTED: "visible once",
     names.ROLLED_BACK: "rolled back, never visible",
-    names.RESOLVED_UNKNOWN: "decided, but its real topic can no longer be read: commit or rollback is not known",
+    names.RESOLVED_UNKNOWN: "decided; commit or rollback is not known",
     names.DISCARDED: "given up after the last check: nobody decided it",
     names.DIVERTED: "its half went to the schedule or timer topic and never was under check",
     names.EXPIRED_UNSEEN: "too old to be checked, and never given up",
@@ -43,12 +46,22 @@ TO_DO = {
 CONTRADICTED = "decided, and an end that says otherwise came later: it was not applied, the first one counts"
 GIVEN_UP_EXPIRED = "given up when it grew older than the reserved time: nobody decided it"
 UNDECIDED = (names.PENDING, names.DISCARDED, names.EXPIRED_UNSEEN)
+# How often an event was there when the verdict was given.
+FIGURE_OF = {
+    "half": "half_count",
+    "op_written": "op_count",
+    "message_visible": "visible_count",
+    "given_up": "given_up_count",
+    "end_contradicting": "contradicting_count",
+}
+OVERTAKEN = "more has happened since: what is above counts, not the verdict"
+AUDIT = "txmq audit gives it anew"
 DECIDING = ("check_answer", "manual_decision", "broker_request", "end_transaction", "end_outcome")
 
 
 @dataclass(frozen=True)
 class Advice:
-    """A verdict in words; `why` only of what is undecided, `to_do` in lines."""
+    """A verdict in words; `why` only of what is undecided or not proved, `to_do` in lines."""
 
     meaning: str
     why: str | None
@@ -58,18 +71,45 @@ class Advice:
 def advice(events: Sequence[Event]) -> Advice | None:
     """What the events of one transaction, in time order, call for; None where nothing is to be done."""
     row = next((event.row for event in events if event.event == "verdict"), None)
-    if row is None or row["verdict"] not in TO_DO:
+    if row is None:
         return None
-    verdict = row["verdict"]
+    verdict, reason = row["verdict"], row["reason"]
+    named = {
+        "id": shlex.quote(row["transaction_id"]),
+        "group": row["producer_group"] or "its group",
+        "topic": row["real_topic"] or "its real topic",
+    }
+    if _is_overtaken(row, events):
+        return Advice(MEANING[verdict], OVERTAKEN, (AUDIT,))
+    if verdict in UNDECIDED and (stands := decided(verdict, events)) is not None:
+        return Advice(MEANING[verdict].partition(":")[0], stands.stands, (stands.to_do.format(**named),))
+    settled_by = reasons.SETTLED_BY.get(reason)
+    if verdict not in TO_DO and settled_by is None:
+        return None
     is_expired = any(event.row["reason"] == names.GIVEN_UP_EXPIRED for event in events if event.event == "given_up")
-    meaning, to_do = MEANING[verdict], TO_DO[verdict]
+    meaning = MEANING[verdict]
+    to_do = "\n".join(settled_by) if settled_by else TO_DO[verdict]
     if verdict == names.CONFLICT and row["op_count"] < 2:
         meaning = CONTRADICTED
     elif verdict == names.DISCARDED and is_expired:
         meaning, to_do = GIVEN_UP_EXPIRED, f"ask the database of record, then {SETTLE}"
-    named = {"id": shlex.quote(row["transaction_id"]), "group": row["producer_group"] or "its group"}
     lines = tuple(line.format(**named) for line in to_do.split("\n"))
-    return Advice(meaning, _why(events) if verdict in UNDECIDED else None, lines)
+    if verdict in UNDECIDED:
+        return Advice(meaning, _why(events), lines)
+    return Advice(meaning, reasons.MEANING[reason] if settled_by else None, lines)
+
+
+def _is_overtaken(verdict: Row, events: Sequence[Event]) -> bool:
+    """Whether the story tells of more than the figures that the verdict follows from."""
+    told = Counter(event.event if event.table != "half_message" else "half" for event in events)
+    is_resumed = any(
+        event.event == "resumed" and (event.time or "") >= (verdict["last_timestamp"] or "") for event in events
+    )
+    return (
+        any(told[event] > verdict[figure] for event, figure in FIGURE_OF.items())
+        or any(event.row["check_times"] > verdict["check_times"] for event in events if event.event == "check_asked")
+        or (verdict["verdict"] == names.DISCARDED and is_resumed and told["pending"] > 0)
+    )
 
 
 def _why(events: Sequence[Event]) -> str:

@@ -30,6 +30,34 @@ SENT_RELATION = f"""(
             AND t.transaction_id = b.transaction_id AND t.action = b.action
             AND t.commit_log_offset = b.commit_log_offset AND t.pass_number = b.pass_number))"""
 
+# What was decided by hand of a transaction whose verdict is undecided still, and how far that has come.
+UNDECIDED = ", ".join(f"'{verdict}'" for verdict in (names.PENDING, names.DISCARDED, names.EXPIRED_UNSEEN))
+KEY = ", ".join(names.TRANSACTION_KEY)
+
+
+def _last(table: str, told: str, at: str, number: str) -> str:
+    lasts = ", ".join(
+        f"arg_max({what}, {number}) AS {name}" for name, what in {"action": "action", "told": told}.items()
+    )
+    return f"SELECT {KEY}, {lasts}, max({at}) AS at FROM {table} GROUP BY ALL"
+
+
+def _of_it(name: str) -> str:
+    same = " AND ".join(f"{name}.{column} IS NOT DISTINCT FROM b.{column}" for column in names.TRANSACTION_KEY)
+    # A resume is used up by the next giving up.
+    return (
+        f"{same} AND ({name}.action <> 'resume' OR b.verdict = '{names.DISCARDED}' AND {name}.at >= b.last_timestamp)"
+    )
+
+
+RECORDED = "action || CASE WHEN is_planned_for_broker THEN ' to be sent' ELSE ' recorded' END"
+OUTCOME_LAST = f"2 * pass_number + (state <> '{names.REQUEST_SENDING}')::INT"
+VERDICTS_RELATION = f"""(
+    SELECT b.*, CASE WHEN b.verdict IN ({UNDECIDED}) THEN coalesce(s.told, d.told) END AS decision
+    FROM base AS b
+    LEFT JOIN ({_last("sent", "action || ' ' || state", "requested_timestamp", OUTCOME_LAST)}) AS s ON {_of_it("s")}
+    LEFT JOIN ({_last("decided", RECORDED, "decided_timestamp", "pass_number")}) AS d ON {_of_it("d")})"""
+
 BROKER = {"broker": ("broker_name",)}
 TRANSACTION = {
     **BROKER,
@@ -303,6 +331,8 @@ VERDICTS = View(
     narrow=(
         "transaction_id",
         "verdict",
+        "reason",
+        "decision",
         "producer_group",
         "real_topic",
         "visible_count",
@@ -315,8 +345,51 @@ VERDICTS = View(
     order=("last_timestamp desc",),
     time="last_timestamp",
     keys="transaction_id",
-    filters={**TRANSACTION, "state": ("verdict",)},
+    filters={**TRANSACTION, "state": ("verdict",), "reason": ("reason",)},
     states=names.VERDICTS,
+    relation=VERDICTS_RELATION,
+    needs=(*names.TRANSACTION_KEY, "verdict", "last_timestamp"),
+    joined={
+        "decided": Part(
+            "manual_decision",
+            (*names.TRANSACTION_KEY, "action", "is_planned_for_broker", "decided_timestamp", "pass_number"),
+        ),
+        "sent": Part(
+            "broker_request", (*names.TRANSACTION_KEY, "action", "state", "requested_timestamp", "pass_number")
+        ),
+    },
+    extra=(
+        Field(
+            "decision",
+            "string",
+            True,
+            "decided by hand and not shown by the verdict yet: commit, rollback or resume, and how far it has come: "
+            "recorded, to be sent, or what became of the request",
+        ),
+    ),
+)
+ORPHANS = View(
+    command="orphans",
+    doc="Committed messages whose half has never landed: something was not read. The newest first.",
+    table="orphan",
+    narrow=(
+        "transaction_id",
+        "state",
+        "topic",
+        "queue_id",
+        "queue_offset",
+        "prepared_transaction_offset",
+        "store_timestamp",
+        "producer_group",
+        "broker_name",
+    ),
+    order=("store_timestamp desc",),
+    time="store_timestamp",
+    keys="transaction_id",
+    filters={**TRANSACTION, "topic": ("topic",), "state": ("state",)},
+    states=(names.ORPHAN, names.ORPHAN_BEFORE_FIRST),
+    relation=f"(SELECT * FROM base WHERE state <> '{names.ORPHAN_HALF_LANDED}')",
+    needs=("state",),
 )
 PASSES = View(
     command="passes",
@@ -356,5 +429,6 @@ QUARANTINE = View(
 )
 
 VIEWS = (
-    PENDING, CHECKS, ANSWERS, GIVEN_UP, DECISIONS, SENT, MESSAGES, ENDS, OFFSETS, VERDICTS, PASSES, LANDED, QUARANTINE,
+    PENDING, CHECKS, ANSWERS, GIVEN_UP, DECISIONS, SENT, MESSAGES, ENDS, OFFSETS, VERDICTS, ORPHANS, PASSES, LANDED,
+    QUARANTINE,
 )  # fmt: skip

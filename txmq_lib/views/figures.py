@@ -8,7 +8,9 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from txmq_lib.views.catalogue import OFFSETS
+from txmq_lib import names
+from txmq_lib.errors import TableMissingError
+from txmq_lib.views.catalogue import OFFSETS, VERDICTS
 from txmq_lib.views.columns import in_utc, utc
 from txmq_lib.views.lag import LagWindow, lag_relation, lag_scans
 from txmq_lib.views.reader import Scan, WarehouseReader, sql_literal
@@ -67,6 +69,27 @@ class Quarantined:
     reason: str
     count: int
     newest_timestamp: datetime
+
+
+@dataclass(frozen=True)
+class DecidedByHand:
+    """Transactions with a verdict of nobody having decided, and what somebody has decided since (`decision` of the view
+    verdicts)."""
+
+    verdict: str
+    decision: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Orphans:
+    """Committed messages of one topic of a broker whose half has never landed (`count`), and those whose half lies
+    before all that was ever read of the broker (`before_first`): retention removed it, most likely."""
+
+    broker_name: str
+    topic: str
+    count: int
+    before_first: int
 
 
 @dataclass(frozen=True)
@@ -144,6 +167,38 @@ def offset_groups(reader: WarehouseReader, window: LagWindow) -> list[OffsetGrou
         FROM {lag_relation(window)} GROUP BY ALL ORDER BY lag DESC, consumer_group, broker_name"""
     rows = reader.query(sql, [], {"base": Scan(OFFSETS.table, OFFSETS.needs), **lag_scans(reader, window)})
     return [OffsetGroup(*row) for row in rows]
+
+
+def decided_by_hand(reader: WarehouseReader) -> list[DecidedByHand]:
+    """Undecided transactions of which somebody has decided, by verdict and how far the decision has come."""
+    if not any(reader.stored(part.table).row_count for part in VERDICTS.joined.values()):
+        return []
+    scans = {name: Scan(part.table, part.columns) for name, part in VERDICTS.joined.items()}
+    wanted = [
+        row[0]
+        for row in reader.query(
+            "SELECT transaction_id FROM decided UNION SELECT transaction_id FROM sent",
+            [],
+            {name: Scan(part.table, ("transaction_id",)) for name, part in VERDICTS.joined.items()},
+        )
+    ]
+    sql = f"""SELECT verdict, decision, count(*) FROM {VERDICTS.relation}
+        WHERE decision IS NOT NULL GROUP BY ALL ORDER BY ALL"""
+    rows = reader.query(sql, [], {"base": Scan("verdict", VERDICTS.needs, ({"transaction_id": wanted},)), **scans})
+    return [DecidedByHand(*row) for row in rows]
+
+
+def orphans(reader: WarehouseReader) -> list[Orphans]:
+    """Messages without a half by broker and topic, the most first; none in a warehouse of before."""
+    sql = f"""SELECT broker_name, topic, count(*) FILTER (state = '{names.ORPHAN}') AS orphans,
+            count(*) FILTER (state = '{names.ORPHAN_BEFORE_FIRST}')
+        FROM orphan WHERE state <> '{names.ORPHAN_HALF_LANDED}' GROUP BY ALL
+        ORDER BY orphans DESC, broker_name, topic"""
+    try:
+        rows = list(reader.query(sql, [], {"orphan": Scan("orphan", ("broker_name", "topic", "state"))}))
+    except TableMissingError:
+        return []
+    return [Orphans(*row) for row in rows]
 
 
 def quarantined(reader: WarehouseReader) -> list[Quarantined]:

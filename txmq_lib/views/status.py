@@ -10,7 +10,16 @@ from datetime import datetime, timedelta
 
 from txmq_lib import names
 from txmq_lib.views import figures
-from txmq_lib.views.figures import CheckFigures, Landed, LastPass, OffsetGroup, PendingGroup, Quarantined
+from txmq_lib.views.figures import (
+    CheckFigures,
+    DecidedByHand,
+    Landed,
+    LastPass,
+    OffsetGroup,
+    Orphans,
+    PendingGroup,
+    Quarantined,
+)
 from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.reader import WarehouseReader
 
@@ -22,6 +31,16 @@ TROUBLES = {
     names.DISCARDED: "given up, nobody decided",
     names.DIVERTED: "lost to a delay or timer property",
     names.EXPIRED_UNSEEN: "expired, never seen by a check",
+}
+# How far what somebody decided has come, while the verdict does not show it (`decision` of the view verdicts).
+DECIDED = {
+    "recorded": ("decided by hand: reconcile, then audit", "decisions"),
+    "to be sent": ("decided by hand, not sent to their broker", "decisions"),
+    names.REQUEST_NOT_SENT: ("decided by hand, not sent to their broker", f"sent --state {names.REQUEST_NOT_SENT}"),
+    names.REQUEST_REFUSED: ("sent, and refused by their broker", f"sent --state {names.REQUEST_REFUSED}"),
+    names.REQUEST_ACCEPTED: ("taken by their broker: land, then audit", f"sent --state {names.REQUEST_ACCEPTED}"),
+    names.REQUEST_UNANSWERED: ("sent, unanswered: land, then audit", f"sent --state {names.REQUEST_UNANSWERED}"),
+    names.REQUEST_SENDING: ("sent, maybe: land, then audit", f"sent --state {names.REQUEST_SENDING}"),
 }
 LAG_TROUBLES = {
     names.LAG_STOPPED: "stopped: messages wait, nobody reports",
@@ -54,7 +73,9 @@ class Status:
     given_up: int
     last_given_up_timestamp: datetime | None
     verdicts: tuple[VerdictCount, ...]
+    decided: tuple[DecidedByHand, ...]
     offsets: tuple[OffsetGroup, ...]
+    orphans: tuple[Orphans, ...]
     quarantine: tuple[Quarantined, ...]
     landed: tuple[Landed, ...]
     passes: tuple[LastPass, ...]
@@ -80,6 +101,10 @@ class Status:
         """Transactions with any of these verdicts."""
         return sum(row.count for row in self.verdicts if row.verdict in verdicts)
 
+    def undecided(self, verdict: str) -> int:
+        """Transactions with this verdict of which nobody has decided anything since."""
+        return self.with_verdict(verdict) - sum(row.count for row in self.decided if row.verdict == verdict)
+
     def just_quarantined(self) -> int:
         """Records that the newest passes of all jobs put into quarantine."""
         return sum(n for last in self.passes for step, n in last.counts.items() if step.startswith("quarantine"))
@@ -93,6 +118,7 @@ class Limits:
     pending_age_ms: int | None = None
     given_up: int | None = None
     contradicted: int | None = None
+    orphans: int | None = None
     lag: int | None = None
     landing_behind_ms: int | None = None
     quarantined: int | None = None
@@ -119,6 +145,8 @@ def read_status(reader: WarehouseReader, now: datetime, *, lag_window_ms: int) -
         offsets = pool.submit(figures.offset_groups, reader, LagWindow(now, lag_window_ms))
         landed = pool.submit(figures.landed, reader)
         quarantine = pool.submit(figures.quarantined, reader)
+        orphans = pool.submit(figures.orphans, reader)
+        decided = pool.submit(figures.decided_by_hand, reader)
         given_up = pool.submit(reader.stored, "trans_check_max_time").result()
         return Status(
             now=now,
@@ -127,7 +155,9 @@ def read_status(reader: WarehouseReader, now: datetime, *, lag_window_ms: int) -
             given_up=given_up.row_count,
             last_given_up_timestamp=given_up.highest("given_up_timestamp"),
             verdicts=tuple(_with_change(verdicts.result(), passes.result())),
+            decided=tuple(decided.result()),
             offsets=tuple(offsets.result()),
+            orphans=tuple(orphans.result()),
             quarantine=tuple(quarantine.result()),
             landed=tuple(landed.result()),
             passes=tuple(passes.result()),
@@ -153,11 +183,15 @@ def _past_limits(status: Status, limits: Limits) -> Iterator[Problem]:
     age = status.now - oldest.oldest_timestamp if oldest else timedelta()
     yield from _past("pending", status.pending_count, limits.pending, "transactions undecided", "pending")
     yield from _past_span("pending_age", age, limits.pending_age_ms, "the oldest undecided transaction", "pending")
-    given_up = status.with_verdict(names.DISCARDED)
+    given_up = status.undecided(names.DISCARDED)
     yield from _past("given_up", given_up, limits.given_up, "given up and undecided", "verdicts --state discarded")
     contradicted = status.with_verdict(*CONTRADICTED)
     command = "verdicts --state duplicated --state conflict"
     yield from _past("contradicted", contradicted, limits.contradicted, "duplicated or contradicted", command)
+    for row in status.orphans:
+        what = f"committed messages of {row.topic} on {row.broker_name} without a half: something was not read"
+        command = f"orphans --state orphan --broker {shlex.quote(row.broker_name)} --topic {shlex.quote(row.topic)}"
+        yield from _past("orphans", row.count, limits.orphans, what, command, f"{row.broker_name}/{row.topic}")
     for group in status.offsets:
         what = f"messages behind: consumer group {group.consumer_group}"
         whose = f"{group.broker_name}/{group.consumer_group}"
@@ -198,8 +232,11 @@ def _plain(status: Status) -> Iterator[Problem]:
             text = f"{last.job} pass {last.unfinished_number} started {age} ago, not ended"
             yield Problem(text, f"passes --job {last.job}")
     for row in status.verdicts:
-        if row.count and row.verdict in TROUBLES:
-            yield Problem(f"{row.count:,} {TROUBLES[row.verdict]}", f"verdicts --state {row.verdict.lower()}")
+        if (count := status.undecided(row.verdict)) and row.verdict in TROUBLES:
+            yield Problem(f"{count:,} {TROUBLES[row.verdict]}", f"verdicts --state {row.verdict.lower()}")
+    for ending, (text, command) in DECIDED.items():
+        if count := sum(each.count for each in status.decided if each.decision.endswith(f" {ending}")):
+            yield Problem(f"{count:,} {text}", command)
     for state, meaning in LAG_TROUBLES.items():
         if queues := sum(group.lag_states.get(state, 0) for group in status.offsets):
             yield Problem(f"{queues:,} consumer queues {meaning}", f"offsets --lag-state {state}")

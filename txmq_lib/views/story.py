@@ -124,8 +124,9 @@ def pending_event(row: Row) -> Event:
 
 def verdict_event(row: Row) -> Event:
     """The verdict with the figures it follows from; its time is that of the last row seen."""
+    why = f" ({row['reason']})" if row["reason"] else ""
     text = (
-        f"{row['verdict']}: visible {row['visible_count']}, ops {row['op_count']}, half rows {row['half_count']},"
+        f"{row['verdict']}{why}: visible {row['visible_count']}, ops {row['op_count']}, half rows {row['half_count']},"
         f" given up {row['given_up_count']}, contradicting ends {row['contradicting_count']}"
     )
     return Event(row["last_timestamp"], "verdict", "verdict", text, row)

@@ -49,7 +49,7 @@ COLUMNS = {
     ),
     "pending_half": _keyed("half_offsets broker_check_times check_times last_check_timestamp next_check_timestamp"),
     "verdict": _keyed(
-        "real_topic verdict visible_count op_count half_count given_up_count contradicting_count check_times "
+        "real_topic verdict reason visible_count op_count half_count given_up_count contradicting_count check_times "
         "broker_check_times first_timestamp last_timestamp"
     ),
     "op_message": _split("broker_name queue_id queue_offset position half_queue_offset store_timestamp origin"),
@@ -165,7 +165,10 @@ def _in_time_order(event: Event) -> tuple[Any, ...]:
 def _own_events(found: dict[str, list[dict[str, Any]]]) -> list[tuple[Key | None, Event]]:
     prepared = [*found["half_message"], *found["trans_check_max_time"]]
     physical = {(_key(row), row["commit_log_offset"]) for row in prepared}
-    real_topics = {_key(row): row["real_topic"] for row in (*prepared, *found["verdict"]) if row["real_topic"]}
+    # The last told counts: the verdict's, else that of the first half row that has one.
+    halves = sorted(found["half_message"], key=lambda row: row["commit_log_offset"], reverse=True)
+    told_by = (*found["trans_check_max_time"], *halves, *found["verdict"])
+    real_topics = {_key(row): row["real_topic"] for row in told_by if row["real_topic"]}
     tellers = {
         "half_message": story.half_event,
         "trans_check_max_time": story.given_up_event,

@@ -1,0 +1,63 @@
+"""Which committed messages have no half: kept by the audit from what is new, whatever the past holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.names import ORIGIN_LANDED, ORPHAN, ORPHAN_HALF_LANDED
+from txmq_lib.pipeline.pruning import near_offsets
+from txmq_lib.rules.orphans import HALF, KEY, committed_by_brokers, first_places, judged_orphans, without_half
+from txmq_lib.rules.policy import Policies
+from txmq_lib.tables.passes import Pass
+
+TABLE = "orphan"
+OF_HALVES = ("half_message", "trans_check_max_time")
+
+
+def write_orphans(current: Pass, policies: Policies) -> None:
+    """Add new messages whose half is not there, take off those whose half has landed; counts `orphans`."""
+    if TABLE not in current.input_versions:  # a pass that a version without this table began
+        return
+    known = current.read(TABLE)
+    waiting = known.where(F.col("state") != ORPHAN_HALF_LANDED)
+    messages = committed_by_brokers(current.new_rows("message").where(F.col("origin") == ORIGIN_LANDED), policies)
+    if current.known_to("message") is None:
+        messages = messages.join(known.select(*KEY), on=list(KEY), how="left_anti")
+    with current.timed("orphans"):
+        missing = without_half(messages, _halves(_near(current, messages)))
+        still = without_half(waiting, _halves([current.new_rows(table) for table in OF_HALVES]))
+        all_missing = current.cached(missing.unionByName(still.select(*missing.columns)))
+        places = _first_places(current, all_missing)
+        rows = current.cached(judged_orphans(all_missing, waiting, places, pass_number=current.number))
+        count = rows.where(F.col("state") == ORPHAN).count()
+    current.upsert(TABLE, rows, step=TABLE)
+    if count:
+        current.counts["orphans"] = count
+
+
+def _near(current: Pass, messages: DataFrame) -> list[DataFrame]:
+    if not current.since_versions:
+        # At the first pass every message is new.
+        return [current.read(table) for table in OF_HALVES]
+    near = near_offsets("commit_log_offset", messages, "prepared_transaction_offset")
+    return [near.rows(current, table) for table in OF_HALVES]
+
+
+def _halves(frames: Sequence[DataFrame]) -> DataFrame:
+    return reduce(DataFrame.unionByName, [frame.select(*HALF) for frame in frames])
+
+
+def _first_places(current: Pass, missing: DataFrame) -> DataFrame:
+    told = current.cached(first_places(current.read("landing_frontier")))
+    silent = told.where("first_place is null").select("broker_name")
+    if missing.join(silent, on="broker_name", how="left_semi").isEmpty():
+        return told
+    # Landed before frontiers told of it.
+    rows = [current.read(table).select("broker_name", "commit_log_offset") for table in ("message", *OF_HALVES)]
+    landed = reduce(DataFrame.unionByName, rows)
+    found = landed.groupBy("broker_name").agg(F.min("commit_log_offset").alias("first_place"))
+    return told.where("first_place is not null").unionByName(found.join(silent, on="broker_name", how="left_semi"))
