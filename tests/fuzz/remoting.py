@@ -25,12 +25,8 @@ class Answered(Connection):
     """A connection whose peer has said these bytes, whatever it is asked, and will say nothing more."""
 
     def __init__(self, said: bytes) -> None:
-        self.address = "127.0.0.1:10911"
-        self._access = Access(timeout=2)
-        self._last_opaque = 0
-        self._awaited = set()
-        self._received = bytearray()
-        self._socket, self._peer = socket.socketpair()
+        ours, self._peer = socket.socketpair()
+        self._begin("127.0.0.1:10911", Access(timeout=2), ours)
         self._peer.sendall(said)
         self._peer.shutdown(socket.SHUT_WR)
 

@@ -17,7 +17,7 @@ from remoting_server import RemotingServer, answer, drip, frame
 from txmq_lib.errors import ProtocolError, RefusedError, UnreachableError, UsageError
 from txmq_lib.remoting import broker, name_server
 from txmq_lib.remoting.broker import End, Queue
-from txmq_lib.remoting.connection import Access, Connection, Tls
+from txmq_lib.remoting.connection import LARGE_ANSWER, Access, Connection, Tls
 from txmq_lib.remoting.frame import MAX_FRAME_BYTES, Command, decode, encode, frame_length
 from txmq_lib.remoting.signature import Credentials
 
@@ -165,7 +165,7 @@ def test_what_a_broker_asks_its_clients_is_passed_over():
         (lambda request: answer(request)[:-5], UnreachableError, "no answer within 0.3 s"),
         (lambda request: b"", UnreachableError, "no answer within 0.3 s"),
         (lambda request: drip(answer(request), pause=0.02), UnreachableError, "no answer within 0.3 s"),
-        (lambda request: drip(b"\x01" + bytes(20_000), pause=0.0002), UnreachableError, "no answer within 0.3 s"),
+        (lambda request: drip(b"\x00\x01" + bytes(20_000), pause=0.0002), UnreachableError, "no answer within 0.3 s"),
         (lambda request: b"HTTP/1.1 400 Bad Request\r\n\r\n", ProtocolError, "no RocketMQ remoting port"),
         (lambda request: struct.pack(">i", 2**31 - 1), ProtocolError, "a frame of 2147483647 bytes"),
         (lambda request: answer({"opaque": 77}), ProtocolError, "never asked"),
@@ -189,7 +189,7 @@ def test_a_frame_that_claims_much_and_sends_little_takes_no_memory():
         peer = Connection(server.address, SHORT)
         tracemalloc.start()
         with pytest.raises(UnreachableError):
-            peer.ask(Command(1))
+            peer.ask(Command(1), most_bytes=LARGE_ANSWER)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert peak < 2_000_000

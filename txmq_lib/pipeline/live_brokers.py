@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from txmq_lib.errors import SettingsError, UsageError
+from txmq_lib.errors import ProtocolError, SettingsError, UsageError
 from txmq_lib.names import HALF_TOPIC, OP_TOPIC, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from txmq_lib.pipeline.topics import ALWAYS_TAKEN, is_taken
 from txmq_lib.remoting.broker import Queue
@@ -14,6 +14,10 @@ from txmq_lib.remoting.name_server import name_server, routes, topics
 from txmq_lib.remoting.signature import Credentials
 from txmq_lib.secrets import missing_variables
 from txmq_lib.settings import Settings
+
+# Of all brokers that one name server tells of; the queues of those that are wanted.
+MOST_BROKERS = 1_000
+MOST_QUEUES = 500_000
 
 
 @dataclass(frozen=True)
@@ -66,9 +70,11 @@ def live_brokers(
 ) -> list[LiveBroker]:
     """Every broker that has half messages, or those named in `wanted`, by name.
 
-    Errors  UnreachableError where no name server answers; UsageError where a wanted broker is not known
+    Errors  UnreachableError where no name server answers; UsageError where a wanted broker is not known;
+            ProtocolError where there are more brokers or queues than anybody has
     """
     found: dict[str, _Found] = {}
+    told = 0
     with name_server(name_servers, access) as connection:
         chosen = [topic for topic in topics(connection) if is_wanted(topic, patterns)]
         for topic, route in routes(connection, sorted({HALF_TOPIC, *chosen})):
@@ -77,6 +83,16 @@ def live_brokers(
             for broker_name, count in route.read_queues.items():
                 broker = found.setdefault(broker_name, _Found())
                 broker.address = broker.address or route.master(broker_name)
+                if len(found) > MOST_BROKERS:
+                    raise ProtocolError(f"{connection.address}: tells of more than {MOST_BROKERS:,} brokers")
+                if wanted and broker_name not in wanted:
+                    continue
+                told += max(count, 1)
+                if told > MOST_QUEUES:
+                    raise ProtocolError(
+                        f"{connection.address}: tells of more than {MOST_QUEUES:,} queues:"
+                        " narrow land.topics, or land brokers one by one"
+                    )
                 broker.queues += [Queue(topic, queue_id) for queue_id in range(count)]
                 broker.unreadable += [] if count else [topic]
     for broker in found.values():

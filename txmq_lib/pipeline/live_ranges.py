@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from txmq_lib.errors import RefusedError
 from txmq_lib.names import HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC
 from txmq_lib.remoting.broker import Pulled, Queue, max_offsets, min_offsets, pull_request, pulled
-from txmq_lib.remoting.connection import Connection
+from txmq_lib.remoting.connection import LARGE_ANSWER, Connection
 from txmq_lib.remoting.queue_entries import has_no_op_topic, listed
 from txmq_lib.sources.message_format import HEADER_FIELDS, MAX_TIMESTAMP_MS, read_frame, read_header
 from txmq_lib.sources.queue_reader import QueueRange, stated_offset
@@ -148,7 +148,7 @@ def _looked_at(connection: Connection, group: str, places: Mapping[Queue, int]) 
     """What lies at one offset of each queue. A queue that refuses is left out: reading it will be refused too."""
     to_list = []
     requests = (pull_request(group, queue, place, 1) for queue, place in places.items())
-    for queue, answer in zip(places, connection.ask_all(requests), strict=True):
+    for queue, answer in zip(places, connection.ask_all(requests, most_bytes=LARGE_ANSWER), strict=True):
         if has_no_op_topic(queue, answer):
             to_list.append(queue)  # asked when the connection has nothing under way
             continue

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from txmq_lib.errors import ProtocolError, RefusedError, UsageError
 from txmq_lib.names import CHECK_GROUP
-from txmq_lib.remoting.connection import SUCCESS, Connection
+from txmq_lib.remoting.connection import LARGE_ANSWER, SUCCESS, Connection
 from txmq_lib.remoting.frame import Command
 
 PULL_MESSAGE: Final = 11
@@ -104,7 +104,7 @@ def broker_config(connection: Connection) -> dict[str, str]:
 
 def all_consumer_offsets(connection: Connection) -> bytes:
     """The broker's table of consumer offsets, as sources/consumer_offset_file.py reads it (R89)."""
-    answer = connection.ask(Command(GET_ALL_CONSUMER_OFFSET))
+    answer = connection.ask(Command(GET_ALL_CONSUMER_OFFSET), most_bytes=LARGE_ANSWER)
     connection.require_success(answer, "consumer offsets")
     return answer.body
 

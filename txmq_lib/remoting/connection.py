@@ -13,7 +13,15 @@ from typing import Final, Self
 
 from txmq_lib.addresses import host_and_port
 from txmq_lib.errors import ProtocolError, RefusedError, UnreachableError
-from txmq_lib.remoting.frame import LENGTH_BYTES, Command, decode, encode, frame_length
+from txmq_lib.remoting.frame import (
+    LENGTH_BYTES,
+    MAX_FRAME_BYTES,
+    MAX_HEADER_BYTES,
+    Command,
+    decode,
+    encode,
+    frame_length,
+)
 from txmq_lib.remoting.signature import Credentials
 
 SUCCESS: Final = 0
@@ -21,6 +29,15 @@ TOPIC_NOT_EXIST: Final = 17
 _LONGEST_REMARK: Final = 300
 _RECEIVED_AT_ONCE: Final = 256 * 1024
 _ASKED_AT_ONCE: Final = 64  # requests under way; they are small, so that neither side waits to write
+# Bytes of a frame that answers: figures and small documents, or tables, lists and messages. A peer may send answers in
+# any order, so that those under way at once are bounded together, too.
+SMALL_ANSWER: Final = 1024 * 1024
+LARGE_ANSWER: Final = MAX_FRAME_BYTES
+_HELD_BYTES: Final = 64 * 1024 * 1024
+# Waiting in all on one connection, in timeouts; beyond that a peer must answer as fast as this on the whole.
+PATIENCE = 20
+_SECONDS_AN_ANSWER: Final = 0.01
+_BYTES_A_SECOND: Final = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -49,12 +66,16 @@ class Connection:
 
     def __init__(self, address: str, access: Access) -> None:
         """Connects; UnreachableError where that fails."""
+        self._begin(address, access, _connected(address, access))
+
+    def _begin(self, address: str, access: Access, connected: socket.socket) -> None:
         self.address = address
         self._access = access
         self._last_opaque = 0
-        self._awaited: set[int] = set()
+        self._awaited: dict[int, int] = {}
         self._received = bytearray()
-        self._socket = _connected(address, access)
+        self._patience = PATIENCE * access.timeout
+        self._socket = connected
 
     def __enter__(self) -> Self:
         return self
@@ -68,18 +89,19 @@ class Connection:
         """Let go of the connection."""
         self._socket.close()
 
-    def ask(self, command: Command) -> Command:
-        """The answer to one request, whatever its code."""
-        return next(self.ask_all([command]))
+    def ask(self, command: Command, *, most_bytes: int = SMALL_ANSWER) -> Command:
+        """The answer to one request, whatever its code; ProtocolError where it is larger than `most_bytes`."""
+        return next(self.ask_all([command], most_bytes=most_bytes))
 
-    def ask_all(self, commands: Iterable[Command]) -> Iterator[Command]:
-        """The answer to each request, in order; several are under way at once."""
+    def ask_all(self, commands: Iterable[Command], *, most_bytes: int = SMALL_ANSWER) -> Iterator[Command]:
+        """The answer to each request, in order; several are under way at once, fewer where answers may be large."""
         waiting: list[int] = []
         answers: dict[int, Command] = {}
+        at_once = max(1, min(_ASKED_AT_ONCE, _HELD_BYTES // most_bytes))
         for command in commands:
-            if len(waiting) == _ASKED_AT_ONCE:
+            if len(waiting) == at_once:
                 yield self._answer_to(waiting.pop(0), answers)
-            waiting.append(self.send(command))
+            waiting.append(self.send(command, most_bytes=most_bytes))
         for opaque in waiting:
             yield self._answer_to(opaque, answers)
 
@@ -90,8 +112,8 @@ class Connection:
             answers[answer.opaque] = answer
         return answers.pop(opaque)
 
-    def send(self, command: Command) -> int:
-        """Send one request; the number under which its answer will come."""
+    def send(self, command: Command, *, most_bytes: int = SMALL_ANSWER) -> int:
+        """Send one request whose answer has at most so many bytes; the number under which it will come."""
         self._last_opaque += 1
         credentials = self._access.credentials
         fields = credentials.signed(command.fields, command.body) if credentials else command.fields
@@ -101,7 +123,7 @@ class Connection:
             self._socket.sendall(frame)
         except OSError as failure:
             raise self._lost(failure) from failure
-        self._awaited.add(self._last_opaque)
+        self._awaited[self._last_opaque] = most_bytes
         return self._last_opaque
 
     def receive(self, deadline: float | None = None) -> Command:
@@ -109,19 +131,36 @@ class Connection:
 
         deadline  in monotonic seconds; None: the timeout from now on
         """
-        deadline = time.monotonic() + self._access.timeout if deadline is None else deadline
+        begun = time.monotonic()
+        deadline = begun + self._access.timeout if deadline is None else deadline
         try:
             while True:
-                command = decode(self._taken(frame_length(self._taken(LENGTH_BYTES, deadline)), deadline))
+                size = self._size(deadline)
+                command = decode(self._taken(size, deadline))
                 if not command.is_response:
                     continue  # a broker tells its clients what changed
                 if command.opaque not in self._awaited:
                     raise ProtocolError("an answer to what was never asked, or a second one")
-                self._awaited.remove(command.opaque)
+                _check_size(size, self._awaited.pop(command.opaque))
+                self._lose_patience(time.monotonic() - begun, size)
                 return command
         except ProtocolError as fault:
             self.close()
             raise ProtocolError(f"{self.address}: {fault.message}") from None
+
+    def _size(self, deadline: float) -> int:
+        size = frame_length(self._taken(LENGTH_BYTES, deadline))
+        _check_size(size, max(self._awaited.values(), default=SMALL_ANSWER))
+        return size
+
+    def _lose_patience(self, waited: float, size: int) -> None:
+        """Each answer in its time is not enough: there may be as many as a peer says."""
+        self._patience += _SECONDS_AN_ANSWER + size / _BYTES_A_SECOND - waited
+        if self._patience < 0:
+            self.close()
+            raise UnreachableError(
+                f"{self.address}: it dawdles: {PATIENCE * self._access.timeout:g} s of waiting for too few answers"
+            )
 
     def require_success(self, answer: Command, asked: str) -> None:
         """RefusedError where the answer is no success."""
@@ -179,6 +218,11 @@ def _connected(address: str, access: Access) -> socket.socket:
     except OSError as failure:
         plain.close()
         raise UnreachableError(f"{address}: TLS: {_words(failure, access.timeout)}") from failure
+
+
+def _check_size(size: int, most_bytes: int) -> None:
+    if size > most_bytes + MAX_HEADER_BYTES:
+        raise ProtocolError(f"an answer of {size} bytes, where {most_bytes} are much")
 
 
 def _words(failure: OSError, timeout: float) -> str:

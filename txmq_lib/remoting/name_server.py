@@ -9,7 +9,7 @@ from typing import Final
 
 from txmq_lib.errors import ProtocolError, UnreachableError
 from txmq_lib.fastjson import parsed, storable
-from txmq_lib.remoting.connection import TOPIC_NOT_EXIST, Access, Connection
+from txmq_lib.remoting.connection import LARGE_ANSWER, TOPIC_NOT_EXIST, Access, Connection
 from txmq_lib.remoting.frame import Command
 
 GET_ROUTEINFO_BY_TOPIC: Final = 105
@@ -18,6 +18,8 @@ MASTER_ID: Final = "0"
 
 _PERM_READ: Final = 0x4
 _MOST_QUEUES: Final = 100_000  # of one topic on one broker; anything above is no route
+MOST_TOPICS: Final = 100_000
+LONGEST_NAME: Final = 512  # of a topic, broker or address; RocketMQ takes 255 bytes, and puts some before them
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,13 @@ def _first_reached(addresses: Sequence[str], access: Access) -> Connection:
 
 def topics(connection: Connection) -> list[str]:
     """Every topic that is registered."""
-    answer = connection.ask(Command(GET_ALL_TOPIC_LIST))
+    answer = connection.ask(Command(GET_ALL_TOPIC_LIST), most_bytes=LARGE_ANSWER)
     connection.require_success(answer, "topic list")
     found = _document(connection, answer.body).get("topicList")
-    if not isinstance(found, list) or not all(isinstance(topic, str) for topic in found):
+    if not isinstance(found, list) or not all(isinstance(topic, str) and len(topic) <= LONGEST_NAME for topic in found):
         raise ProtocolError(f"{connection.address}: a topic list that is none")
+    if len(found) > MOST_TOPICS:
+        raise ProtocolError(f"{connection.address}: tells of {len(found):,} topics, where {MOST_TOPICS:,} are much")
     return found
 
 
@@ -92,14 +96,21 @@ def _route(document: Mapping[str, object]) -> Route:
         count, perm = data["readQueueNums"], data["perm"]
         if type(count) is not int or type(perm) is not int or not 0 <= count <= _MOST_QUEUES:
             raise ValueError("a number of queues")
-        queues[str(data["brokerName"])] = count if perm & _PERM_READ else 0
+        queues[_name(data["brokerName"])] = count if perm & _PERM_READ else 0
     addresses = {}
     for data in _objects(document, "brokerDatas"):
         known = data["brokerAddrs"]
         if not isinstance(known, dict):
             raise ValueError("addresses")
-        addresses[str(data["brokerName"])] = {str(id_): str(address) for id_, address in known.items()}
+        addresses[_name(data["brokerName"])] = {_name(id_): _name(address) for id_, address in known.items()}
     return Route(queues, addresses)
+
+
+def _name(told: object) -> str:
+    name = str(told)
+    if len(name) > LONGEST_NAME:
+        raise ValueError("a name")
+    return name
 
 
 def _objects(document: Mapping[str, object], name: str) -> list[Mapping[str, object]]:

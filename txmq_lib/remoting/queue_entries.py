@@ -6,6 +6,8 @@ look at no topic config: one lists the entries of a consume queue, one gives the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import takewhile
 from typing import Final, NamedTuple
 
@@ -13,7 +15,7 @@ from txmq_lib.errors import ProtocolError, RefusedError
 from txmq_lib.fastjson import parsed
 from txmq_lib.names import OP_TOPIC
 from txmq_lib.remoting.broker import Pulled, Queue, min_offsets, pull_request
-from txmq_lib.remoting.connection import SUCCESS, TOPIC_NOT_EXIST, Connection
+from txmq_lib.remoting.connection import LARGE_ANSWER, SUCCESS, TOPIC_NOT_EXIST, Connection
 from txmq_lib.remoting.frame import Command
 
 VIEW_MESSAGE_BY_ID: Final = 33
@@ -29,7 +31,9 @@ class _Entry(NamedTuple):
 
 def must_be_listed(connection: Connection, group: str, queue: Queue, offset: int) -> bool:
     """Whether this is an op queue of a broker that has no such topic; a pull at the offset finds out."""
-    return queue.topic == OP_TOPIC and has_no_op_topic(queue, connection.ask(pull_request(group, queue, offset, 1)))
+    return queue.topic == OP_TOPIC and has_no_op_topic(
+        queue, connection.ask(pull_request(group, queue, offset, 1), most_bytes=LARGE_ANSWER)
+    )
 
 
 def has_no_op_topic(queue: Queue, answer: Command) -> bool:
@@ -38,20 +42,22 @@ def has_no_op_topic(queue: Queue, answer: Command) -> bool:
 
 
 def listed(connection: Connection, queue: Queue, offset: int, count: int) -> Pulled:
-    """What a pull would bring, by one request for the entries and one for each record.
+    """What a pull would bring, by one request for the entries and one for each record, no more than one answer holds.
 
     RefusedError where the first record cannot be had though the queue still keeps its offset.
     """
-    entries = _entries(connection, queue, offset, count)
+    entries = list(_at_once(_entries(connection, queue, offset, count)))
     requests = (Command(VIEW_MESSAGE_BY_ID, {"offset": str(entry.physical_offset)}) for entry in entries)
-    answers = list(connection.ask_all(requests))
-    bodies = [answer.body for answer in takewhile(lambda answer: answer.code == SUCCESS, answers)]
-    for entry, body in zip(entries, bodies, strict=False):
-        if len(body) != entry.size:
+    largest = max((entry.size for entry in entries), default=0)
+    answers = []
+    for entry, answer in zip(entries, connection.ask_all(requests, most_bytes=max(largest, 1)), strict=True):
+        if answer.code == SUCCESS and len(answer.body) != entry.size:
             raise ProtocolError(
                 f"{connection.address}: {queue.topic} queue {queue.queue_id}: the record at physical offset"
-                f" {entry.physical_offset} has {len(body)} bytes, and its queue says {entry.size}"
+                f" {entry.physical_offset} has {len(answer.body)} bytes, and its queue says {entry.size}"
             )
+        answers.append(answer if answer.code == SUCCESS else replace(answer, body=b""))
+    bodies = [answer.body for answer in takewhile(lambda answer: answer.code == SUCCESS, answers)]
     if bodies:
         return Pulled(True, offset + len(bodies), b"".join(bodies))
     (lowest,) = min_offsets(connection, [queue])
@@ -60,6 +66,16 @@ def listed(connection: Connection, queue: Queue, offset: int, count: int) -> Pul
     if answers:
         raise connection.refusal(answers[0], f"record of {queue.topic} queue {queue.queue_id} offset {offset}")
     return Pulled(False, offset, b"")
+
+
+def _at_once(entries: list[_Entry]) -> Iterator[_Entry]:
+    """The first entries, whose records together are no larger than one answer; the first of all whatever it is."""
+    taken = 0
+    for entry in entries:
+        taken += entry.size
+        if taken > LARGE_ANSWER and taken != entry.size:
+            return
+        yield entry
 
 
 def _entries(connection: Connection, queue: Queue, offset: int, count: int) -> list[_Entry]:

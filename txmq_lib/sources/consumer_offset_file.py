@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,6 +22,9 @@ BACKUP_SUFFIX: Final = ".bak"
 
 _QUEUE_ID: Final = re.compile(r"[0-9]{1,10}")
 _HALF_A_PAIR: Final = re.compile("[\ud800-\udfff]")  # JSON can name it, no table can hold it
+_LONGEST_NAME: Final = 512  # RocketMQ takes 255 bytes, and puts some before them
+_LONGEST_RAW: Final = 8192
+_MOST_BAD: Final = 10_000  # each told with its key, which many may share; what is beyond is one that counts the others
 _LARGEST_OFFSET: Final = 2**63 - 1
 _LARGEST_QUEUE_ID: Final = 2**31 - 1
 
@@ -105,27 +109,35 @@ def parse_consumer_offsets(data: bytes) -> ConsumerOffsets:
         document = None
     table = document.get("offsetTable", {}) if isinstance(document, dict) else None
     if not isinstance(table, dict):
-        return ConsumerOffsets((), (BadOffsetEntry(names.OFFSET_FILE_UNREADABLE, data.decode("utf-8", "replace")),))
+        raw = data[:_LONGEST_RAW].decode("utf-8", "replace")
+        return ConsumerOffsets((), (BadOffsetEntry(names.OFFSET_FILE_UNREADABLE, raw),))
     entries: list[OffsetEntry] = []
-    bad: list[BadOffsetEntry] = []
+    bad: list[tuple[str, str, object]] = []
     for key, queues in table.items():
-        if not isinstance(queues, dict):
-            bad.append(_bad(names.OFFSET_ENTRY_MALFORMED, key, queues))
+        names_ = _topic_and_group(key)
+        if names_ is None or not isinstance(queues, dict):
+            bad.append((names.OFFSET_ENTRY_MALFORMED, key, queues))
             continue
         for queue, offset in queues.items():
-            entry = _entry(key, queue, offset)
+            entry = _entry(*names_, queue, offset)
             if isinstance(entry, OffsetEntry):
                 entries.append(entry)
             else:
-                bad.append(_bad(entry, key, {queue: offset}))
-    return ConsumerOffsets(tuple(entries), tuple(bad))
+                bad.append((entry, key, {queue: offset}))
+    return ConsumerOffsets(tuple(entries), tuple(_few(bad)))
 
 
-def _entry(key: str, queue: str, offset: object) -> OffsetEntry | str:
-    """The entry, or the reason why it is none."""
+def _topic_and_group(key: str) -> tuple[str, str] | None:
+    """The names of a key of the table; None where it has none, or one that no broker takes."""
     topic, _, group = key.partition("@")
+    is_fit = topic and group and max(len(topic), len(group)) <= _LONGEST_NAME
+    return None if not is_fit or _HALF_A_PAIR.search(key) else (topic, group)
+
+
+def _entry(topic: str, group: str, queue: str, offset: object) -> OffsetEntry | str:
+    """The entry, or the reason why it is none."""
     is_queue_id = _QUEUE_ID.fullmatch(queue) is not None and int(queue) <= _LARGEST_QUEUE_ID
-    if not (topic and group and is_queue_id) or _HALF_A_PAIR.search(key):
+    if not is_queue_id:
         return names.OFFSET_ENTRY_MALFORMED
     if type(offset) is not int or offset > _LARGEST_OFFSET:  # a bool is an int, but no offset
         return names.OFFSET_NOT_INTEGER
@@ -134,9 +146,17 @@ def _entry(key: str, queue: str, offset: object) -> OffsetEntry | str:
     return OffsetEntry(topic, group, int(queue), offset)
 
 
+def _few(bad: Sequence[tuple[str, str, object]]) -> Iterator[BadOffsetEntry]:
+    for entry in bad[:_MOST_BAD]:
+        yield _bad(*entry)
+    if len(bad) > _MOST_BAD:
+        reason, *_ = bad[_MOST_BAD]
+        yield BadOffsetEntry(reason, f"and {len(bad) - _MOST_BAD} more entries like the others")
+
+
 def _bad(reason: str, key: str, value: object) -> BadOffsetEntry:
     try:
         raw = json.dumps({key: value}, ensure_ascii=False)
     except RecursionError:  # it could just be read
         raw = json.dumps({key: "nested too deeply"}, ensure_ascii=False)
-    return BadOffsetEntry(reason, raw.encode("utf-8", "backslashreplace").decode())
+    return BadOffsetEntry(reason, raw[:_LONGEST_RAW].encode("utf-8", "backslashreplace").decode())

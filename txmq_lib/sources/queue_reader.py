@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from txmq_lib.errors import ProtocolError, RefusedError
 from txmq_lib.remoting.broker import MESSAGES_PER_PULL, SYSTEM_BUSY, Pulled, Queue, pull_request, pulled
-from txmq_lib.remoting.connection import Connection
+from txmq_lib.remoting.connection import LARGE_ANSWER, Connection
 from txmq_lib.remoting.queue_entries import listed, must_be_listed
 from txmq_lib.sources.message_format import END, HEADER_FIELDS, TOPIC, Frame, read_frame, read_header
 
@@ -85,7 +85,7 @@ def _pulled(connection: Connection, group: str, wanted: QueueRange) -> Iterator[
         while todo and len(under_way) < PULLS_AT_ONCE:
             piece = todo.popleft()
             request = pull_request(group, wanted.queue, piece.start, piece.stop - piece.start)
-            under_way[connection.send(request)] = piece
+            under_way[connection.send(request, most_bytes=LARGE_ANSWER)] = piece
         answer = connection.receive()
         if answer.opaque not in under_way:
             raise ProtocolError(f"{connection.address}: two answers to one pull")
