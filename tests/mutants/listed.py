@@ -22,6 +22,7 @@ EFFECTS, OFFSETS, ACKS = ("rules/test_effects.py",), ("rules/test_offsets.py",),
 WORDS, INVARIANTS = ("rules/test_offset_words.py",), ("rules/test_invariants.py",)
 CONTRACT, TAKE_BACK = ("rules/test_contract.py",), "end_to_end/test_take_back.py"
 KINDS, LATE = ("model/test_offset_kinds.py",), "end_to_end/test_late_evidence.py"
+ORPHANS, TRACE = "end_to_end/test_orphans.py", ("views/test_trace.py",)
 RIVALS = "end_to_end/test_copies_and_rivals.py"
 SENT_ONCE = "end_to_end/test_to_broker.py::test_a_transaction_has_one_end_however_many_copies_of_its_half_land"
 ONCE = "end_to_end/test_exactly_once.py"
@@ -62,6 +63,18 @@ MUTANTS = (
            'copies = halves.where(F.col("commit_log_offset") == row["commit_log_offset"])', (f"{RIVALS}::test_settle_reckons_with_an_end_of_another_copy_that_has_landed_and_is_not_judged_yet",)),
     Mutant("pipeline/to_broker.py", "each copy has an end of its own", " and _transaction(row) not in sent", "", (SENT_ONCE,)),
     Mutant("pipeline/to_broker.py", "a refused end is the only one", "not in refused]", "not in set()]", (SENT_ONCE,)),
+    # --- committed messages without a half
+    Mutant("rules/orphans.py", "what consumers sent back needs a half", "(SYSTEM_TOPIC_PREFIX, *SENT_BACK)", "(SYSTEM_TOPIC_PREFIX,)", (f"{ORPHANS}::test_only_what_a_broker_committed_into_a_real_topic_needs_a_half",)),
+    Mutant("rules/orphans.py", "what was delivered late needs a half", ' & (F.col("prepared_transaction_offset") > 0)', "", (f"{ORPHANS}::test_only_what_a_broker_committed_into_a_real_topic_needs_a_half",)),
+    Mutant("rules/orphans.py", "any half at the place is the one", '        & F.coalesce(messages["transaction_id"] == there["_id"], F.lit(True))\n', "", (f"{ORPHANS}::test_only_what_a_broker_committed_into_a_real_topic_needs_a_half",)),
+    Mutant("rules/orphans.py", "what retention took before the first landing is a problem", "F.when(is_before, ORPHAN_BEFORE_FIRST)", "F.when(F.lit(False), ORPHAN_BEFORE_FIRST)",
+           (f"{ORPHANS}::test_what_lies_below_all_that_was_ever_read_is_no_problem_until_something_lower_is_read",)),
+    Mutant("pipeline/orphans.py", "an orphan stays one whatever lands", "still = without_half(waiting, _halves([current.new_rows(table) for table in OF_HALVES]))", "still = waiting",
+           (f"{ORPHANS}::test_what_lies_below_all_that_was_ever_read_is_no_problem_until_something_lower_is_read",)),
+    # --- what trace says to do
+    Mutant("views/advice.py", "a verdict is never overtaken", "if _is_overtaken(row, events):", "if False:", TRACE),
+    Mutant("views/advice.py", "what was decided is asked for once more", "(stands := decided(verdict, events)) is not None", "(stands := None) is not None", TRACE),
+    Mutant("views/deciding.py", "a resume is never used up", '(event.time or "") >= given_up)', "True)", TRACE),
     # --- check: who is due (R44-R52, R61-R63)
     Mutant("rules/check.py", "due at its very timeout (R48)", "return (age <= check_limit_ms(policies))", "return (age < check_limit_ms(policies))", CHECK),
     Mutant("rules/check.py", "one from the future waits (R52)", " & ~is_from_future", "", CHECK),

@@ -263,6 +263,28 @@ def test_what_somebody_has_decided_is_no_longer_told_as_undecided(status):
     assert status("--set", "thresholds.given_up=2", rows=rows)[0] == 0
 
 
+def test_what_is_not_known_is_told_with_its_reason(status):
+    unknown = {"verdict": "RESOLVED_UNKNOWN", "is_settled": False}
+    rows = {
+        "verdict": [
+            {**unknown, "reason": "gap", "transaction_id": "1"},
+            {**unknown, "reason": "gap", "transaction_id": "2"},
+            {**unknown, "reason": "elsewhere", "transaction_id": "3"},
+            {**unknown, "reason": None, "transaction_id": "4"},
+            {"verdict": "ROLLED_BACK", "reason": "log_read", "is_settled": True, "transaction_id": "5"},
+        ]
+    }
+    told = json.loads(status("--format", "json", rows=rows)[1])
+    assert {row["verdict"]: (row["count"], row["reasons"]) for row in told["verdicts"]} == {
+        "ROLLED_BACK": (1, {"log_read": 1}),
+        "RESOLVED_UNKNOWN": (4, {"elsewhere": 1, "gap": 2}),
+    }
+    assert [(problem["text"], problem["command"]) for problem in told["problems"]] == [
+        ("1 decided, commit or rollback not known: elsewhere", "verdicts --state resolved_unknown --reason elsewhere"),
+        ("2 decided, commit or rollback not known: gap", "verdicts --state resolved_unknown --reason gap"),
+    ]
+
+
 def test_every_command_a_problem_names_is_one_that_runs(status, warehouse, txmq):
     thresholds = ("pending", "given_up", "contradicted", "lag", "quarantined")
     options = [part for key in thresholds for part in ("--set", f"thresholds.{key}=0")]

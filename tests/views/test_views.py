@@ -5,12 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from views.conftest import append, with_column_added
+from deltalake import DeltaTable, Schema, write_deltalake
+from views.conftest import PLAIN_DEFAULTS, append, with_column_added
+
+from txmq_lib.schemas import table_specs
 
 TEN = "2026-11-21T10:00:00.000Z"
 ELEVEN = "2026-11-21T11:00:00.000Z"
@@ -369,3 +374,23 @@ def test_a_column_that_was_added_is_null_in_files_of_before(warehouse, txmq, new
     assert (code, err) == (0, "")
     told = {row["transaction_id"]: row["remark"] for row in objects(out)}
     assert told == {"O": None, **{row["transaction_id"]: row["remark"] for row in new}}
+
+
+def test_a_warehouse_of_before_is_read_as_it_is(tmp_path, empty_tables, txmq):
+    uri = tmp_path / "before"
+    shutil.copytree(empty_tables, uri)
+    shutil.rmtree(uri / "orphan")
+    shutil.rmtree(uri / "verdict")
+    spec = table_specs()["verdict"]
+    fields = [field for field in spec.to_json()["fields"] if field["name"] != "reason"]
+    schema = Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
+    DeltaTable.create(uri / "verdict", schema, partition_by=list(spec.partition_by))
+    row = {field["name"]: PLAIN_DEFAULTS[field["type"]] for field in fields} | {
+        "transaction_id": "T",
+        "verdict": "DUPLICATED",
+    }
+    write_deltalake(uri / "verdict", pa.Table.from_pylist([row], pa.schema(schema.to_arrow())), mode="append")
+    for command in (["verdicts", "--format", "json"], ["trace", "T"], ["status", "--now", "2026-11-21T12:00:00Z"]):
+        code, out, err = txmq("--warehouse", str(uri), *command)
+        assert (code, err) == (0, ""), command
+        assert "DUPLICATED" in out or "visible more than once" in out

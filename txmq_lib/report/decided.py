@@ -10,6 +10,7 @@ from txmq_lib.report.charts import Chart
 from txmq_lib.report.parts import Figure, Link, Section, StoryPart, Table, count_text, counted, group_text
 from txmq_lib.report.period import Period
 from txmq_lib.report.shared import ROWS_LISTED, figure_over_time, left_out
+from txmq_lib.views import reasons
 from txmq_lib.views.catalogue import VERDICTS
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.select import Asked, row_count, view_rows
@@ -61,7 +62,17 @@ def verdict_section(reader: WarehouseReader, period: Period, status: Status) -> 
         [(row.verdict, count_text(row.count), count_text(row.last_pass)) for row in status.verdicts],
         numbers=(1, 2),
     )
-    return Section("verdicts", "Verdicts", figures=figures, tables=[counts])
+    why = Table(
+        "Verdicts by reason",
+        ("verdict", "reason", "transactions", "what it means"),
+        [
+            (row.verdict, reason, count_text(count), reasons.MEANING.get(reason, ""))
+            for row in status.verdicts
+            for reason, count in row.reasons.items()
+        ],
+        numbers=(2,),
+    )
+    return Section("verdicts", "Verdicts", figures=figures, tables=[each for each in (counts, why) if each.rows])
 
 
 def contradiction_section(reader: WarehouseReader) -> Section:

@@ -153,10 +153,13 @@ def check_figures(reader: WarehouseReader) -> CheckFigures:
     return CheckFigures(asked.row_count, dict(answers), in_utc(asked.highest("check_timestamp")))
 
 
-def verdict_counts(reader: WarehouseReader) -> dict[str, int]:
-    """Transactions per verdict."""
-    sql = "SELECT verdict, count(*) FROM verdict GROUP BY ALL"
-    return dict(reader.query(sql, [], {"verdict": Scan("verdict", ("verdict",))}))
+def verdict_counts(reader: WarehouseReader) -> dict[str, dict[str | None, int]]:
+    """Transactions per verdict and its reason."""
+    sql = "SELECT verdict, reason, count(*) FROM verdict GROUP BY ALL ORDER BY ALL"
+    counts: dict[str, dict[str | None, int]] = {}
+    for verdict, reason, count in reader.query(sql, [], {"verdict": Scan("verdict", ("verdict", "reason"))}):
+        counts.setdefault(verdict, {})[reason] = count
+    return counts
 
 
 def offset_groups(reader: WarehouseReader, window: LagWindow) -> list[OffsetGroup]:

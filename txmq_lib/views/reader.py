@@ -181,7 +181,8 @@ class WarehouseReader:
         if oldest not in self._old_files:
             schema = f"SELECT name FROM parquet_schema({sql_literal(oldest)})"
             has = {name for (name,) in self._fetched(schema, [], {})}
-            wanted = {field.name for field in delta.schema().fields} - {*table_spec(table).partition_by}
+            # By the spec, not the stored schema: only a writing job adds a column to a warehouse of before.
+            wanted = {*table_spec(table).columns} - {*table_spec(table).partition_by}
             self._old_files[oldest] = not wanted <= has
         return self._old_files[oldest]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from txmq_lib import names
@@ -56,11 +56,13 @@ CONTRADICTED = (names.DUPLICATED, names.CONFLICT)
 
 @dataclass(frozen=True)
 class VerdictCount:
-    """Transactions with one verdict, and how many of them the newest audit pass gave it."""
+    """Transactions with one verdict, how many of them the newest audit pass gave it, and how many have which reason
+    (those of a version without reasons have none)."""
 
     verdict: str
     count: int
     last_pass: int
+    reasons: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -164,12 +166,13 @@ def read_status(reader: WarehouseReader, now: datetime, *, lag_window_ms: int) -
         )
 
 
-def _with_change(counts: Mapping[str, int], passes: list[LastPass]) -> Iterator[VerdictCount]:
+def _with_change(counts: Mapping[str, Mapping[str | None, int]], passes: list[LastPass]) -> Iterator[VerdictCount]:
     # A settled verdict is written once, so what an audit pass wrote is what changed.
     changed = next((last.counts for last in passes if last.job == "audit"), {})
     for verdict in names.VERDICTS:
         if verdict in counts:
-            yield VerdictCount(verdict, counts[verdict], changed.get(f"verdict_{verdict}", 0))
+            told = {reason: count for reason, count in counts[verdict].items() if reason is not None}
+            yield VerdictCount(verdict, sum(counts[verdict].values()), changed.get(f"verdict_{verdict}", 0), told)
 
 
 def problems(status: Status, limits: Limits) -> list[Problem]:
@@ -225,18 +228,26 @@ def _past_span(
         yield Problem(f"{what}: {span_text(age)}", command, f"thresholds.{limit} {longest}", _condition(limit, whose))
 
 
+def _of_verdicts(status: Status) -> Iterator[Problem]:
+    for row in status.verdicts:
+        if (count := status.undecided(row.verdict)) and row.verdict in TROUBLES:
+            yield Problem(f"{count:,} {TROUBLES[row.verdict]}", f"verdicts --state {row.verdict.lower()}")
+    unknown = next((row.reasons for row in status.verdicts if row.verdict == names.RESOLVED_UNKNOWN), {})
+    for reason in (reason for reason in names.UNKNOWN_REASONS if reason in unknown):
+        text = f"{unknown[reason]:,} decided, commit or rollback not known: {reason}"
+        yield Problem(text, f"verdicts --state resolved_unknown --reason {reason}")
+    for ending, (text, command) in DECIDED.items():
+        if count := sum(each.count for each in status.decided if each.decision.endswith(f" {ending}")):
+            yield Problem(f"{count:,} {text}", command)
+
+
 def _plain(status: Status) -> Iterator[Problem]:
     for last in status.passes:
         if last.unfinished_number is not None and last.unfinished_since is not None:
             age = span_text(status.now - last.unfinished_since)
             text = f"{last.job} pass {last.unfinished_number} started {age} ago, not ended"
             yield Problem(text, f"passes --job {last.job}")
-    for row in status.verdicts:
-        if (count := status.undecided(row.verdict)) and row.verdict in TROUBLES:
-            yield Problem(f"{count:,} {TROUBLES[row.verdict]}", f"verdicts --state {row.verdict.lower()}")
-    for ending, (text, command) in DECIDED.items():
-        if count := sum(each.count for each in status.decided if each.decision.endswith(f" {ending}")):
-            yield Problem(f"{count:,} {text}", command)
+    yield from _of_verdicts(status)
     for state, meaning in LAG_TROUBLES.items():
         if queues := sum(group.lag_states.get(state, 0) for group in status.offsets):
             yield Problem(f"{queues:,} consumer queues {meaning}", f"offsets --lag-state {state}")
