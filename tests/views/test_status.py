@@ -263,6 +263,18 @@ def test_what_somebody_has_decided_is_no_longer_told_as_undecided(status):
     assert status("--set", "thresholds.given_up=2", rows=rows)[0] == 0
 
 
+def test_verdicts_given_before_other_passes_say_that_an_audit_is_due(status):
+    def told(*jobs: tuple[str, str]) -> tuple[bool, str]:
+        rows = {**ROWS, "pass": [passed(job, 1, "committed", clock) for job, clock in jobs]}
+        line = next(line for line in status(rows=rows)[1].splitlines() if line.startswith("VERDICTS"))
+        return json.loads(status("--format", "json", rows=rows)[1])["is_audit_due"], line
+
+    assert told(("land", "10:00:00"), ("audit", "11:00:00"), ("maintain", "11:30:00")) == (False, "VERDICTS")
+    due = "VERDICTS  txmq audit is due: other passes came after it"
+    for job in ("land", "reconcile", "resume"):
+        assert told(("audit", "11:00:00"), (job, "11:00:01")) == (True, due)
+
+
 def test_what_is_not_known_is_told_with_its_reason(status):
     unknown = {"verdict": "RESOLVED_UNKNOWN", "is_settled": False}
     rows = {

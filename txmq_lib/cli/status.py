@@ -61,7 +61,7 @@ def limits(thresholds: Thresholds) -> Limits:
 
 def as_json(uri: str, status: Status, found: Sequence[Problem]) -> dict[str, Any]:
     """Everything as one object: the fields of Status under their names, problems, times as ISO 8601 UTC."""
-    figures = {"pending_count": status.pending_count, **dataclasses.asdict(status)}
+    figures = {"pending_count": status.pending_count, "is_audit_due": status.is_audit_due, **dataclasses.asdict(status)}
     figures["checks"]["answered"] = status.checks.answered
     plain: dict[str, Any] = _plain(
         {"warehouse": uri, "problems": [dataclasses.asdict(each) for each in found], **figures}
@@ -138,7 +138,8 @@ def _checks(status: Status) -> Iterator[str]:
 
 
 def _verdicts(status: Status) -> Iterator[str]:
-    yield "VERDICTS" if status.verdicts else "VERDICTS none; txmq audit gives them"
+    due = "  txmq audit is due: other passes came after it" if status.is_audit_due else ""
+    yield f"VERDICTS{due}" if status.verdicts else "VERDICTS none; txmq audit gives them"
     rows = [(row.verdict, f"{row.count:,}", f"+{row.last_pass:,}" if row.last_pass else "") for row in status.verdicts]
     yield from aligned(("verdict", "count", "last pass"), rows)
 

@@ -51,6 +51,8 @@ LAG_TROUBLES = {
     names.LAG_BELOW_OLDEST: "below the oldest message kept",
     names.LAG_NEVER_COMMITTED: "never committed by their group",
 }
+# Jobs whose rows the audit judges.
+BEFORE_AUDIT = ("land", "reconcile", "resume")
 CONTRADICTED = (names.DUPLICATED, names.CONFLICT)
 
 
@@ -102,6 +104,13 @@ class Status:
     def with_verdict(self, *verdicts: str) -> int:
         """Transactions with any of these verdicts."""
         return sum(row.count for row in self.verdicts if row.verdict in verdicts)
+
+    @property
+    def is_audit_due(self) -> bool:
+        """Whether a pass that may change verdicts was committed after the last audit."""
+        ended = {last.job: last.committed_timestamp for last in self.passes if last.committed_timestamp is not None}
+        audited = ended.get("audit")
+        return audited is not None and any(ended[job] > audited for job in BEFORE_AUDIT if job in ended)
 
     def undecided(self, verdict: str) -> int:
         """Transactions with this verdict of which nobody has decided anything since."""
