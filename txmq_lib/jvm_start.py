@@ -19,6 +19,7 @@ from pyspark.java_gateway import launch_gateway
 from txmq_lib.errors import EnvironmentFault, SettingsError
 from txmq_lib.jars import jars_dir, spark_home
 from txmq_lib.resources import conf_dir
+from txmq_lib.scratch import scratch
 from txmq_lib.secrets import scrubbed
 
 LOOPBACK = "127.0.0.1"
@@ -45,7 +46,7 @@ def start_jvm(configuration: Mapping[str, str], *, without: Collection[str]) -> 
     reading, writing = os.pipe()
     Thread(target=_pass_on, args=(reading,), daemon=True).start()
     try:
-        with TemporaryDirectory(prefix="txmq-start-") as place:
+        with TemporaryDirectory(dir=scratch()) as place:
             told = _written({**configuration, **_java_options(configuration)}, Path(place))
             rest = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
             arguments = f"--properties-file {shlex.quote(str(told))} --load-spark-defaults {rest}"
@@ -80,7 +81,8 @@ def _java_options(configuration: Mapping[str, str]) -> dict[str, str]:
     """Java's options with ours among them."""
     defaults, given = (configuration.get(key, "") for key in _OPTION_KEYS)
     quiet = f"-Dlog4j2.configurationFile={(conf_dir() / 'log4j2.properties').as_uri()}"
-    words = " ".join(filter(None, (quiet, collector(f"{defaults} {given}", os.environ), given)))
+    own = shlex.quote(f"-Djava.io.tmpdir={scratch()}")  # Spark spills there too, where it is not told otherwise
+    words = " ".join(filter(None, (quiet, own, collector(f"{defaults} {given}", os.environ), given)))
     return {_OPTION_KEYS[0]: defaults, _OPTION_KEYS[1]: words} if defaults else {_OPTION_KEYS[1]: words}
 
 

@@ -7,8 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from pathlib import Path
-from tempfile import gettempdir
 from threading import current_thread, main_thread
 from typing import Any, cast
 
@@ -20,8 +18,10 @@ from txmq_lib.errors import EnvironmentFault
 from txmq_lib.jars import coordinates, require_jars
 from txmq_lib.java import require_java
 from txmq_lib.jvm_start import LOOPBACK, is_local, start_jvm
+from txmq_lib.scratch import scratch
 from txmq_lib.secrets import SPARK_REGEX
 from txmq_lib.settings import Settings
+from txmq_lib.whole_file import own_umask
 
 # What results depend on; no other layer may change it.
 _FIXED = {
@@ -50,8 +50,6 @@ _LAUNCH = {
     "spark.driver.memory": "2g",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Tables are addressed by path; Spark still makes the directory, and it should not be where a command was typed.
-    "spark.sql.warehouse.dir": str(Path(gettempdir(), "txmq-spark-warehouse")),
 }
 # Where all of Spark is one JVM, nobody else has to reach it. A local process may still try: it must know a secret then.
 _LOCAL = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK, "spark.authenticate": "true"}
@@ -67,7 +65,11 @@ def build_session(app_name: str, settings: Settings) -> SparkSession:
     if not _is_submitted():
         require_java()
         require_jars()
-        configuration = {**_LAUNCH, **configuration}
+        # Tables are addressed by path; Spark still makes the directory, and it should not be where a command was typed.
+        unused = {"spark.sql.warehouse.dir": str(scratch() / "spark-warehouse")}
+        # Hadoop sets permissions itself, by an umask of its own.
+        permissions = {"spark.hadoop.fs.permissions.umask-mode": f"{own_umask():03o}"}
+        configuration = {**_LAUNCH, **unused, **permissions, **configuration}
         start_jvm(configuration, without=settings.secret_variables())
     configuration = {**_closed(configuration), **configuration}
     builder = SparkSession.builder.appName(app_name)

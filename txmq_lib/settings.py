@@ -34,9 +34,20 @@ from txmq_lib.setting_types import (
 )
 
 # Change no result: where the tables and brokers are, how Spark runs, upkeep, what is thought too much, what is shown or
-# told. Spark's keys may be secrets. What a pass reads of a broker is in its plan.
+# told, who may read it. Spark's keys may be secrets. What a pass reads of a broker is in its plan.
 _NOT_RECORDED = frozenset(
-    {"warehouse", "spark", "sources", "thresholds", "maintain", "lag_window_ms", "mask", "alerts", "rocketmq"}
+    {
+        "warehouse",
+        "spark",
+        "sources",
+        "thresholds",
+        "maintain",
+        "lag_window_ms",
+        "mask",
+        "alerts",
+        "rocketmq",
+        "readable_by",
+    }
 )
 _ANOTHER_PATH = re.compile(r"\\|%[0-9A-Fa-f]{2}")  # to deltalake, which reads tables for the views
 _LONGEST_SHOWN = 200  # characters of a wrong value that its fault repeats
@@ -220,6 +231,7 @@ class Settings(Section):
     rocketmq: Rocketmq
     sources: Annotated[tuple[Source, ...], Field(strict=False)]
     lag_window_ms: Seconds = Field(alias="lag_window")
+    readable_by: Literal["owner", "group", "all"]
     mask: Mask
     thresholds: Thresholds
     maintain: Maintain

@@ -31,13 +31,14 @@ def test_a_landing_that_begins_is_ended_at_once_and_leaves_no_process(
     assert (ended.signalled, ended.faults(number)) == (True, [])
 
 
-def test_the_next_landing_carries_on_what_a_signal_ended(tmp_path: Path):
+def test_the_next_landing_carries_on_what_a_signal_ended_and_nobody_else_can_read_it(tmp_path: Path):
     warehouse = tmp_path / "warehouse"
     table = warehouse / "pass" / "_delta_log"
     ended = signalled(landing(warehouse), signal.SIGINT, 0, when=lambda: (table / f"{1:020}.json").exists())
     assert (ended.signalled, ended.faults(signal.SIGINT)) == (True, [])
     done = subprocess.run(landing(warehouse), capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
+    assert [str(path) for path in warehouse.rglob("*") if path.stat().st_mode & 0o077] == []
     rows = DeltaTable(str(warehouse / "half_message")).to_pyarrow_table().to_pylist()
     keys = [(row["queue_id"], row["queue_offset"]) for row in rows]
     assert len(keys) == len(set(keys)) > 100

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO
 
 from txmq_lib.alerts.changes import Alert
 from txmq_lib.errors import AlertUnsentError, InputError
+from txmq_lib.plain_file import open_lock, read_plain
 from txmq_lib.whole_file import write_whole
 
+MOST_BYTES = 16 << 20
 # More than one run may tell for (webhook.py), with the reading of the tables before it.
 LONGEST_WAIT_SECONDS = 120.0
 LOOKED_EVERY_SECONDS = 0.1
@@ -33,16 +35,20 @@ class AlertState:
         AlertUnsentError where another process does for longer than telling may take.
         """
         try:
-            with self._path.with_name(f".{self._path.name}.lock").open("a") as lock:
-                _take(lock)
+            place = self._path.with_name(f".{self._path.name}.lock")
+            lock = open_lock(place)
+            try:
+                _take(lock, place)
                 yield
+            finally:
+                os.close(lock)
         except OSError as error:
             raise InputError(f"alerts.state_file: {self._path} cannot be kept: {error.strerror}") from error
 
     def told(self) -> dict[str, Alert]:
         """What the file says; nothing where there is none, InputError where it is no such file."""
         try:
-            rows = json.loads(self._path.read_text(encoding="utf-8"))
+            rows = json.loads(read_plain(self._path, MOST_BYTES))
             return {row["condition"]: Alert(**row) for row in rows}
         except FileNotFoundError:
             return {}
@@ -54,7 +60,7 @@ class AlertState:
         write_whole(self._path, json.dumps([asdict(alert) for alert in told.values()], indent=1))
 
 
-def _take(lock: IO[str]) -> None:
+def _take(lock: int, place: Path) -> None:
     ends = time.monotonic() + LONGEST_WAIT_SECONDS
     while True:
         try:
@@ -62,6 +68,6 @@ def _take(lock: IO[str]) -> None:
             return
         except BlockingIOError:
             if time.monotonic() >= ends:
-                words = f"another process has told alerts for {LONGEST_WAIT_SECONDS:g} s; it holds {lock.name}"
+                words = f"another process has told alerts for {LONGEST_WAIT_SECONDS:g} s; it holds {place}"
                 raise AlertUnsentError(words) from None
             time.sleep(LOOKED_EVERY_SECONDS)

@@ -14,5 +14,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with signals.watched(is_program=argv is None):
         # Takes a while, in which a signal may come.
         from txmq_lib.cli.app import run
+        from txmq_lib.cli.given import umask_restored
 
-        return run(argv)
+        with umask_restored():
+            return run(argv)

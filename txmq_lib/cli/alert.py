@@ -10,7 +10,7 @@ from typing import Any
 from txmq_lib.alerts.changes import Alert, after, changes
 from txmq_lib.alerts.state import AlertState
 from txmq_lib.alerts.webhook import Webhook
-from txmq_lib.cli.given import Given, location
+from txmq_lib.cli.given import Given, location, settings_of
 from txmq_lib.cli.said import say, say_error
 from txmq_lib.cli.status import limits
 from txmq_lib.errors import AlertUnsentError, SettingsError, TxmqError
@@ -25,7 +25,7 @@ STATE_FILE = "txmq-alerts.json"
 
 def send_alerts(options: Given, now: datetime, environ: Mapping[str, str]) -> None:
     """Tell the webhook what began and what cleared; AlertUnsentError after all were tried where one was not told."""
-    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    settings = settings_of(options)
     uri = location(settings.warehouse)
     state = AlertState(_state_file(settings.alerts, uri))
     webhook = _webhook(settings.alerts, environ)
@@ -54,7 +54,7 @@ def send_alerts(options: Given, now: datetime, environ: Mapping[str, str]) -> No
 
 def send_alerts_after_pass(options: Given, now: datetime, environ: Mapping[str, str]) -> None:
     """The same, where alerts are configured; a fault is told and fails nothing."""
-    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    settings = settings_of(options)
     if settings.alerts.url_env is None:
         return
     try:

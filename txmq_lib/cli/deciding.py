@@ -8,12 +8,11 @@ from functools import partial
 from typing import Any
 
 from txmq_lib.cli.formats import OutputFormat
-from txmq_lib.cli.given import Given
+from txmq_lib.cli.given import Given, settings_of
 from txmq_lib.cli.passes import run_job, spark_warehouse
 from txmq_lib.cli.said import say
 from txmq_lib.cli.show import write_rows
 from txmq_lib.pipeline.decisions import PLAN_COLUMNS, Wanted, decide, findings, planned
-from txmq_lib.settings import Settings
 
 
 def run_decision(
@@ -34,7 +33,7 @@ def run_decision(
         work = partial(decide, wanted=wanted, now=now, wall_clock=wall_clock, sends_to=sends_to)
         run_job(wanted.decision, options, work)
         return
-    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    settings = settings_of(options)
     with spark_warehouse(wanted.decision, settings) as (warehouse, _):
         plan = planned(warehouse, settings, wanted, now=now)
     write_rows(format_, PLAN_COLUMNS, [[shown(row[name]) for name in PLAN_COLUMNS] for row in plan])

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from txmq_lib import names
 from txmq_lib.cli.clock import wall_clock
-from txmq_lib.cli.given import Given
+from txmq_lib.cli.given import Given, settings_of
 from txmq_lib.cli.passes import spark_warehouse
 from txmq_lib.cli.said import say
 from txmq_lib.cli.show import write_stories
@@ -26,6 +26,7 @@ from txmq_lib.pipeline.landing import run_land_store
 from txmq_lib.pipeline.reconcile import run_reconcile
 from txmq_lib.pipeline.rollup import run_rollup
 from txmq_lib.resources import conf_dir, demo_store
+from txmq_lib.scratch import scratch
 from txmq_lib.settings import Settings
 from txmq_lib.tables.passes import PassReport
 from txmq_lib.views.advice import MEANING
@@ -54,15 +55,14 @@ MOST_TELLING = (names.COMMITTED_AND_DISCARDED, *CONTRADICTING, names.DISCARDED, 
 def run_demo(options: Given) -> None:
     """Do all of it in a fresh local warehouse and tell what came of it."""
     directory = local_directory(options.warehouse or DEMO_WAREHOUSE)
-    settings = Settings.load(
-        (*options.conf, conf_dir() / "few-rows.yaml"), (*options.assignments, "role=audit"), str(directory)
-    )
+    conf, assignments = (*options.conf, str(conf_dir() / "few-rows.yaml")), (*options.assignments, "role=audit")
+    settings = settings_of(Given(conf, assignments, str(directory)))
     make_fresh(directory)
     # Without it a later command would take the role `engine`, and plan what only the broker can do.
     (directory / SETTINGS_FILE).write_text(f"role: audit\nwarehouse: {json.dumps(str(directory))}\n", encoding="utf-8")
     begun = wall_clock()
-    with tempfile.TemporaryDirectory(prefix="txmq-demo-") as scratch:
-        run_all(settings, unpacked(demo_store(), Path(scratch)))
+    with tempfile.TemporaryDirectory(dir=scratch()) as place:
+        run_all(settings, unpacked(demo_store(), Path(place)))
     seconds = (wall_clock() - begun).total_seconds()
     say(f"A RocketMQ broker's store, landed, reconciled, rolled up and audited in {seconds:.0f} s")
     say()

@@ -24,13 +24,12 @@ from txmq_lib.cli.findings import (
     spark_home_finding,
 )
 from txmq_lib.cli.formats import OutputFormat
-from txmq_lib.cli.given import Given, location
+from txmq_lib.cli.given import Given, location, settings_of
 from txmq_lib.cli.pipe import while_read
 from txmq_lib.cli.said import say
 from txmq_lib.cli.show import write_rows
 from txmq_lib.cli.warehouse_findings import source_findings, warehouse_findings
 from txmq_lib.errors import EXIT_FAILED, SettingsError
-from txmq_lib.settings import Settings
 
 COLUMNS = ("check", "state", "found", "to do")
 
@@ -65,7 +64,7 @@ def findings_of(options: Given, now: Callable[[], datetime]) -> Iterator[Finding
     yield memory_finding()
     yield directory_finding("scratch", Path(tempfile.gettempdir()), "set TMPDIR to a directory that can be written")
     try:
-        settings = Settings.load(options.conf, options.assignments, options.warehouse)
+        settings = settings_of(options)
     except SettingsError as error:
         for fault in error.faults:
             yield Finding("settings", FAIL, fault, "mend it; nothing runs before")

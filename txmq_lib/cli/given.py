@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from txmq_lib.errors import UsageError
+from txmq_lib.whole_file import own_umask
+
+if TYPE_CHECKING:
+    from txmq_lib.settings import Settings
+
+UMASKS = {"owner": 0o077, "group": 0o027, "all": 0o000}
 
 
 @dataclass(frozen=True)
@@ -22,6 +32,25 @@ class Given:
 def location(warehouse: str) -> str:
     """A warehouse as every part of txmq understands it: Spark takes a relative path for the name of a table."""
     return warehouse if ":" in warehouse else str(Path(warehouse).absolute())
+
+
+def settings_of(options: Given) -> Settings:
+    """The settings of this run. What it writes from here on can be read by whom they say, and by no more."""
+    from txmq_lib.settings import Settings
+
+    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    os.umask(UMASKS[settings.readable_by] | own_umask())
+    return settings
+
+
+@contextmanager
+def umask_restored() -> Iterator[None]:
+    """Who called a command may write on as before."""
+    before = own_umask()
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def given(ctx: typer.Context) -> Given:

@@ -6,21 +6,22 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
-from txmq_lib.cli.given import Given, location
+from txmq_lib.cli.given import Given, location, settings_of
 from txmq_lib.cli.out_file import write_out
 from txmq_lib.cli.pipe import while_read
 from txmq_lib.cli.said import say
 from txmq_lib.errors import InputError
-from txmq_lib.settings import Settings
+from txmq_lib.plain_file import read_plain
 from txmq_lib.views.metrics import metrics_text
 from txmq_lib.views.reader import WarehouseReader
 
 STDOUT = "-"
+MOST_BYTES = 64 << 20
 
 
 def write_metrics(options: Given, out: str, now: datetime) -> None:
     """Write FILE anew; counters go on from what it told before. UsageError where it cannot be written."""
-    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    settings = settings_of(options)
     reader = WarehouseReader(location(settings.warehouse))
     if out == STDOUT:
         with while_read():
@@ -39,7 +40,7 @@ def told_before(path: Path) -> str:
 
     try:
         # Read as text, a carriage return within a label would come back as the end of a line.
-        text = path.read_bytes().decode("utf-8")
+        text = read_plain(path, MOST_BYTES).decode("utf-8")
         list(text_string_to_metric_families(text))
     except FileNotFoundError:
         return ""

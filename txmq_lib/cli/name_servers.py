@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from txmq_lib.addresses import host_and_port
-from txmq_lib.cli.given import Given
+from txmq_lib.cli.given import Given, settings_of
 from txmq_lib.errors import UsageError
 
 NameServers = Annotated[list[str], typer.Option("--namesrv", metavar="HOST:PORT", help="Name server; may be repeated.")]
@@ -22,9 +22,8 @@ def name_servers_of(options: Given, given: Sequence[str] | None) -> list[str]:
     """Those given, else those of the configured sources; UsageError where there are none."""
     if given:
         return name_servers(given)
-    from txmq_lib.settings import Settings  # slow to load; most commands that offer --namesrv do without
 
-    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    settings = settings_of(options)
     known = list(dict.fromkeys(address for source in settings.sources for address in source.namesrv or ()))
     if not known:
         raise UsageError("--to-broker needs a name server: give --namesrv, or a source of kind rocketmq")

@@ -11,7 +11,7 @@ import typer
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from txmq_lib.cli.given import Given, location
+from txmq_lib.cli.given import Given, location, settings_of
 from txmq_lib.cli.progress import SparkProgress
 from txmq_lib.cli.said import say
 from txmq_lib.errors import EXIT_FINDINGS
@@ -26,7 +26,7 @@ Job = Callable[[Warehouse, Settings], PassReport]
 
 def create_tables(options: Given) -> None:
     """Create the tables that do not exist yet and tell how many."""
-    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    settings = settings_of(options)
     with spark_warehouse("init", settings) as (warehouse, _):
         created = warehouse.create_missing()
     tell({"warehouse": location(settings.warehouse), "tables": len(table_specs()), "created": len(created)})
@@ -37,7 +37,7 @@ def run_job(label: str, options: Given, job: Job, *, show: Callable[[], None] | 
 
     show  done whatever the thresholds say; where it ends the command, that status stands
     """
-    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    settings = settings_of(options)
     with spark_warehouse(label, settings) as (warehouse, _):
         report = job(warehouse, settings)
     seconds = round(sum(report.seconds.values()), 1)

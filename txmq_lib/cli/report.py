@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from txmq_lib.cli.given import Given, location
+from txmq_lib.cli.given import Given, location, settings_of
 from txmq_lib.cli.out_file import write_out
 from txmq_lib.cli.said import say
 from txmq_lib.cli.status import limits
 from txmq_lib.report.build import built_report
 from txmq_lib.report.page import html
-from txmq_lib.settings import Settings
 from txmq_lib.views.reader import WarehouseReader
 
 
 def write_report(options: Given, out: str, now: datetime, since: datetime | None) -> None:
     """Write FILE anew. UsageError where it cannot be written."""
-    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    settings = settings_of(options)
     reader = WarehouseReader(location(settings.warehouse))
     report = built_report(
         reader, now, since=since, limits=limits(settings.thresholds), lag_window_ms=settings.lag_window_ms

@@ -10,14 +10,13 @@ import typer
 
 from txmq_lib.cli.deciding import shown
 from txmq_lib.cli.formats import OutputFormat
-from txmq_lib.cli.given import Given
+from txmq_lib.cli.given import Given, settings_of
 from txmq_lib.cli.passes import spark_warehouse, tell
 from txmq_lib.cli.said import say
 from txmq_lib.cli.show import write_rows
 from txmq_lib.errors import EXIT_FINDINGS
 from txmq_lib.names import REQUEST_NOT_SENT, REQUEST_REFUSED, REQUEST_UNANSWERED
 from txmq_lib.pipeline.to_broker import JOB, PLAN_COLUMNS, ToSend, requests_planned, run_to_broker
-from txmq_lib.settings import Settings
 
 NOT_ACCEPTED = (REQUEST_REFUSED, REQUEST_UNANSWERED, REQUEST_NOT_SENT)
 
@@ -37,7 +36,7 @@ def run_sending(
 
     name_servers  by which brokers are found
     """
-    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    settings = settings_of(options)
     send = partial(run_to_broker, name_servers=name_servers, wall_clock=wall_clock, environ=environ)
     with spark_warehouse(JOB, settings) as (warehouse, _):
         if not apply:

@@ -15,14 +15,13 @@ from pyspark.sql import SparkSession
 from txmq_lib.cli import signals
 from txmq_lib.cli.clock import wall_clock
 from txmq_lib.cli.endpoint import Counted, endpoint
-from txmq_lib.cli.given import Given, location
+from txmq_lib.cli.given import Given, location, settings_of
 from txmq_lib.cli.passes import spark_warehouse
 from txmq_lib.cli.said import say
 from txmq_lib.errors import EXIT_FAILED, code_and_words
 from txmq_lib.service.health import Health
 from txmq_lib.service.rounds import Step, Told
 from txmq_lib.service.service import is_session_alive, services
-from txmq_lib.settings import Settings
 from txmq_lib.tables.passes import PassReport
 
 STOP, WAKE, LOST = "stop", "wake", "lost"
@@ -33,7 +32,7 @@ def run_serve(options: Given, *, is_first_at_once: bool, health_path: Path, list
 
     Before it serves those signals end it as any other command, and the second one does.
     """
-    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    settings = settings_of(options)
     inbox: SimpleQueue[str] = SimpleQueue()
     with signals.acted_on(signal.SIGUSR1, lambda: inbox.put(WAKE)):
         health = Health(health_path, wall_clock)

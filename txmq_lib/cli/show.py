@@ -9,14 +9,13 @@ from datetime import datetime
 from typing import Any
 
 from txmq_lib.cli.formats import TABLE_LIMIT, OutputFormat
-from txmq_lib.cli.given import Given, location
+from txmq_lib.cli.given import Given, location, settings_of
 from txmq_lib.cli.pipe import while_read
 from txmq_lib.cli.render import write_csv, write_json
 from txmq_lib.cli.said import say, say_json
 from txmq_lib.errors import UsageError
 from txmq_lib.outside import line
 from txmq_lib.secrets import is_secret
-from txmq_lib.settings import Settings
 from txmq_lib.views.advice import advice
 from txmq_lib.views.columns import BASE64, BodyForm
 from txmq_lib.views.lag import LagWindow
@@ -42,7 +41,7 @@ class Shown:
 
 def show_view(options: Given, view: View, asked: Asked, now: datetime, shown: Shown) -> None:
     """The rows of one view that were asked for."""
-    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    settings = settings_of(options)
     reader = WarehouseReader(location(settings.warehouse))
     shown = replace(shown, mask=Mask(settings.mask.bodies, settings.mask.properties))
     asked = replace(asked, lag_window=LagWindow(now, settings.lag_window_ms))
@@ -103,7 +102,7 @@ def show_trace(options: Given, sought: Sought, *, brokers: Sequence[str], format
     """Every story of the transactions looked for; UsageError where not exactly one way to look is given."""
     if sum((sought.message_id is not None, bool(sought.keys), sought.half_offset is not None)) != 1:
         raise UsageError("trace takes one of: an id, --key, --half-offset")
-    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    settings = settings_of(options)
     reader = WarehouseReader(location(settings.warehouse))
     stories = found_stories(reader, sought, brokers)
     if not stories:
@@ -163,7 +162,7 @@ def _heading(transaction_id: str, key: Row | None) -> str:
 
 def show_settings(options: Given, format_: OutputFormat) -> None:
     """Every setting in force and the layer it comes from; what looks like a secret is hidden."""
-    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    settings = settings_of(options)
     rows = [
         # Where nothing is set there is nothing to hide, and that much may be known.
         (key, value if value is None or not is_secret(key, value) else "(hidden)", layer)

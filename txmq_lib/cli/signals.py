@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from txmq_lib.cli.processes import end_all_started
+from txmq_lib.scratch import remove_scratch
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Spark's hooks stop the context and remove its files: 1 s at most where nothing is wrong.
@@ -99,6 +100,7 @@ class _Watch:
                 with suppress(Exception):
                     work()
             end_all_started(MOST_FOR_CHILDREN_S, is_hurried=self._is_sent_again)
+            remove_scratch()
         finally:
             os._exit(status)
 

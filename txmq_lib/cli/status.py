@@ -11,12 +11,12 @@ from typing import Any
 
 import typer
 
-from txmq_lib.cli.given import Given, location
+from txmq_lib.cli.given import Given, location, settings_of
 from txmq_lib.cli.pipe import while_read
 from txmq_lib.cli.said import say_json, say_screen
 from txmq_lib.errors import EXIT_FINDINGS
 from txmq_lib.outside import line, shortened, visible
-from txmq_lib.settings import Settings, Thresholds
+from txmq_lib.settings import Thresholds
 from txmq_lib.views.figures import AGE_CLASSES, OLDER
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.status import Limits, Problem, Status, problems, read_status, span_text
@@ -34,7 +34,7 @@ Row = Sequence[str]
 
 def show_status(options: Given, now: Callable[[], datetime], *, is_json: bool, every: float | None) -> None:
     """The status once, with status 1 past a threshold; or again and again until interrupted."""
-    settings = Settings.load(options.conf, options.assignments, options.warehouse)
+    settings = settings_of(options)
     while True:
         uri = location(settings.warehouse)
         status = read_status(WarehouseReader(uri), now(), lag_window_ms=settings.lag_window_ms)

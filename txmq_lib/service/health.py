@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import struct
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
@@ -12,15 +15,27 @@ from threading import Lock
 from typing import Any
 
 from txmq_lib.errors import UsageError
+from txmq_lib.plain_file import open_lock, open_plain
 from txmq_lib.secrets import scrubbed
 from txmq_lib.tables.passes import PassReport
 from txmq_lib.whole_file import write_whole
+
+# `struct flock`, which Python has no name for.
+_FLOCK, _FLOCK_FIELDS = (
+    ("qqihh", ("start", "length", "pid", "type", "whence"))
+    if sys.platform == "darwin"
+    else ("hhqqi4x", ("type", "whence", "start", "length", "pid"))
+)
+_ASKED = {"type": fcntl.F_WRLCK, "whence": os.SEEK_SET, "start": 0, "length": 0, "pid": 0}
 
 STARTING, RUNNING, FAILING, STOPPED = "starting", "running", "failing", "stopped"
 
 
 class Health:
-    """Keeps what is told of rounds and writes it to `path` each time, in one piece. UsageError where it never can.
+    """Keeps what is told of rounds and writes it to `path` each time, in one piece.
+
+    It is this process's as long as that lives: `serving_pid` asks who holds the lock beside it. UsageError where it can
+    never be written, or another process keeps it.
 
     {"state": ..., "pid": ..., "started": ..., "steps": {NAME: {"last_success", "last_failure", "error", "failures",
     "pass_number"}}}; times in ISO 8601
@@ -34,6 +49,7 @@ class Health:
         self._state = STARTING
         self._started = wall_clock().isoformat()
         try:
+            self._lock_held = _kept(path)
             self._write()
         except OSError as error:
             raise UsageError(f"the health file {path} cannot be written: {error.strerror}") from error
@@ -94,24 +110,44 @@ class Health:
 
 
 def serving_pid(path: Path) -> int:
-    """The process that a health file names; UsageError where none serves there."""
+    """The process that keeps a health file, as the kernel tells it; UsageError where none does.
+
+    What the file says is not asked: it may be of a process that is gone, and its number somebody else's by now.
+    """
+    if not path.exists():
+        raise UsageError(f"nobody serves: there is no health file {path}")
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        pid, state = int(told["pid"]), told["state"]
+        lock = open_plain(_lock_of(path))
     except FileNotFoundError:
-        raise UsageError(f"nobody serves: there is no health file {path}") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{path} is no health file of txmq serve: {error}") from None
-    if state == STOPPED or not _is_running(pid):
-        raise UsageError(f"nobody serves: process {pid} of {path} has ended")
-    return pid
+        holder = 0
+    except OSError as error:
+        raise UsageError(f"whether somebody keeps {path} cannot be told: {_lock_of(path)}: {error.strerror}") from None
+    else:
+        holder = _holder(lock)
+        os.close(lock)
+    if not holder:
+        raise UsageError(f"nobody serves: no process of this machine keeps {path}")
+    return holder
 
 
-def _is_running(pid: int) -> bool:
+def _lock_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.lock")
+
+
+def _kept(path: Path) -> int:
+    """A lock that this process holds until it ends; UsageError where another one does."""
+    lock = open_lock(_lock_of(path))
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        holder = _holder(lock)
+        os.close(lock)
+        raise UsageError(f"process {holder} keeps {path}: name another file by --health-file") from None
+    return lock
+
+
+def _holder(lock: int) -> int:
+    """The process that holds a lock; 0 where none does."""
+    asked = struct.pack(_FLOCK, *(_ASKED[name] for name in _FLOCK_FIELDS))
+    told = dict(zip(_FLOCK_FIELDS, struct.unpack(_FLOCK, fcntl.fcntl(lock, fcntl.F_GETLK, asked)), strict=True))
+    return 0 if told["type"] == fcntl.F_UNLCK else int(told["pid"])

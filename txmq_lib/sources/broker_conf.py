@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+from txmq_lib.plain_file import open_plain
 
 NAME: Final = "broker.conf"
 # RocketMQ's own has a dozen lines; anything above is another file of that name.
@@ -20,8 +23,8 @@ def read_broker_conf(store: str) -> tuple[Path, dict[str, str]] | None:
     """
     for directory in (Path(store), Path(store).absolute().parent):
         path = directory / NAME
-        if path.is_file():
-            with path.open("rb") as file:
+        if os.path.lexists(path):
+            with os.fdopen(open_plain(path), "rb") as file:
                 return path, dict(_pairs(file.read(MOST_BYTES)))
     return None
 

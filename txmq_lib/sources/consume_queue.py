@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from txmq_lib.errors import InputError
+from txmq_lib.plain_file import open_plain, require_plain
 
 CONSUME_QUEUE_DIR: Final = "consumequeue"
 
@@ -69,7 +71,9 @@ def _is_utf8(name: str) -> bool:
 
 def _bounds(directory: Path, lowest_physical: int, end_physical: int) -> QueueBounds:
     named = (path for path in directory.iterdir() if _FILE_NAME.fullmatch(path.name))
-    files = sorted(path for path in named if path.is_file() and int(path.name) <= _LARGEST_FILE_OFFSET)
+    files = sorted(path for path in named if not path.is_dir() and int(path.name) <= _LARGEST_FILE_OFFSET)
+    for path in files:
+        require_plain(path)
     if not files:
         return QueueBounds(0, 0)
     starts = [int(path.name) // _ENTRY.size for path in files]
@@ -86,7 +90,7 @@ def _bounds(directory: Path, lowest_physical: int, end_physical: int) -> QueueBo
 
 def _physical_offset(file: Path, position: int) -> int:
     """Where the entry's message lies: before any log where there is none for it, behind any log if not yet written."""
-    with file.open("rb", buffering=0) as opened:
+    with os.fdopen(open_plain(file), "rb", buffering=0) as opened:
         opened.seek(position)
         entry = opened.read(_ENTRY.size)
     if len(entry) < _ENTRY.size:

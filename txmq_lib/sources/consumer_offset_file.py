@@ -16,9 +16,13 @@ from typing import Final, NamedTuple
 from txmq_lib import names
 from txmq_lib.errors import InputError
 from txmq_lib.fastjson import parsed
+from txmq_lib.plain_file import UnfitError, read_plain
 
 OFFSET_FILE: Final = "config/consumerOffset.json"
 BACKUP_SUFFIX: Final = ".bak"
+
+# A million queues of a group take some 10 MB. Bounded is what one file may take of the driver's memory.
+MOST_BYTES: Final = 128 << 20
 
 _QUEUE_ID: Final = re.compile(r"[0-9]{1,10}")
 _HALF_A_PAIR: Final = re.compile("[\ud800-\udfff]")  # JSON can name it, no table can hold it
@@ -64,16 +68,15 @@ def read_consumer_offset_file(store_dir: str) -> ConsumerOffsetFile | None:
     """The store's offset table; null where the broker has never written one.
 
     Rule    R88: while the broker writes it the file may be missing, empty or cut; then its `.bak` counts. Where neither
-            can be used, the one that is there is a bad entry.
+            can be used, the one that is there is a bad entry. A link, a pipe, a device or more than MOST_BYTES is not
+            read: it cannot be used.
     Errors  InputError where a file is there and may not be read.
     """
     main = Path(store_dir) / OFFSET_FILE
     found = None
     for path in (main, main.with_name(main.name + BACKUP_SUFFIX)):
         try:
-            with path.open("rb") as opened:
-                modified_ms = os.fstat(opened.fileno()).st_mtime_ns // 1_000_000
-                table = ConsumerOffsetFile(parse_consumer_offsets(opened.read()), str(path), modified_ms)
+            table = _table(path)
         except FileNotFoundError:
             continue
         except OSError as failure:
@@ -84,13 +87,25 @@ def read_consumer_offset_file(store_dir: str) -> ConsumerOffsetFile | None:
     return found
 
 
+def _table(path: Path) -> ConsumerOffsetFile:
+    modified_ms = os.lstat(path).st_mtime_ns // 1_000_000
+    try:
+        offsets = parse_consumer_offsets(read_plain(path, MOST_BYTES))
+    except UnfitError as unfit:
+        told = BadOffsetEntry(names.OFFSET_FILE_UNREADABLE, f"not read: {unfit.strerror}")
+        offsets = ConsumerOffsets((), (told,))
+    return ConsumerOffsetFile(offsets, str(path), modified_ms)
+
+
 def consumer_offset_state(store_dir: str) -> str:
     """A text that is another one whenever the store's offset table, or its `.bak`, has other content."""
     main = Path(store_dir) / OFFSET_FILE
     state = hashlib.sha256()
     for path in (main, main.with_name(main.name + BACKUP_SUFFIX)):
         try:
-            state.update(hashlib.sha256(path.read_bytes()).digest())
+            state.update(hashlib.sha256(read_plain(path, MOST_BYTES)).digest())
+        except UnfitError as unfit:
+            state.update(str(unfit.strerror).encode())
         except OSError:  # not there, or not to be read: landing it says so
             state.update(b"none")
     return state.hexdigest()[:16]

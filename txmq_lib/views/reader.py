@@ -6,7 +6,6 @@ On a local disk DuckDB reads the files itself, several times cheaper than a stre
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from txmq_lib.errors import InputError, TableMissingError
 from txmq_lib.schemas import table_spec
+from txmq_lib.scratch import scratch
 from txmq_lib.views.columns import duckdb_type, output, quoted
 
 FETCHED_AT_ONCE = 1000
@@ -82,7 +82,7 @@ class WarehouseReader:
         self._tables: dict[str, DeltaTable] = {}
         self._old_files: dict[str, bool] = {}
         # DuckDB would spill a large sort into the working directory.
-        self._duckdb = duckdb.connect(config={"temp_directory": f"{tempfile.gettempdir()}/txmq-duckdb"})
+        self._duckdb = duckdb.connect(config={"temp_directory": f"{scratch()}/duckdb"})
         self._duckdb.execute("SET TimeZone = 'UTC'")
 
     def query(self, sql: str, parameters: Parameters, scans: Mapping[str, Scan]) -> Iterator[tuple[Any, ...]]:
