@@ -10,19 +10,24 @@ from pathlib import Path
 from matrix import Matrix, all_faults
 from rich.console import Console
 from rich.table import Table
+from signals_matrix import COLUMNS, MOMENTS, ended_by_signals, named
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
     parser.add_argument("--kills", type=int, default=200, help="how many random kills (200)")
     parser.add_argument("--only", default="", help="only the faults whose name contains this")
+    parser.add_argument(
+        "--moments", type=int, default=MOMENTS, help="at how many moments commands are sent a signal (10)"
+    )
     given = parser.parse_args()
     console = Console(width=140)
     table = Table("fault", "times", "rows lost", "rows too many", "seen", title="Fault matrix")
     is_sound = True
     with tempfile.TemporaryDirectory(prefix="txmq-faults-") as place:
         faults = {name: fault for name, fault in all_faults(given.kills).items() if given.only in name}
-        if not faults:
+        commands = list(named(given.only))
+        if not faults and not commands:
             parser.error(f"no fault's name contains {given.only!r}")
         matrices: dict[str, Matrix] = {}
         for scenario, fault in faults.values():
@@ -34,7 +39,16 @@ def main() -> int:
             told = [outcome.fault, *map(str, (outcome.times, outcome.rows_lost, outcome.rows_twice))]
             console.print(*told, *outcome.notes, sep=" | ")
             table.add_row(*told, "; ".join(outcome.notes))
-    console.print(table)
+        by_signals = Table(*COLUMNS, title="Commands ended by signals")
+        for name in commands:
+            counted = ended_by_signals(Path(place), name, moments=given.moments)
+            is_sound &= counted.is_sound
+            console.print(*counted.row(), sep=" | ")
+            by_signals.add_row(*counted.row())
+    if faults:
+        console.print(table)
+    if commands:
+        console.print(by_signals)
     return 0 if is_sound else 1
 
 
