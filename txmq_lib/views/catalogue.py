@@ -42,21 +42,23 @@ def _last(table: str, told: str, at: str, number: str) -> str:
     return f"SELECT {KEY}, {lasts}, max({at}) AS at FROM {table} GROUP BY ALL"
 
 
-def _of_it(name: str) -> str:
-    same = " AND ".join(f"{name}.{column} IS NOT DISTINCT FROM b.{column}" for column in names.TRANSACTION_KEY)
-    # A resume is used up by the next giving up.
-    return (
-        f"{same} AND ({name}.action <> 'resume' OR b.verdict = '{names.DISCARDED}' AND {name}.at >= b.last_timestamp)"
-    )
+def _same(name: str) -> str:
+    return " AND ".join(f"{name}.{column} IS NOT DISTINCT FROM b.{column}" for column in names.TRANSACTION_KEY)
+
+
+def _standing(name: str) -> str:
+    # A resume is used up by the next giving up. Not in the join: DuckDB would compare every row with every other.
+    is_used_up = f"b.verdict <> '{names.DISCARDED}' OR {name}.at < b.last_timestamp"
+    return f"CASE WHEN NOT ({name}.action = '{names.ACTION_RESUME}' AND ({is_used_up})) THEN {name}.told END"
 
 
 RECORDED = "action || CASE WHEN is_planned_for_broker THEN ' to be sent' ELSE ' recorded' END"
 OUTCOME_LAST = f"2 * pass_number + (state <> '{names.REQUEST_SENDING}')::INT"
 VERDICTS_RELATION = f"""(
-    SELECT b.*, CASE WHEN b.verdict IN ({UNDECIDED}) THEN coalesce(s.told, d.told) END AS decision
+    SELECT b.*, CASE WHEN b.verdict IN ({UNDECIDED}) THEN coalesce({_standing("s")}, {_standing("d")}) END AS decision
     FROM base AS b
-    LEFT JOIN ({_last("sent", "action || ' ' || state", "requested_timestamp", OUTCOME_LAST)}) AS s ON {_of_it("s")}
-    LEFT JOIN ({_last("decided", RECORDED, "decided_timestamp", "pass_number")}) AS d ON {_of_it("d")})"""
+    LEFT JOIN ({_last("sent", "action || ' ' || state", "requested_timestamp", OUTCOME_LAST)}) AS s ON {_same("s")}
+    LEFT JOIN ({_last("decided", RECORDED, "decided_timestamp", "pass_number")}) AS d ON {_same("d")})"""
 
 BROKER = {"broker": ("broker_name",)}
 TRANSACTION = {
