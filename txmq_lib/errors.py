@@ -41,6 +41,13 @@ class UsageError(TxmqError):
     exit_status = EXIT_USAGE
 
 
+class RoleChanged(TxmqError):
+    """The settings give a broker another role than the one its rows were made under; nothing was written."""
+
+    code = "ROLE_CHANGED"
+    exit_status = EXIT_USAGE
+
+
 class NothingToLandError(UsageError):
     """No file where files to land were named."""
 

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, Valida
 from txmq_lib.addresses import host_and_port
 from txmq_lib.errors import SettingsError
 from txmq_lib.layers import Layer, Tree, leaves, merge, origins, read_assignment, read_file
-from txmq_lib.names import CHECK_GROUP
+from txmq_lib.names import CHECK_GROUP, ROLE_ENGINE
 from txmq_lib.resolver_settings import RESOLVER_KINDS, HttpResolver, Resolve, ResolverSettings, SqlResolver
 from txmq_lib.resources import conf_dir
 from txmq_lib.secrets import has_secret, is_secret
@@ -202,7 +202,7 @@ class Thresholds(Section):
 
 @dataclass(frozen=True)
 class BrokerPolicy:
-    """The limits that hold for one broker; spans in milliseconds."""
+    """The limits that hold for one broker; spans in milliseconds. A role that nobody said is `engine`."""
 
     role: Role
     transaction_timeout_ms: int
@@ -214,7 +214,7 @@ class BrokerPolicy:
 class Settings(Section):
     """Everything that can be set, as `conf/base.yaml` explains it; spans in milliseconds."""
 
-    role: Role
+    role: Role | None
     transaction_timeout_ms: Seconds = Field(alias="transaction_timeout")
     transaction_check_interval_ms: Seconds = Field(alias="transaction_check_interval")
     transaction_check_max: Count
@@ -279,7 +279,18 @@ class Settings(Section):
     def for_broker(self, broker_name: str) -> BrokerPolicy:
         """The limits for one broker: its own where it has them, else those for all."""
         own = self.brokers.get(broker_name, Broker()).model_dump(exclude_none=True)
-        return BrokerPolicy(**{limit.name: own.get(limit.name, getattr(self, limit.name)) for limit in _LIMITS})
+        limits = {limit.name: own.get(limit.name, getattr(self, limit.name)) for limit in _LIMITS}
+        return BrokerPolicy(**{**limits, "role": self.said_role(broker_name) or ROLE_ENGINE})
+
+    def said_role(self, broker_name: str) -> Role | None:
+        """The role that somebody gave a broker, by name or for all; None where nobody did."""
+        return self.brokers.get(broker_name, Broker()).role or self.role
+
+    def role_origin(self, broker_name: str) -> str:
+        """The layer that gave a broker its role; empty where none did."""
+        is_own = self.brokers.get(broker_name, Broker()).role is not None
+        path = ("brokers", broker_name, "role") if is_own else ("role",)
+        return self._origins.get(path, "") if self.said_role(broker_name) else ""
 
     def resolver_for(self, producer_group: str | None) -> str | None:
         """The name under `resolvers` that serves a group: its own, else the longest pattern that fits it; or None."""

@@ -11,9 +11,10 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.bench.data import NOW, QUEUES, TOPICS, Stream, ends, halves, is_committed, real_queue_id, real_topic
+from tests.bench.data import BROKER, NOW, QUEUES, TOPICS, Stream, ends, halves, is_committed, real_queue_id, real_topic
 from tests.bench.warehouses import wall_clock
 from txmq_lib.names import OP_TAG, ORIGIN_TXMQ
+from txmq_lib.pipeline.roles import record
 from txmq_lib.schemas import table_spec
 from txmq_lib.settings import Settings
 from txmq_lib.tables.conform import conform
@@ -64,6 +65,7 @@ def write_pass(
     """A pass of `job` that appends these rows and commits: the next one takes what lands from here on for new."""
 
     def work(current: Pass) -> PassReport:
+        record(current, BROKER)
         for table, rows in tables.items():
             if table_spec(table).merge == "replace":
                 current.overwrite(table, rows, step=table)

@@ -49,8 +49,10 @@ KNOWN_PROPERTIES = (
     PROPERTY_TRAN_MSG,
     PROPERTY_UNIQ_KEY,
 )
-AUDITED, SERVED = "it's [b] {e} %s", 'engine-\u05d0 `"'
-SETTINGS = (f"brokers={json.dumps({AUDITED: {'role': 'audit'}, SERVED: {'role': 'engine'}})}",)
+AUDITED, SERVED, STORED = "it's [b] {e} %s", 'engine-\u05d0 `"', "from a store"
+SETTINGS = (
+    f"brokers={json.dumps({AUDITED: {'role': 'audit'}, SERVED: {'role': 'engine'}, STORED: {'role': 'engine'}})}",
+)
 EDGE_OFFSETS = (0, 1, 2**31, 2**53, 2**62 - 1, 2**62)
 TIMES = (0, NOW_MS, NOW_MS - 1, 253_402_300_799_999)
 
@@ -71,7 +73,7 @@ def run_passes(house: House, count: int, seed: int) -> Tally:
     for kind in ("end", "offset", "ack"):
         _land(house, tally, kind, [written(chance, kind) for _ in range(count * 2)] + _hostile_events(kind), AUDITED)
         _land(house, tally, kind, [written(chance, kind) for _ in range(count * 2)] + _hostile_events(kind), SERVED)
-    house.land_store(_store(chance, house.scratch / f"store-{seed}"), broker="from a store")
+    house.land_store(_store(chance, house.scratch / f"store-{seed}"), broker=STORED)
     _land(house, tally, "offset", [], AUDITED, name="consumerOffset.json", content=_offset_table(chance))
     for _ in range(2):
         house.reconcile()

@@ -25,6 +25,7 @@ KINDS, LATE = ("model/test_offset_kinds.py",), "end_to_end/test_late_evidence.py
 ORPHANS, TRACE = "end_to_end/test_orphans.py", ("views/test_trace.py",)
 RIVALS = "end_to_end/test_copies_and_rivals.py"
 SENT_ONCE = "end_to_end/test_to_broker.py::test_a_transaction_has_one_end_however_many_copies_of_its_half_land"
+ROLES = "end_to_end/test_roles.py"
 ONCE = "end_to_end/test_exactly_once.py"
 CONFLICTS = ("rules/test_offsets.py", "model/test_offsets_model.py")
 
@@ -201,6 +202,24 @@ MUTANTS = (
     Mutant("pipeline/landing_messages.py", "halves behind the frontier are not seen", "start = max(end, beyond.collect()[0][0] or 0)", "start = end",
            (f"{ONCE}::test_halves_made_by_a_landing_that_was_given_up_keep_their_offsets",)),
     Mutant("rules/effects.py", "of two halves at one place one is restored", ".otherwise(later)", "", ("rules/test_effects.py",)),
+    # --- the role a broker's rows are made under
+    Mutant("pipeline/roles.py", "a role may change", "if is_of_pass and current.settings.for_broker(name).role != role:", "if False:", (f"{ROLES}::test_every_job_that_decides_by_role_refuses_and_those_that_do_not_go_on",)),
+    Mutant("pipeline/roles.py", "a store lands under a role that nobody said", "if settings.said_role(name) is None]", "if False]",
+           ("plain/test_cli.py::test_no_store_and_no_live_broker_lands_under_a_role_that_nobody_said",)),
+    Mutant("pipeline/roles.py", "a warehouse of before has no roles", "        return _of_before(current)", "        return {}",
+           (f"{ROLES}::test_a_warehouse_of_before_tells_the_roles_by_what_was_written",)),
+    Mutant("tables/running.py", "a plan of another role is carried on", "and _is_as_required(current, require)):", "):",
+           (f"{ROLES}::test_a_plan_of_the_other_role_that_a_version_of_before_left_is_not_carried_on",)),
+    Mutant("tables/pass_log.py", "what landed before a new role is not judged anew", "if note.get(ROLE_GIVEN, 0) != last_role_given(warehouse):", "if False:",
+           (f"{ROLES}::test_an_end_judged_for_an_audited_broker_decides_nothing_once_txmq_decides",)),
+    Mutant("pipeline/reconcile_inputs.py", "a broker's ops and messages decide nothing for txmq", "both if by_brokers is None else both.unionByName(by_brokers)", "both",
+           (f"{ROLES}::test_what_a_broker_has_decided_is_decided_when_txmq_takes_over",)),
+    Mutant("pipeline/take_back.py", "a broker's rows that met txmq's stay in quarantine", "reason = 'KEY_CONFLICT' or job", "job",
+           (f"{ROLES}::test_a_broker_landed_as_engine_by_mistake_gets_its_own_verdicts_once_that_is_taken_back",)),
+    Mutant("tables/passes.py", "a landing that recorded a role and failed blocks all others", 'NOT_DECIDING = frozenset({"broker"})', "NOT_DECIDING = frozenset()",
+           (f"{ROLES}::test_a_landing_that_fails_behind_its_role_blocks_no_other",)),
+    Mutant("rules/verdict.py", "a setting corrected changes no verdict", "return transactions_of(placed.where(~_is_expired(policies)))", "return transactions_of(placed.where(F.lit(False)))",
+           (f"{ROLES}::test_verdicts_that_a_setting_has_made_are_judged_again_when_it_is_corrected",)),
     # --- what of the past a pass reads
     Mutant("pipeline/pruning.py", "messages of given-up rows are left in the past",
            'halves.select("commit_log_offset").unionByName(given_up.select("commit_log_offset"))', 'halves.select("commit_log_offset")',

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -108,6 +109,24 @@ def test_without_a_name_server_nothing_is_begun_that_is_to_be_sent(capsys, tmp_p
     status, out, err = run(capsys, "--warehouse", str(tmp_path / "w"), *command, "--to-broker", "--apply")
     assert (status, out) == (2, "")
     assert err == "error USAGE: --to-broker needs a name server: give --namesrv, or a source of kind rocketmq\n"
+    assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "broker"),
+    [
+        (["land", "store", "x", "--broker", "b"], "b"),
+        (["land", "rocketmq", "--namesrv", "127.0.0.1:1"], r"\(all there are\)"),
+        (["land", "rocketmq", "--namesrv", "127.0.0.1:1", "--broker", "b"], "b"),
+        (["--set", "sources=[{kind: store, paths: [x], broker: b}]", "run"], "b"),
+        (["--set", "sources=[{kind: store, paths: [x], broker: b}]", "serve"], "b"),
+        (["--set", 'sources=[{kind: rocketmq, namesrv: ["127.0.0.1:1"]}]', "run"], r"\(all there are\)"),
+    ],
+)
+def test_no_store_and_no_live_broker_lands_under_a_role_that_nobody_said(capsys, tmp_path, command, broker):
+    status, out, err = run(capsys, "--set", "brokers.other={}", "--warehouse", str(tmp_path / "w"), *command)
+    assert (status, out) == (2, "")
+    assert re.search(f"nobody has said that of broker {broker}: `audit` where a RocketMQ broker decides", err)
     assert not (tmp_path / "w").exists()
 
 

@@ -371,7 +371,7 @@ def test_a_plan_records_what_decides_results_and_no_location_or_secret():
         warehouse="/here",
     )
     assert json.loads(settings.to_json()) == {
-        "role": "engine",
+        "role": None,
         "transaction_timeout": "2s",
         "transaction_check_interval": "1m",
         "transaction_check_max": 15,
@@ -495,3 +495,15 @@ def test_a_warehouse_may_have_any_other_name(warehouse):
 
 def test_a_container_before_its_account_is_no_password():
     assert Settings.load(warehouse="abfss://lake@account.dfs.core.windows.net/w@x:y").warehouse.startswith("abfss")
+
+
+def test_a_role_is_what_somebody_said_of_the_broker_or_of_all_and_who_said_so(conf):
+    path = conf("role: audit\nbrokers: {in-house: {role: engine}, empty: {role: null}}\n")
+    said = Settings.load([path], ["brokers.given.role=engine"])
+    assert {name: (said.said_role(name), said.role_origin(name)) for name in ("x", "in-house", "given", "empty")} == {
+        "x": ("audit", path), "in-house": ("engine", path), "given": ("engine", "--set"), "empty": ("audit", path)
+    }  # fmt: skip
+    unsaid = Settings.load(assignments=["brokers.x.transaction_check_max=1"])
+    assert (unsaid.said_role("x"), unsaid.role_origin("x"), unsaid.for_broker("x").role) == (None, "", "engine")
+    taken_back = Settings.load([path], ["role=null"])
+    assert (taken_back.said_role("x"), taken_back.said_role("in-house")) == (None, "engine")

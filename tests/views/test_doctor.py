@@ -183,3 +183,22 @@ def test_times_ahead_of_this_clock_are_told(warehouse):
         ("warn", "land pass is 6s ahead of this clock"), ("warn", "a message of a is 6s ahead of this clock")
     ]  # fmt: skip
     assert {state for state, _ in ahead(61)} == {"fail"}
+
+
+def test_each_broker_has_the_role_its_rows_were_made_under_or_fails(warehouse, found, tmp_path):
+    row = {"job": "land", "pass_number": 1, "recorded_timestamp": "2026-11-21T12:00:00Z"}
+    uri = warehouse({"broker": [{**row, "broker_name": name, "role": "audit"} for name in ("a", "b")]})
+    conf = tmp_path / "txmq.yaml"
+    conf.write_text(
+        "brokers: {a: {role: audit}, new: {role: engine}}\nsources: [{kind: store, paths: [/x], broker: s}]\n",
+        encoding="utf-8",
+    )
+    status, told = found("role", "--warehouse", uri, "--conf", str(conf))
+    assert status == 3
+    assert [(state, text) for state, text, _ in told] == [
+        ("ok", f"a: audit, says {conf}; its rows were made as audit"),
+        ("fail", "b: nobody has said its role; its rows were made in the role audit"),
+        ("ok", f"new: engine, says {conf}"),
+        ("fail", "s: nobody has said its role"),
+    ]
+    assert told[1][2].startswith("say role: audit, or see txmq take-back --decisions")

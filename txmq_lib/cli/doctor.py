@@ -28,7 +28,7 @@ from txmq_lib.cli.given import Given, location, settings_of
 from txmq_lib.cli.pipe import while_read
 from txmq_lib.cli.said import say
 from txmq_lib.cli.show import write_rows
-from txmq_lib.cli.warehouse_findings import source_findings, warehouse_findings
+from txmq_lib.cli.warehouse_findings import role_findings, source_findings, warehouse_findings
 from txmq_lib.errors import EXIT_FAILED, SettingsError
 
 COLUMNS = ("check", "state", "found", "to do")
@@ -71,4 +71,5 @@ def findings_of(options: Given, now: Callable[[], datetime]) -> Iterator[Finding
         return
     yield Finding("settings", OK, f"no fault; fingerprint {settings.fingerprint()}")
     yield from source_findings(settings.sources)
+    yield from role_findings(settings)
     yield from warehouse_findings(location(settings.warehouse), now())

@@ -67,15 +67,17 @@ def store(ctx: typer.Context, path: Store, broker: Broker, now: Now = None) -> N
     """Land what a broker's store directory holds beyond what was landed of it before."""
     from txmq_lib.cli.passes import run_job
     from txmq_lib.pipeline.landing import run_land_store
+    from txmq_lib.pipeline.roles import require_said_role
 
     job = partial(run_land_store, path=path, broker_name=broker, now=moment(now), wall_clock=wall_clock)
-    run_job("land store", given(ctx), job)
+    run_job("land store", given(ctx), job, require=lambda settings: require_said_role(settings, [broker]))
 
 
 def rocketmq(ctx: typer.Context, namesrv: NameServers, broker: Brokers = None, now: Now = None) -> None:
     """Land what live brokers have beyond what was landed of them: queues, consumer offsets."""
     from txmq_lib.cli.passes import run_job
     from txmq_lib.pipeline.landing import run_land_rocketmq
+    from txmq_lib.pipeline.roles import require_some_role
 
     job = partial(
         run_land_rocketmq,
@@ -85,7 +87,7 @@ def rocketmq(ctx: typer.Context, namesrv: NameServers, broker: Brokers = None, n
         wall_clock=wall_clock,
         environ=os.environ,
     )
-    run_job("land rocketmq", given(ctx), job)
+    run_job("land rocketmq", given(ctx), job, require=lambda settings: require_some_role(settings, broker or ()))
 
 
 def reconcile(ctx: typer.Context, now: Now = None, dry_run: DryRun = False) -> None:
@@ -151,10 +153,12 @@ def run(ctx: typer.Context, now: Now = None) -> None:
     from txmq_lib.cli.alert import send_alerts_after_pass
     from txmq_lib.cli.passes import run_job
     from txmq_lib.pipeline.cycle import run_cycle
+    from txmq_lib.pipeline.roles import require_roles_of_sources
 
     at = moment(now)
     job = partial(run_cycle, now=at, wall_clock=wall_clock, environ=os.environ)
-    run_job("run", given(ctx), job, show=partial(send_alerts_after_pass, given(ctx), at, os.environ))
+    told = partial(send_alerts_after_pass, given(ctx), at, os.environ)
+    run_job("run", given(ctx), job, require=require_roles_of_sources, show=told)
 
 
 def serve(
@@ -201,15 +205,25 @@ def maintain(
 def take_back(
     ctx: typer.Context,
     broker: Annotated[str, typer.Option("--broker", metavar="NAME", help="Broker whose rows go, from every table.")],
+    decisions: Annotated[
+        bool,
+        typer.Option("--decisions", help="Keep what landed, take back what was decided, and take the role said now."),
+    ] = False,
     apply: Annotated[bool, typer.Option("--apply", help="Do it; without this, only say what would go.")] = False,
 ) -> None:
-    """Take back all that was landed under a broker's name, and all that was made of it."""
+    """Take back all that was landed under a broker's name, and all that was made of it; or what was decided alone."""
     from txmq_lib.cli.passes import run_job
     from txmq_lib.cli.upkeep import tell_taken
     from txmq_lib.pipeline.take_back import run_take_back
 
     job = partial(
-        run_take_back, broker_name=broker, now=wall_clock(), wall_clock=wall_clock, tell=tell_taken, apply=apply
+        run_take_back,
+        broker_name=broker,
+        now=wall_clock(),
+        wall_clock=wall_clock,
+        tell=tell_taken,
+        apply=apply,
+        decisions=decisions,
     )
     run_job("take-back", given(ctx), job)
     if not apply:

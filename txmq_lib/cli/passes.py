@@ -32,12 +32,22 @@ def create_tables(options: Given) -> None:
     tell({"warehouse": location(settings.warehouse), "tables": len(table_specs()), "created": len(created)})
 
 
-def run_job(label: str, options: Given, job: Job, *, show: Callable[[], None] | None = None) -> None:
+def run_job(
+    label: str,
+    options: Given,
+    job: Job,
+    *,
+    require: Callable[[Settings], None] | None = None,
+    show: Callable[[], None] | None = None,
+) -> None:
     """Run a job on the warehouse of the settings, tell its report, `show` more, end with status 1 past a threshold.
 
-    show  done whatever the thresholds say; where it ends the command, that status stands
+    require  raises where the settings will not do, before Spark starts
+    show     done whatever the thresholds say; where it ends the command, that status stands
     """
     settings = settings_of(options)
+    if require is not None:
+        require(settings)
     with spark_warehouse(label, settings) as (warehouse, _):
         report = job(warehouse, settings)
     seconds = round(sum(report.seconds.values()), 1)

@@ -19,6 +19,7 @@ from txmq_lib.cli.given import Given, location, settings_of
 from txmq_lib.cli.passes import spark_warehouse
 from txmq_lib.cli.said import say
 from txmq_lib.errors import EXIT_FAILED, code_and_words
+from txmq_lib.pipeline.roles import require_roles_of_sources
 from txmq_lib.service.health import Health
 from txmq_lib.service.rounds import Step, Told
 from txmq_lib.service.service import is_session_alive, services
@@ -33,6 +34,7 @@ def run_serve(options: Given, *, is_first_at_once: bool, health_path: Path, list
     Before it serves those signals end it as any other command, and the second one does.
     """
     settings = settings_of(options)
+    require_roles_of_sources(settings)
     inbox: SimpleQueue[str] = SimpleQueue()
     with signals.acted_on(signal.SIGUSR1, lambda: inbox.put(WAKE)):
         health = Health(health_path, wall_clock)

@@ -10,11 +10,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from txmq_lib.cli.findings import FAIL, OK, WARN, Finding, directory_finding
+from txmq_lib.cli.given import location
 from txmq_lib.errors import TxmqError
 from txmq_lib.schemas import table_specs
-from txmq_lib.settings import Source
+from txmq_lib.settings import Settings, Source
 from txmq_lib.views.figures import landed, last_passes
-from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.reader import Scan, WarehouseReader
 from txmq_lib.views.status import span_text
 
 # What clocks of one machine and its disk may differ by, and those of a broker and this machine.
@@ -76,6 +77,31 @@ def clock_finding(directory: Path, now: datetime) -> Finding:
         state = FAIL if abs(apart) > CLOCK_FAIL else WARN
         return Finding("clock", state, told, "set both by NTP: ages and due checks are counted by the clock")
     return Finding("clock", OK, told)
+
+
+def role_findings(settings: Settings) -> Iterator[Finding]:
+    """Each broker that has rows has the role they were made under; each whose store lands, or itself, has one."""
+    recorded = _recorded_roles(location(settings.warehouse))
+    reads_itself = {source.broker: source.kind in ("store", "rocketmq") for source in settings.sources}
+    for name in sorted({*recorded, *settings.brokers, *filter(None, reads_itself)}):
+        role, origin = settings.for_broker(name).role, settings.role_origin(name)
+        told = f"{name}: {role}, says {origin}" if origin else f"{name}: nobody has said its role"
+        if recorded.get(name, role) != role:
+            told += f"; its rows were made in the role {recorded[name]}"
+            advice = f"say role: {recorded[name]}, or see txmq take-back --decisions; every job refuses before that"
+            yield Finding("role", FAIL, told, advice)
+        elif not origin and reads_itself.get(name):
+            yield Finding("role", FAIL, told, "say `audit` or `engine`: no store and no live broker lands without")
+        else:
+            yield Finding("role", OK, told + (f"; its rows were made as {role}" if name in recorded else ""))
+
+
+def _recorded_roles(uri: str) -> dict[str, str]:
+    try:
+        rows = WarehouseReader(uri).rows(Scan("broker", ("broker_name", "role")))
+    except TxmqError:
+        return {}  # told by `table_findings`
+    return {row["broker_name"]: row["role"] for row in rows}
 
 
 def table_findings(reader: WarehouseReader) -> Iterator[Finding]:

@@ -14,11 +14,12 @@ from txmq_lib.pipeline.idle import is_idle
 from txmq_lib.pipeline.orphans import write_orphans
 from txmq_lib.pipeline.policies import policies_of
 from txmq_lib.pipeline.pruning import near_offsets, near_times
+from txmq_lib.pipeline.roles import record, require_same_role
 from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.figures import Evidence, diverted_halves, transaction_figures
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction import join_transaction, transactions_of
-from txmq_lib.rules.verdict import changed, expiring, judged, next_expiry
+from txmq_lib.rules.verdict import changed, expiring, judged, next_expiry, unexpired
 from txmq_lib.settings import Settings
 from txmq_lib.tables.delta_log import LEAST_ROW_BYTES
 from txmq_lib.tables.passes import Pass, PassReport
@@ -51,6 +52,7 @@ def run_audit(
         wall_clock=wall_clock,
         is_idle=lambda current: is_idle(current, INPUTS),
         input_bytes=_input_bytes,
+        require=require_same_role,
     )
 
 
@@ -64,6 +66,7 @@ def _input_bytes(current: Pass) -> int | None:
 
 
 def _audit(current: Pass) -> PassReport:
+    record(current)
     policies = policies_of(current.settings)
     frontier = current.read("landing_frontier")
     with current.timed("touched"):
@@ -109,6 +112,9 @@ def _touched(current: Pass, policies: Policies) -> DataFrame:
     ]
     if current.since_versions:
         # At the first pass every half is new already.
+        if current.last_note.get("settings_fingerprint") != current.settings.fingerprint():
+            settled = current.read("verdict").where("is_settled")
+            keys.append(unexpired(settled, current.read("landing_frontier"), policies=policies, now=current.now))
         keys += [_named_by_new_ops(current), _of_new_messages(current, new_messages)]
     return reduce(DataFrame.unionByName, keys).distinct()  # several new rows may concern one transaction
 

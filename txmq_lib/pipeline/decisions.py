@@ -24,6 +24,7 @@ from txmq_lib.names import (
 from txmq_lib.pipeline.evidence import evidence_of
 from txmq_lib.pipeline.policies import policies_of
 from txmq_lib.pipeline.reconcile_inputs import END_COLUMNS, prior_decisions, refused_places, waiting_ends
+from txmq_lib.pipeline.roles import require_same_role
 from txmq_lib.rules import settle
 from txmq_lib.rules.answers import DEFINITE, end_of_answers
 from txmq_lib.rules.decisions import BROKERS, EXPIRED, RESUMABLE, UNDECIDED, resumes, standing, with_resume_action
@@ -89,6 +90,7 @@ def planned(warehouse: Warehouse, settings: Settings, wanted: Wanted, *, now: da
     arguments, job = wanted.to_arguments(), _job(wanted.decision)
     current = preview(warehouse, job, now=now, arguments=arguments, settings=settings, wall_clock=lambda: now)
     try:
+        require_same_role(current)
         return _plan(current)
     finally:
         current.release()
@@ -123,6 +125,7 @@ def decide(
         wall_clock=wall_clock,
         arguments=wanted.to_arguments,
         is_idle=is_idle,
+        require=require_same_role,
     )
     return replace(report, findings=tuple(findings(plan, sends_to)))
 
@@ -243,9 +246,11 @@ def _require_acceptance(current: Pass, row: Planned) -> None:
     # An end of any copy decides the transaction.
     place = (F.col("broker_name") == row["broker_name"]) & F.col("commit_log_offset").isin([each[0] for each in copies])
     ends = end.unionByName(waiting_ends(current, place))
-    matched = settle.matched_ends(ends, halves.where(place), refused_places=refused_places(current, ends))
+    halves = halves.where(place)
+    matched = settle.matched_ends(ends, halves, refused_places=refused_places(current, ends))
     policies = policies_of(current.settings)
-    judged_so = settle.judged_ends(matched, prior_decisions(current, matched), policies=policies, now=current.now)
+    prior = prior_decisions(current, matched, halves)
+    judged_so = settle.judged_ends(matched, prior, policies=policies, now=current.now)
     ours = [
         each
         for each in judged_so.where(F.col("landed_pass") == current.number).collect()

@@ -24,6 +24,7 @@ from txmq_lib.pipeline import (
 )
 from txmq_lib.pipeline.landing_rocketmq import UNREAD, Parts, Reading
 from txmq_lib.pipeline.live_brokers import LiveBroker, access_of, live_brokers
+from txmq_lib.pipeline.roles import OF_NO_ROLE, record, require_said_role, require_same_role, require_some_role
 from txmq_lib.rules.contract import message_rows, quick_message_rows
 from txmq_lib.rules.frontier import file_reports
 from txmq_lib.rules.half import content_hash
@@ -88,7 +89,10 @@ def run_land_store(
 
     With `is_idle_when_landed` there is no pass where the store has not moved. Settings in a broker.conf beside it that
     differ from those of txmq, or endanger transactions, are told.
+
+    Errors  SettingsError where nobody has said the broker's role
     """
+    require_said_role(settings, [broker_name])
     warehouse.ensure()
     arguments = partial(landing_store.plan, warehouse, settings, path=path, broker_name=broker_name)
 
@@ -123,8 +127,10 @@ def run_land_rocketmq(
     A broker that cannot be read is told and counted (`unread`), and the others are landed. One that has nothing new
     makes no pass.
     environ  where the keys for ACL are looked up that the settings name
-    Errors   UnreachableError where no name server answers; RemotingError where no broker could be read
+    Errors   UnreachableError where no name server answers; RemotingError where no broker could be read; SettingsError
+             where nobody has said the role of a broker that would land
     """
+    require_some_role(settings, brokers)
     warehouse.ensure()
     access = access_of(settings, environ)
     # Offsets need no queue: every few seconds name servers are not asked for the route of each real topic.
@@ -136,7 +142,9 @@ def run_land_rocketmq(
     readings: list[Reading] = []
     reports: list[PassReport] = []
     failures: list[RemotingError] = []
-    for broker in known(*brokers):
+    found = known(*brokers)
+    require_said_role(settings, [broker.name for broker in found])
+    for broker in found:
         reading = Reading(broker, access, parts)
         readings.append(reading)
         try:
@@ -212,7 +220,13 @@ def _passes(
         is_idle=is_idle,
         input_bytes=_input_bytes,
         lands_again=True,
+        require=_require_same_role,
     )
+
+
+def _require_same_role(current: Pass) -> None:
+    if current.arguments["kind"] not in OF_NO_ROLE:
+        require_same_role(current, current.arguments["broker_name"])
 
 
 def _input_bytes(current: Pass) -> int:
@@ -232,17 +246,21 @@ def _land(current: Pass, reading: Reading | None) -> PassReport:
         # What a broker gave to another process it may not give again, and nobody knows how much of it has landed.
         if reading is None or not current.is_own:
             return _given_up(current)
+        record(current, current.arguments["broker_name"])
         landing_rocketmq.land(current, reading)
         return current.commit(note=landed_before.word_of(current))
     if kind == "store":
         if not current.is_own and not landing_store.is_still_there(current):
             return _given_up(current)
+        record(current, current.arguments["broker_name"])
         landing_store.land(current)
         return current.commit(note=landed_before.word_of(current))
     files = [LandingFile(**file) for file in current.arguments["files"]]
     if not current.is_own and not _are_unchanged(current, files):
         return _given_up(current)
     broker_name = current.arguments["broker_name"]
+    if kind not in OF_NO_ROLE:
+        record(current, broker_name)
     if kind in MESSAGE_KINDS:
         _land_messages(current, files, kind, broker_name)
     else:

@@ -13,6 +13,7 @@ from txmq_lib.pipeline import reconcile_inputs as inputs
 from txmq_lib.pipeline.idle import is_idle
 from txmq_lib.pipeline.policies import policies_of
 from txmq_lib.pipeline.reconcile_writes import write, write_judged_first
+from txmq_lib.pipeline.roles import record, require_same_role
 from txmq_lib.rules import check, settle
 from txmq_lib.rules.offset_words import with_membership
 from txmq_lib.rules.pending import closed, named_offsets, opened
@@ -48,6 +49,7 @@ def run_reconcile(
         wall_clock=wall_clock,
         is_idle=lambda current: is_idle(current, (*INPUTS, "landing_frontier")),
         input_bytes=_input_bytes,
+        require=require_same_role,
     )
 
 
@@ -59,6 +61,7 @@ def _input_bytes(current: Pass) -> int | None:
 
 
 def _reconcile(current: Pass) -> PassReport:
+    record(current)
     policies = policies_of(current.settings)
     with current.timed("settle"):
         ends = _ends(current)
@@ -72,6 +75,7 @@ def _reconcile(current: Pass) -> PassReport:
 
 
 def _previewed(current: Pass) -> PassReport:
+    require_same_role(current)
     policies = policies_of(current.settings)
     outcomes = current.cached(_outcomes(current, _ends(current), policies))
     acted = _acted(current, outcomes.where(settle.decides(policies)), policies)
@@ -99,7 +103,7 @@ def _outcomes(current: Pass, ends: DataFrame | None, policies: Policies) -> Data
     halves = inputs.halves_named_by(current, ends)
     words = None if current.is_small else current.if_few(settle.landed_offsets(halves))
     matched = current.cached_if_small(settle.matched_ends(ends, halves, words, inputs.refused_places(current, ends)))
-    prior = inputs.prior_decisions(current, matched if current.is_small else halves)
+    prior = inputs.prior_decisions(current, matched if current.is_small else halves, halves)
     judged = settle.judged_ends(matched, prior, policies=policies, now=current.now)
     return settle.outcome_rows(judged, now=current.now, pass_number=current.number)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.names import END_KEY, HALF_TOPIC, ROLLBACK, TRANSACTION_KEY
+from txmq_lib.names import COMMIT, END_KEY, HALF_TOPIC, ORIGIN_LANDED, ROLE_ENGINE, ROLLBACK, TRANSACTION_KEY
+from txmq_lib.pipeline.evidence import evidence_of
 from txmq_lib.pipeline.pruning import near_messages, near_offsets, near_times
 from txmq_lib.rules.decisions import resumes
+from txmq_lib.rules.pending import made_visible, named_by_ops
 from txmq_lib.rules.settle import PLACE
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 from txmq_lib.tables.passes import Pass
@@ -66,16 +68,42 @@ def refused_places(current: Pass, ends: DataFrame) -> DataFrame:
     return halves.select(*PLACE).distinct()  # a bad record may be there under several reasons
 
 
-def prior_decisions(current: Pass, halves: DataFrame) -> DataFrame:
-    """Transactions born when `halves`, or ends matched with theirs, were, decided before: key and `prior_decision`."""
-    born = near_times("born_timestamp", halves, "born_timestamp")
+def prior_decisions(current: Pass, named: DataFrame, halves: DataFrame) -> DataFrame:
+    """Transactions decided before: key and `prior_decision`.
+
+    named   ends matched with their halves, or rows of half_message: those born when these were are looked at
+    halves  what `halves_named_by` gives for the ends to judge
+    """
+    born = near_times("born_timestamp", named, "born_timestamp")
     decided = born.rows(current, "end_outcome").where("is_effective")
     rolled_back = born.rows(current, "trans_check_max_time").where("is_rolled_back")
     both = decided.select(*TRANSACTION_KEY, F.col("decision").alias("prior_decision")).unionByName(
         rolled_back.select(*TRANSACTION_KEY, F.lit(ROLLBACK).alias("prior_decision"))
     )
-    # Given up and rolled back twice over, after a resume: still one decision.
+    by_brokers = _decided_by_brokers(current, halves)
+    both = both if by_brokers is None else both.unionByName(by_brokers)
+    # Given up and rolled back twice over, after a resume: still one decision. What is visible was committed.
     return both.groupBy(*TRANSACTION_KEY).agg(F.min("prior_decision").alias("prior_decision"))
+
+
+def _decided_by_brokers(current: Pass, halves: DataFrame) -> DataFrame | None:
+    """Transactions of `halves` that ops or messages which landed decide; None where none of an engine's have landed.
+
+    An op without a message rolls back: what txmq did not write and nobody landed was never visible.
+    """
+    frontier = current.read("landing_frontier").where("highest_store_timestamp is not null")  # txmq's own have none
+    rows = frontier.where(F.col("topic") != HALF_TOPIC).select("broker_name").distinct().collect()
+    engines = [row[0] for row in rows if current.settings.for_broker(row[0]).role == ROLE_ENGINE]
+    if not engines:
+        return None
+    touched = current.cached(transactions_of(halves.where(F.col("broker_name").isin(engines))))
+    evidence = evidence_of(current, touched)
+    has_landed = F.col("origin") == ORIGIN_LANDED
+    visible = made_visible(evidence.halves, evidence.given_up, evidence.visible.where(has_landed))
+    resolved = named_by_ops(evidence.halves, evidence.ops.where(has_landed))
+    return visible.select(*TRANSACTION_KEY, F.lit(COMMIT).alias("prior_decision")).unionByName(
+        resolved.select(*TRANSACTION_KEY, F.lit(ROLLBACK).alias("prior_decision"))
+    )
 
 
 def touched_halves(current: Pass) -> DataFrame:

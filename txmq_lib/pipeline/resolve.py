@@ -26,6 +26,7 @@ from txmq_lib.jvm import uncancelled
 from txmq_lib.names import COMMIT, ORIGIN_RESOLVE, ROLE_AUDIT, ROLLBACK, TRANSACTION_KEY, UNKNOWN
 from txmq_lib.pipeline.evidence import evidence_of
 from txmq_lib.pipeline.pruning import near_times
+from txmq_lib.pipeline.roles import require_same_role
 from txmq_lib.rules.answers import DEFINITE, QUESTION, end_of_answers, given_up_checks, open_checks
 from txmq_lib.rules.figures import transaction_figures
 from txmq_lib.rules.transaction import transactions_of
@@ -105,6 +106,7 @@ def run_resolve(
         wall_clock=wall_clock,
         arguments=lambda: {"given_up": given_up},
         is_idle=is_idle,
+        require=require_same_role,
     )
     unserved = {"no_resolver": asking.unserved.total()} if asking.unserved else {}
     return replace(report, counts={**report.counts, **unserved}, findings=tuple(_findings(report, asking)))

@@ -1,23 +1,46 @@
-"""The take-back job: all rows of a broker out of every table, as if nothing had ever landed under its name."""
+"""The take-back job: all rows of a broker out of every table, or what was decided of it alone, to change its role."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import reduce
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.errors import UsageError
-from txmq_lib.names import JOB_TAKE_BACK
+from txmq_lib.names import JOB_TAKE_BACK, OP_TOPIC, ORIGIN_LANDED
+from txmq_lib.pipeline import roles
+from txmq_lib.pipeline.landing_messages import PLACE, TABLE_OF_KIND
+from txmq_lib.rules import frontier
 from txmq_lib.schemas import table_specs
 from txmq_lib.settings import Settings
-from txmq_lib.tables.pass_log import unfinished
+from txmq_lib.tables.pass_log import ROLE_GIVEN, unfinished
 from txmq_lib.tables.passes import Pass, PassReport
 from txmq_lib.tables.running import run_passes
 from txmq_lib.tables.warehouse import Warehouse
 
+ALL, WRITTEN_HERE = "true", f"origin <> '{ORIGIN_LANDED}'"
 # Whatever a table says, it says of one broker: offsets, transactions and queues of brokers never meet.
-TABLES = tuple(name for name, spec in table_specs().items() if "broker_name" in spec.columns)
+TABLES = dict.fromkeys((name for name, spec in table_specs().items() if "broker_name" in spec.columns), ALL)
+# What was decided of a broker, and what follows: which rows of which table. What was sent to it cannot be taken back.
+DECISIONS = {
+    "check_answer": ALL,
+    "check_request": ALL,
+    "end_outcome": ALL,
+    "end_transaction": WRITTEN_HERE,
+    "landing_frontier": ALL,
+    "manual_decision": ALL,
+    "message": WRITTEN_HERE,
+    "op_message": WRITTEN_HERE,
+    "orphan": ALL,
+    "pending_half": ALL,
+    # A broker's own rows, where txmq's lay, and ends refused.
+    "quarantine": "reason = 'KEY_CONFLICT' or job = 'reconcile'",
+    "trans_check_max_time": WRITTEN_HERE,
+    "verdict": ALL,
+}
 
 
 def run_take_back(
@@ -29,20 +52,26 @@ def run_take_back(
     wall_clock: Callable[[], datetime],
     tell: Callable[[Mapping[str, int]], None],
     apply: bool,
+    decisions: bool = False,
 ) -> PassReport:
     """Delete what landed for a broker and what was made of it; without `apply` only tell how many rows that are.
 
-    UsageError where there are none, with the brokers there are; PassConflict while any job has an unfinished pass.
+    decisions  delete only what was decided and what follows from that, and record the role that the settings give it
+    Errors     UsageError where there are none, with the brokers there are; PassConflict while any job has an unfinished
+               pass; SettingsError where decisions are to go and nobody has said the role
     """
+    if decisions:
+        roles.require_said_role(settings, [broker_name])
     warehouse.ensure()
     rows = rows_of(warehouse, broker_name)
     is_unfinished = JOB_TAKE_BACK in unfinished(warehouse.log("pass"))
     if not any(rows.values()) and not is_unfinished:
         known = ", ".join(_brokers(warehouse)) or "none"
         raise UsageError(f"no table has a row of broker {broker_name}; brokers there are: {known}")
-    tell(rows)
+    tell(rows_of(warehouse, broker_name, DECISIONS) if decisions else rows)
     if not apply:
         return PassReport(JOB_TAKE_BACK, 0, {}, {})
+    role = {"role": settings.for_broker(broker_name).role} if decisions else {}
     return run_passes(
         warehouse,
         JOB_TAKE_BACK,
@@ -50,16 +79,16 @@ def run_take_back(
         now=now,
         settings=settings,
         wall_clock=wall_clock,
-        arguments=lambda: {"broker_name": broker_name},
+        arguments=lambda: {"broker_name": broker_name, **role},
         lands_again=True,
         is_idle=lambda current: not any(rows_of(warehouse, broker_name).values()),
     )
 
 
-def rows_of(warehouse: Warehouse, broker_name: str) -> dict[str, int]:
-    """How many rows each table has of a broker."""
+def rows_of(warehouse: Warehouse, broker_name: str, tables: Mapping[str, str] = TABLES) -> dict[str, int]:
+    """How many rows each table has of a broker, of those that `tables` says go."""
     of_broker = F.col("broker_name") == broker_name
-    return {table: warehouse.read(table).where(of_broker).count() for table in TABLES}
+    return {table: warehouse.read(table).where(of_broker).where(which).count() for table, which in tables.items()}
 
 
 def _brokers(warehouse: Warehouse) -> list[str]:
@@ -69,6 +98,27 @@ def _brokers(warehouse: Warehouse) -> list[str]:
 
 
 def _take_back(current: Pass) -> PassReport:
+    if (role := current.arguments.get("role")) is not None:
+        return _decisions_back(current, role)
     for table in TABLES:
         current.delete(table, current.arguments["broker_name"], step=table)
     return current.commit()
+
+
+def _decisions_back(current: Pass, role: str) -> PassReport:
+    broker_name = current.arguments["broker_name"]
+    for table, which in DECISIONS.items():
+        current.delete(table, broker_name, step=table, only=which)
+    # As if all had landed from files: whoever numbers a queue goes on behind what landed, and a source is read again.
+    current.upsert("landing_frontier", _landed_to(current, broker_name), step="landed_to")
+    roles.write(current, {broker_name: role}, step=ROLE_GIVEN)
+    return current.commit()
+
+
+def _landed_to(current: Pass, broker_name: str) -> DataFrame:
+    """Rows of landing_frontier for what of a broker stays."""
+    is_left = (F.col("broker_name") == broker_name) & (F.col("origin") == ORIGIN_LANDED)
+    landed = [current.read(table).where(is_left) for table in TABLE_OF_KIND.values() if table != "op_message"]
+    landed.append(current.read("op_message").where(is_left).withColumn("topic", F.lit(OP_TOPIC)))
+    reports = frontier.file_reports(reduce(DataFrame.unionByName, [rows.select(*PLACE) for rows in landed]))
+    return frontier.advanced(current.warehouse.empty("landing_frontier"), reports, pass_number=current.number)

@@ -37,6 +37,7 @@ from txmq_lib.names import (
 )
 from txmq_lib.pipeline.decisions import DECISIONS, RESUME, SETTLE, Wanted, standing_now, wanted_rows
 from txmq_lib.pipeline.live_brokers import access_of
+from txmq_lib.pipeline.roles import require_same_role
 from txmq_lib.remoting.broker import End, end_transaction, resume_check
 from txmq_lib.remoting.connection import SUCCESS, Access, Connection
 from txmq_lib.remoting.frame import Command
@@ -116,6 +117,7 @@ def requests_planned(warehouse: Warehouse, settings: Settings, to_send: ToSend, 
         warehouse, JOB, now=now, arguments=to_send.to_arguments(), settings=settings, wall_clock=lambda: now
     )
     try:
+        require_same_role(current)
         return _planned(current)
     finally:
         current.release()
@@ -155,6 +157,7 @@ def run_to_broker(
         wall_clock=wall_clock,
         arguments=to_send.to_arguments,
         is_idle=lambda current: not _planned(current),
+        require=require_same_role,
     )
     counts = {name: count for name, count in report.counts.items() if not name.startswith((REQUEST_SENDING, "outcome"))}
     return replace(report, counts=counts, findings=tuple(_findings(outcomes)))

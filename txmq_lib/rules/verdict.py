@@ -100,6 +100,13 @@ def expiring(unsettled: DataFrame, frontier: DataFrame, *, policies: Policies, n
     return transactions_of(placed.where(is_unproven | _is_expired(policies)))
 
 
+def unexpired(settled: DataFrame, frontier: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:
+    """Keys of `settled` verdicts that say expired unseen, and under these policies are not: a setting has changed."""
+    expired = settled.where(F.col("verdict") == EXPIRED_UNSEEN)
+    placed = expired.join(F.broadcast(_brokers(frontier, now)), on="broker_name", how="left")
+    return transactions_of(placed.where(~_is_expired(policies)))
+
+
 def next_expiry(unsettled: DataFrame, frontier: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:
     """One row, due_ms: the epoch ms at which the clock alone expires the first of `unsettled`; null for none.
 

@@ -19,6 +19,8 @@ from txmq_lib.tables.warehouse import Warehouse
 STARTED, COMMITTED, ABANDONED = "started", "committed", "abandoned"
 # What becomes of a plan whose own process fails while another one may have it in hand: the first to say so decides.
 FATE, CARRIED_ON, GIVEN_UP = "fate", "carried on", "given up"
+# The step by which a take-back gives a broker a new role, and where a job's note keeps the last of these it knows.
+ROLE_GIVEN = "role_given"
 PLANNED = re.compile(rf"txmq/([^/]+)/pass/{STARTED}")
 
 
@@ -46,6 +48,11 @@ def last_take_back(warehouse: Warehouse) -> int:
     return max(log.txn_version(app_id(JOB_TAKE_BACK, "pass", COMMITTED)), *deleted)
 
 
+def last_role_given(warehouse: Warehouse) -> int:
+    """The newest take-back that gave a broker a new role: what landed of it is judged anew. 0 where there is none."""
+    return warehouse.log("broker").txn_version(app_id(JOB_TAKE_BACK, "broker", ROLE_GIVEN))
+
+
 def plan_row(warehouse: Warehouse, job: str, number: int) -> Row:
     """The started row of a pass, with its clock in microseconds as `now_us`."""
     rows = warehouse.read("pass").where(f"job = '{job}' and pass_number = {number} and state = '{STARTED}'")
@@ -71,8 +78,11 @@ def last_note(warehouse: Warehouse, job: str) -> dict[str, Any]:
 def known_since(warehouse: Warehouse, note: Mapping[str, Any], upto: Mapping[str, int]) -> dict[str, int]:
     """The versions up to which the pass that left `note` knew all: its inputs, what it wrote on top, and upkeep.
 
-    A table is left out where its log no longer tells what came next, up to its version in `upto`: it is read whole.
+    A table is left out where its log no longer tells what came next, up to its version in `upto`: it is read whole. So
+    are all where a broker was given another role since.
     """
+    if note.get(ROLE_GIVEN, 0) != last_role_given(warehouse):
+        return {}
     own = note.get("own_versions", {})
     known = {
         name: warehouse.log(name).all_known_to(int(version), upto[name], own.get(name, ()))
@@ -103,9 +113,8 @@ def taken_back(log: DeltaLogView, table: str, after: int, upto: int) -> list[tup
         return []
     tags = ((version, log.tag(version)) for version in range(after + 1, upto + 1))
     begins = f"txmq {JOB_TAKE_BACK} "
-    return [
-        (version, json.loads(tag.partition("\n")[2])["broker_name"]) for version, tag in tags if tag.startswith(begins)
-    ]
+    named = [(version, json.loads(tag.partition("\n")[2])) for version, tag in tags if tag.startswith(begins)]
+    return [(version, note["broker_name"]) for version, note in named if "broker_name" in note]
 
 
 @dataclass(frozen=True)

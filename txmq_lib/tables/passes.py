@@ -25,11 +25,22 @@ from txmq_lib.tables.conflicts import CONFLICTS, WRITE_ATTEMPTS
 from txmq_lib.tables.conform import conform, struct_type
 from txmq_lib.tables.delta_log import TaggedCommit
 from txmq_lib.tables.local_frame import arrow_rows, at_hand, local_frame
-from txmq_lib.tables.pass_log import ABANDONED, COMMITTED, FATE, app_id, pass_tag, taken_back
+from txmq_lib.tables.pass_log import (
+    ABANDONED,
+    COMMITTED,
+    FATE,
+    ROLE_GIVEN,
+    app_id,
+    last_role_given,
+    pass_tag,
+    taken_back,
+)
 from txmq_lib.tables.small_writes import SmallWrite, with_own_arrays
 from txmq_lib.tables.spark_writes import SparkWrite
 from txmq_lib.tables.warehouse import Warehouse
 
+# What these say of a plan that was given up stands all the same: nothing was decided by it.
+NOT_DECIDING = frozenset({"broker"})
 TAKEN = "taken"  # note of a commit that takes a step's number without rows
 # As many rows without bodies take less time from here than a commit of Spark does.
 FEW_ROWS = 20_000
@@ -197,11 +208,13 @@ class Pass:
             merge = partial(merge, within=within)
         return self._write_once(table, step, lambda: merge(rows=write.rows()), is_empty=write.emptiness(count))
 
-    def delete(self, table: str, broker_name: str, *, step: str) -> int:
-        """Delete all rows of a broker, once; the rows deleted. No rows make no commit."""
+    def delete(self, table: str, broker_name: str, *, step: str, only: str | None = None) -> int:
+        """Delete the rows of a broker, all or `only` some (SQL), once; the rows deleted. No rows make no commit."""
         rows = F.col("broker_name") == broker_name
-        # The commit names the broker: a change feed still gives the rows that came before it.
-        tag = self.tag(step) + "\n" + json.dumps({"broker_name": broker_name})
+        rows = rows if only is None else rows & F.expr(only)
+        # The commit names the broker: a change feed still gives the rows that came before it. Where some rows stay,
+        # nobody follows the feed over it.
+        tag = self.tag(step) + "\n" + json.dumps({"broker_name": broker_name} if only is None else {})
         by = SparkWrite(app_id(self.job, table, step), self.number, tag)
         return self._write_once(
             table,
@@ -230,7 +243,7 @@ class Pass:
     @property
     def has_written(self) -> bool:
         """Whether anything of this plan may be in a table, as far as this process knows."""
-        return not self.is_own or bool(self._own_versions)
+        return not self.is_own or not self._own_versions.keys() <= NOT_DECIDING
 
     def has_landed(self, table: str, step: str) -> bool:
         """Whether this write of the plan is in the table already."""
@@ -256,6 +269,7 @@ class Pass:
             "own_versions": self._own_versions,
             "settings_fingerprint": self.settings.fingerprint(),
             "next_due_ms": next_due_ms,
+            ROLE_GIVEN: last_role_given(self.warehouse),
         }
         self.append_row(COMMITTED, {**(note or {}), **left}, checkpoints)
         return PassReport(self.job, self.number, dict(self.counts), dict(self.seconds))
@@ -268,7 +282,7 @@ class Pass:
     def has_landed_nothing(self) -> bool:
         """True where no write of this plan, by whatever process, is in a table."""
         ours = app_id(self.job, "", "").removesuffix("/")
-        written = [self.warehouse.log(name).txn_versions() for name in self.input_versions]
+        written = [self.warehouse.log(name).txn_versions() for name in self.input_versions if name not in NOT_DECIDING]
         return not any(
             writer.startswith(ours) and version >= self.number
             for versions in written

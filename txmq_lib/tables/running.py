@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from txmq_lib.errors import PassConflict, PassReplayed, PlanInputsGone
+from txmq_lib.errors import PassConflict, PassReplayed, PlanInputsGone, RoleChanged
 from txmq_lib.jvm import let_go_of_plans
 from txmq_lib.names import JOB_MAINTAIN, JOB_TAKE_BACK
 from txmq_lib.schemas import table_specs
@@ -112,6 +112,7 @@ def run_passes(
     is_idle: Callable[[Pass], bool] | None = None,
     input_bytes: Callable[[Pass], int | None] | None = None,
     lands_again: bool = False,
+    require: Callable[[Pass], None] = lambda current: None,
 ) -> PassReport:
     """Carry unfinished passes of others on, then one of our own; the report of our own.
 
@@ -119,6 +120,8 @@ def run_passes(
     leaves no trace and its report counts `idle`. `input_bytes` tells how much there is to work on, None for much. An
     unfinished pass whose inputs are gone is abandoned where nothing of it has landed, or where the job does only what
     is missing (`lands_again`); else PlanInputsGone.
+
+    require  raises RoleChanged where a plan must not be: before our own is recorded; one of others is abandoned
     """
     while True:
         warehouse.ensure()
@@ -126,12 +129,13 @@ def run_passes(
         current = next_pass(warehouse, job, now=now, arguments=arguments(), settings=settings, wall_clock=wall_clock)
         if current.is_own:
             try:
+                require(current)
                 if is_idle is not None and is_idle(current):
                     return PassReport(job, 0, {"idle": 1}, {})
             finally:
                 current.release()
             current = _planned(current, taken_back=taken_back)
-        if not _may_begin(current, lands_again=lands_again):
+        if not (_may_begin(current, lands_again=lands_again) and _is_as_required(current, require)):
             continue
         size = input_bytes(current) if input_bytes is not None else None
         current.is_small = size is not None and size <= SMALL_PASS_BYTES
@@ -180,6 +184,20 @@ def _may_begin(current: Pass, *, lands_again: bool) -> bool:
         current.abandon()
         return False
     return _is_apart(current) and _is_in_hand(current)
+
+
+def _is_as_required(current: Pass, require: Callable[[Pass], None]) -> bool:
+    """Whether a plan of others may be carried on; else it is given up, and what it wrote stays."""
+    if current.is_own:
+        return True
+    try:
+        require(current)
+    except RoleChanged:
+        current.abandon()
+        return False
+    finally:
+        current.release()
+    return True
 
 
 def _is_in_hand(current: Pass) -> bool:

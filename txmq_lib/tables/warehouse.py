@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from txmq_lib.errors import SchemaError, TableMissingError
@@ -19,7 +19,7 @@ from txmq_lib.tables.plain_files import frame_of_files
 from txmq_lib.tables.small_writes import can_write, create_table, stored_schema
 
 # Tables that came after the first version: a warehouse of before gets them when it is opened.
-LATER_TABLES = ("orphan",)
+LATER_TABLES = ("broker", "orphan")
 CHANGE_FEED_MERGES = ("append", "insert_missing")
 READ_WHOLE_BYTES = 64 << 20  # beyond, leaving files out by their statistics pays
 CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
@@ -49,6 +49,7 @@ class Warehouse:
         self._has_wanted_columns = False
         self._created_empty: dict[str, bool] = {}
         self._entries: dict[str, LogEntries] = {}
+        self._at_hand: dict[str, tuple[int, list[Row]]] = {}
 
     def path(self, table: str) -> str:
         """Where a table lies."""
@@ -156,6 +157,13 @@ class Warehouse:
         if version is not None:
             reader = reader.option("versionAsOf", version)
         return reader.load(self.path(table))
+
+    def rows_at_hand(self, table: str) -> list[Row]:
+        """All rows of a table of few, as they are now; read again only where it has moved."""
+        version = self.version(table)
+        if self._at_hand.get(table, (-1, []))[0] != version:
+            self._at_hand[table] = (version, self.read(table, version).collect())
+        return self._at_hand[table][1]
 
     def rows_between(
         self, table: str, after: int | None, upto: int, *, taken_back: Sequence[tuple[int, str]] = ()
