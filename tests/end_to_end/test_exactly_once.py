@@ -118,7 +118,7 @@ def test_a_landing_killed_after_each_of_its_writes_ends_as_if_never_killed(open_
     whole = copied(empty, "whole")
     with whole.writing() as steps:
         whole.land("half", good, bad)
-    assert steps == ["started", "half", "quarantine_half", "frontier", "committed"]
+    assert steps == ["started", "broker", "half", "quarantine_half", "frontier", "committed"]
     expected = contents(whole)
     for number, step in enumerate(steps[:-1], start=1):
         house = copied(empty, f"killed-{number}")
