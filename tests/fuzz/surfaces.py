@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from fuzz.bodies import body, bomb
 from fuzz.broker_files import consume_queue, consumer_offsets
+from fuzz.outputs import drawing, outputs, page
+from fuzz.peers import client, name_server, resolver, webhook
 from fuzz.records import commit_log, properties
 from fuzz.remoting import frame_is_read_as_it_was_written, remoting
 from fuzz.settings_files import settings, yaml_bomb
@@ -24,4 +26,11 @@ SURFACES = (
     Surface("good frames of remoting", frame_is_read_as_it_was_written, share=10),
     Surface("settings", settings, share=40),
     Surface("settings that expand", yaml_bomb, share=5000),
+    Surface("names in outputs", outputs, share=4),
+    Surface("names on the report's page", page, share=20),
+    Surface("names in drawings", drawing, share=2000),
+    Surface("webhooks", webhook, share=1000),
+    Surface("endpoints of producers", resolver, share=1000),
+    Surface("name servers", name_server, share=1000),
+    Surface("clients of serve's endpoint", client, share=1000),
 )
