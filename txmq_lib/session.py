@@ -108,6 +108,17 @@ def _closed(given: Mapping[str, str]) -> dict[str, str]:
     return closed
 
 
+def open_to_others(spark: SparkSession) -> str | None:
+    """What is to be said of a cluster whose processes take words from anybody; None where they ask for a secret."""
+    conf = spark.sparkContext.getConf()
+    if is_local(str(spark.sparkContext.master)) or conf.get("spark.authenticate", "false") == "true":
+        return None
+    return (
+        f"Spark's RPC at {spark.sparkContext.master} asks for no secret: whoever reaches its ports can run code;"
+        " set spark.authenticate there"
+    )
+
+
 def session_beside(spark: SparkSession, settings: Settings) -> SparkSession:
     """Another session in the same JVM, with settings of its own that begin as those of `build_session`."""
     beside = spark.newSession()

@@ -14,6 +14,7 @@ from truth import CAPTURES
 
 from txmq_lib.cli.app import app
 from txmq_lib.cli.jobs import FILE_KINDS
+from txmq_lib.jvm_start import LOOPBACK
 
 pytestmark = [
     pytest.mark.spark,
@@ -111,3 +112,14 @@ def test_every_socket_of_every_command_waits_on_loopback(command, tmp_path):
     assert any(b"SparkSubmit" in seen for seen in ended.seen.arguments), ended.err
     assert len(ended.seen.listening) >= 4
     assert ended.seen.elsewhere() == set()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_cluster_whose_rpc_asks_for_no_secret_is_told(is_open, tmp_path):
+    own = ["spark.spark.master=local-cluster[1,1,1024]", "spark.spark.driver.memory=1g"]
+    own += [] if is_open else ["spark.spark.authenticate=true", "spark.spark.authenticate.secret=s3cret"]
+    arguments = [part for each in own for part in ("--set", each)]
+    ended = watched([*arguments, "init"], tmp_path, {**os.environ, "SPARK_LOCAL_IP": LOOPBACK})
+    assert ended.status == 0, ended.err
+    assert ("asks for no secret: whoever reaches its ports can run code" in ended.err) == is_open

@@ -16,7 +16,7 @@ from txmq_lib.cli.progress import SparkProgress
 from txmq_lib.cli.said import say
 from txmq_lib.errors import EXIT_FINDINGS
 from txmq_lib.schemas import table_specs
-from txmq_lib.session import build_session
+from txmq_lib.session import build_session, open_to_others
 from txmq_lib.settings import Settings, Thresholds
 from txmq_lib.tables.passes import PassReport
 from txmq_lib.tables.warehouse import Warehouse
@@ -85,6 +85,8 @@ def spark_warehouse(label: str, settings: Settings) -> Iterator[tuple[Warehouse,
     with SparkProgress(label) as progress:
         is_ours = SparkSession.getActiveSession() is None
         spark = build_session(f"txmq {label}", settings)
+        if to_say := open_to_others(spark):
+            say(to_say, err=True)
         progress.watch(spark.sparkContext.statusTracker())
         try:
             yield Warehouse(spark, location(settings.warehouse)), progress
