@@ -1,6 +1,6 @@
 # txmq: `make help` lists what can be made. Needs Python >= 3.11 and Java >= 17; everything else is fetched into .venv.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test test-fast test-rest test-long test-real check bench clean model faults mutants fuzz memory lock licences sbom vulnerabilities
+.PHONY: help setup demo docs test test-fast test-rest test-long test-real check bench clean model faults mutants fuzz hostile memory lock licences sbom vulnerabilities
 
 .NOTPARALLEL:
 
@@ -89,6 +89,9 @@ test-real: setup ## Tests against a real PostgreSQL and Chromium (Debian's packa
 
 fuzz: setup ## Hostile input at every surface (CASES=200000 LINES=50000 SEED=1): tried and escaped, a line each
 	PYTHONPATH=tests $(BIN)/python -m fuzz --cases $(CASES) --lines $(LINES) --seed $(SEED)
+
+hostile: setup ## Memory of landing hostile input, a line each, with the default settings (HOSTILE="--only line"; minutes)
+	PYTHONPATH=tests $(BIN)/python -m hostile $(HOSTILE)
 
 memory: setup ## Memory of serve over 1,000 cycles, idle and with input (hours; MEMORY="--idle" for the short part)
 	PYTHONPATH=tests $(BIN)/python tests/memory $(MEMORY)

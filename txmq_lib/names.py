@@ -233,6 +233,11 @@ BODY_UNREADABLE: Final = "BODY_UNREADABLE"
 BODY_TOO_LARGE: Final = "BODY_TOO_LARGE"
 TIMESTAMP_OUT_OF_RANGE: Final = "TIMESTAMP_OUT_OF_RANGE"
 
+# --- why a line, or all the rest of a file, could not be used
+LINE_TOO_LONG: Final = "LINE_TOO_LONG"
+FILE_BROKEN: Final = "FILE_BROKEN"
+FILE_UNREADABLE: Final = "FILE_UNREADABLE"
+
 # --- why a stored consumer offset could not be used
 OFFSET_FILE_UNREADABLE: Final = "OFFSET_FILE_UNREADABLE"
 OFFSET_ENTRY_MALFORMED: Final = "OFFSET_ENTRY_MALFORMED"

@@ -119,9 +119,15 @@ class CheckBackoff(Section):
 
 
 class Land(Section):
-    """What landing takes from a store beyond the topics of transactions."""
+    """What landing takes: topics of a store beyond those of transactions, and how large a body may be (MiB)."""
 
     topics: Names
+    max_body_size: Annotated[int, Field(ge=1, le=64)]
+
+    @property
+    def max_body_bytes(self) -> int:
+        """The largest body that lands."""
+        return self.max_body_size << 20
 
 
 class Rocketmq(Section):

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import base64
 import copy
+import errno
 import gzip
 import json
-import re
+import os
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 import truth
+import zstandard
 from captured import unpack_store
-from house import House
+from house import NOW, House, wall_clock
 from record_encoder import encode_record, write_log
 
 from txmq_lib.errors import InputError
+from txmq_lib.pipeline.landing import run_land_files
+from txmq_lib.sources import line_reader
+from txmq_lib.tables.passes import PassReport
 from txmq_lib.views.catalogue import QUARANTINE
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.select import Asked, view_rows
@@ -201,16 +209,86 @@ def test_what_is_quarantined_can_be_read_whatever_the_bytes_were(open_house):
     assert "\ufffd\ufffd" in shown[1]
 
 
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [("odd.parquet", b"no parquet"), ("torn.jsonl.gz", gzip.compress(json.dumps(half(1)).encode() * 500)[:-40])],
-)
-def test_a_file_that_cannot_be_read_is_named_and_does_not_stand_in_the_way_of_the_next(open_house, name, data):
+@pytest.mark.parametrize("is_small", [True, False], indirect=True)
+def test_a_broken_file_or_a_line_too_long_costs_only_itself_and_is_named(open_house, is_small):
+    house = open_house("role=audit", "land.max_body_size=1")
+    place = house.scratch / "given"
+    place.mkdir()
+    (place / "a.parquet").write_bytes(b"no parquet")
+    (place / "b.jsonl.gz").write_bytes(gzip.compress(json.dumps(half(1)).encode() * 500)[:-40])
+    with gzip.open(place / "c.jsonl.gz", "wb") as lines:
+        lines.write(json.dumps(half(2)).encode() + b"\n" + bytes(70_000_000) + b"\n" + json.dumps(half(3)).encode())
+    (place / "d.jsonl").write_text(json.dumps(half(4)) + "\n", encoding="utf-8")
+    house.land("half", place)
+    assert sorted(row["queue_offset"] for row in house.rows("half_message")) == [2, 3, 4]
+    told = sorted((row["source"].rpartition("/")[2], row["reason"], row["detail"]) for row in house.rows("quarantine"))
+    long_at = len(json.dumps(half(2))) + 1
+    assert [(source, reason) for source, reason, _ in told] == [
+        ("a.parquet:0", "FILE_BROKEN"),
+        ("b.jsonl.gz:0", "FILE_BROKEN"),
+        (f"c.jsonl.gz:{long_at}", "LINE_TOO_LONG"),
+    ]
+    assert all(f"{place}/{source}" in detail for source, _, detail in told)
+    before = house.versions()
+    house.land("half", place)
+    assert house.versions() == before
+
+
+def test_a_file_that_cannot_be_opened_is_counted_and_looked_at_again(open_house):
     house = open_house("role=audit")
-    odd = house.scratch / name
-    odd.write_bytes(data)
-    with pytest.raises(Exception, match=re.escape(name)):
-        house.land("half", odd)
-    house.land_rows("half", [half(0)])
-    states = sorted((row["pass_number"], row["state"]) for row in house.rows("pass"))
-    assert states == [(1, "abandoned"), (1, "started"), (2, "committed"), (2, "started")]
+    path = house.scratch / "held.jsonl"
+    (house.scratch / "good.jsonl").write_text(json.dumps(half(0)) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(half(1)) + "\n", encoding="utf-8")
+    files = [house.scratch / "good.jsonl", path]
+    with unopened(path):
+        assert land_when_new(house, files).counts["unread"] == 1
+    assert sorted(row["queue_offset"] for row in house.rows("half_message")) == [0]
+    assert [row["reason"] for row in house.rows("quarantine")] == ["FILE_UNREADABLE"]
+    assert "idle" not in land_when_new(house, files).counts
+    assert sorted(row["queue_offset"] for row in house.rows("half_message")) == [0, 1]
+    assert land_when_new(house, files).counts == {"idle": 1}
+
+
+@contextmanager
+def unopened(path: Path) -> Iterator[None]:
+    """Within it the file is there and cannot be opened; root can open what permissions forbid, so they do not do."""
+    real = line_reader._opened
+
+    def refuse(name: bytes) -> BinaryIO:
+        if name == os.fsencode(path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+        return real(name)
+
+    line_reader._opened = refuse
+    try:
+        yield
+    finally:
+        line_reader._opened = real
+
+
+def land_when_new(house: House, files: list[Path]) -> PassReport:
+    return run_land_files(
+        house.warehouse,
+        house.settings,
+        kind="half",
+        paths=[str(file) for file in files],
+        broker_name="b",
+        now=NOW,
+        wall_clock=wall_clock,
+        is_idle_when_landed=True,
+    )
+
+
+def test_a_few_kb_that_stand_for_much_are_told_of_and_the_records_around_them_land(open_house, tmp_path: Path):
+    log = bytearray()
+    for offset in range(9):
+        size = {2: 20 << 20, 4: 15 << 20, 5: 15 << 20, 6: 15 << 20, 7: 15 << 20, 8: 15 << 20}.get(offset, 0)
+        large = {"body": zstandard.compress(bytes(size)), "sys_flag": 0x201} if size else {}
+        log += encode_record(len(log), queue_offset=offset, **large)
+    house = open_house("role=audit")
+    house.land_store(write_log(tmp_path / "store", [bytes(log)], file_size=1 << 20))
+    sizes = {row["queue_offset"]: len(row["body"]) for row in house.rows("message")}
+    assert sizes == {0: 5, 1: 5, 3: 5, **dict.fromkeys(range(4, 9), 15 << 20)}
+    [refused] = house.rows("quarantine")
+    assert refused["reason"] == "BODY_TOO_LARGE"
+    assert refused["detail"] == f"at physical offset {2 * len(encode_record(0))}"

@@ -15,6 +15,7 @@ from record_encoder import encode_record
 
 from txmq_lib.sources.commit_log import list_files, log_end, record_at
 from txmq_lib.sources.message_batch import property_maps
+from txmq_lib.sources.message_format import MAX_BODY_BYTES
 from txmq_lib.sources.store import read_range
 
 RECORD_REASONS = {
@@ -25,13 +26,14 @@ RECORD_REASONS = {
 
 def commit_log(chance: Random) -> int:
     """A mapped file of good, damaged and absurd records: the good ones come out unchanged, no row is half a row."""
-    log, good, absurd, tried = b"", {}, {}, 0
+    log, good, stored_bytes, absurd, tried = b"", {}, {}, {}, 0
     for _ in range(chance.randrange(4, 40)):
         start = len(log)
         fields = _record_fields(chance)
         if chance.random() < 0.5:
             log += encode_record(start, **fields)
             good[start] = _expected(start, fields)
+            stored_bytes[start] = len(fields["body"])
             continue
         tried += 1
         if chance.random() < 0.3:
@@ -44,6 +46,7 @@ def commit_log(chance: Random) -> int:
         hurt = damaged(chance, whole)[: len(whole)]
         log += hurt + chance.choice([b"\0", b"\xff"]) * (len(whole) - len(hurt))
     good[len(log)] = _expected(len(log), {"queue_offset": 5})
+    stored_bytes[len(log)] = len(b"hello")
     log += encode_record(len(log), queue_offset=5)
     with TemporaryDirectory() as store:
         place = Path(store, "commitlog", f"{0:020d}")
@@ -54,7 +57,8 @@ def commit_log(chance: Random) -> int:
         assert (end.offset, end.waiting) == (len(log), 0), end
         for _ in range(3):
             record_at(files, chance.choice([chance.randrange(len(log)), number(chance)]))
-        batches = list(read_range(files[0], 0, end.offset))
+        most = chance.choice([MAX_BODY_BYTES, 40, 5])
+        batches = list(read_range(files[0], 0, end.offset, max_body_bytes=most))
     rows = {row["position"]: row for batch in batches for row in batch.to_pylist()}
     assert len(rows) == sum(batch.num_rows for batch in batches), "two rows of one position"
     for row in rows.values():
@@ -62,7 +66,13 @@ def commit_log(chance: Random) -> int:
     for start, expected in good.items():
         found = rows.get(start)
         assert found is not None, f"the good record at {start} was lost"
-        assert {name: found[name] for name in expected} | {"properties": dict(found["properties"])} == expected
+        # Of a record whose body is too large nothing else is left out.
+        is_refused = max(stored_bytes[start], len(expected["body"])) > most
+        if is_refused:
+            assert (found["reason"], found["body"], bool(found["raw"])) == ("BODY_TOO_LARGE", None, True)
+        told = set(expected) - ({"reason", "body", "raw", "sys_flag"} if is_refused else set())
+        found |= {"properties": dict(found["properties"])}
+        assert {name: found[name] for name in told} == {name: expected[name] for name in told}
     for start, wrong in absurd.items():
         assert rows[start]["reason"], f"{wrong} of the record at {start} was taken"
     return tried

@@ -14,12 +14,15 @@ from fuzz.records import commit_log, properties
 from fuzz.remoting import frame_is_read_as_it_was_written, remoting
 from fuzz.settings_files import settings, yaml_bomb
 from fuzz.tally import Surface
+from fuzz.text_files import gzipped_file, text_file
 
 SURFACES = (
     Surface("commit log records", commit_log),
     Surface("bodies", body),
     Surface("decompression bombs", bomb, share=5000),
     Surface("properties", properties),
+    Surface("landing files", text_file, share=20),
+    Surface("landing files, gzipped", gzipped_file, share=40),
     Surface("consumerOffset.json", consumer_offsets),
     Surface("consume queue files", consume_queue, share=10),
     Surface("answers over remoting", remoting),

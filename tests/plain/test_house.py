@@ -180,7 +180,7 @@ def test_make_says_in_one_sentence_that_java_is_missing_before_it_fetches_anythi
 def test_make_alone_lists_what_can_be_made():
     told = run("make").stdout
     assert [line.split()[1] for line in told.splitlines()] == [
-        "help", "setup", "demo", "docs", "test", "test-fast", "test-long", "model", "faults", "mutants", "test-real", "fuzz", "memory",
+        "help", "setup", "demo", "docs", "test", "test-fast", "test-long", "model", "faults", "mutants", "test-real", "fuzz", "hostile", "memory",
         "check", "lock", "licences", "sbom", "vulnerabilities", "bench", "clean",
     ]  # fmt: skip
 

@@ -140,8 +140,33 @@ def test_of_a_long_bad_record_the_first_64_kib_are_kept():
 
 
 def test_batches_stay_small_where_small_records_unpack_to_large_bodies():
-    log = encode_records(0, 7, body=zlib.compress(bytes(8 * 1024 * 1024)), sys_flag=0x301)
-    assert len(log) < 70_000
+    log = encode_records(0, 7, body=zlib.compress(bytes(3 * 1024 * 1024)), sys_flag=0x301)
+    assert len(log) < 30_000
     batches = list(decode_batches(log, frames_of(log)))
-    assert [batch.num_rows for batch in batches] == [4, 3]
+    assert [batch.num_rows for batch in batches] == [2, 2, 2, 1]
     assert {row["sys_flag"] for row in as_rows(batches)} == {0x300}
+
+
+@pytest.mark.parametrize(("body", "sys_flag"), [(zlib.compress(bytes(100_001)), 0x301), (bytes(100_001), 0)])
+def test_of_a_record_whose_body_is_too_large_everything_else_is_told(body, sys_flag):
+    log = encode_record(0, queue_offset=0) + encode_record(
+        118, queue_id=3, queue_offset=9, body=body, sys_flag=sys_flag
+    )
+    log += encode_record(len(log), queue_offset=1)
+    first, refused, last = as_rows(decode_batches(log, frames_of(log), 100_000))
+    assert (first["reason"], last["reason"]) == (None, None)
+    assert (refused["reason"], refused["body"], refused["raw"]) == (
+        "BODY_TOO_LARGE",
+        None,
+        log[118:][: 64 * 1024][: len(refused["raw"])],
+    )
+    told = ("topic", "queue_id", "queue_offset", "commit_log_offset", "sys_flag", "properties")
+    assert {name: refused[name] for name in told} == {
+        "topic": "TopicA",
+        "queue_id": 3,
+        "queue_offset": 9,
+        "commit_log_offset": 118,
+        "sys_flag": sys_flag,
+        "properties": {"KEYS": "k1", "TAGS": "t1"},
+    }
+    assert refused["store_timestamp"] == first["store_timestamp"]

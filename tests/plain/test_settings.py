@@ -380,7 +380,7 @@ def test_a_plan_records_what_decides_results_and_no_location_or_secret():
         "roll_back_given_up": False,
         "persist_consumer_offset_interval": "5s",
         "brokers": {},
-        "land": {"topics": ["*"]},
+        "land": {"topics": ["*"], "max_body_size": 16},
         "resolvers": {},
         "resolve": {"checks_per_write": 1000},
         "end_on_broker": "plan",

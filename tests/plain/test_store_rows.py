@@ -11,7 +11,7 @@ from record_encoder import blank, encode_record, encode_records, write_log
 from txmq_lib.errors import UsageError
 from txmq_lib.sources.commit_log import list_files, log_end
 from txmq_lib.sources.message_batch import ARROW_SCHEMA
-from txmq_lib.sources.store import FileRange, StoreReader
+from txmq_lib.sources.store import FileRange, StoreReader, records_at_hand
 
 THREE = encode_records(0, 3)
 NOTHING = dict.fromkeys(ARROW_SCHEMA.names)
@@ -133,3 +133,14 @@ def test_options_that_cannot_be_meant_are_refused_by_name():
         options = {name: text for name, text in (good | {option: value}).items() if text is not None}
         with pytest.raises(UsageError, match=option):
             StoreReader(options)
+
+
+def test_a_body_that_is_too_large_for_the_reader_is_left_out(tmp_path):
+    log = encode_record(0, body=bytes(101)) + encode_record(len(encode_record(0, body=bytes(101))), queue_offset=1)
+    options = {"path": str(write_log(tmp_path, [log])), "from_offset": "0", "to_offset": str(len(log))}
+    told = [
+        (row["queue_offset"], row["reason"])
+        for row in records_at_hand({**options, "max_body_bytes": "100"}).to_pylist()
+    ]
+    assert told == [(0, "BODY_TOO_LARGE"), (1, None)]
+    assert records_at_hand({**options, "max_body_bytes": "101"})["reason"].to_pylist() == [None, None]

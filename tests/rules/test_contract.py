@@ -13,7 +13,7 @@ from txmq_lib.tables.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 
-LINES = "value string, source string, position bigint"
+LINES = "value string, source string, position bigint, fault struct<reason:string,detail:string>"
 GOOD = {
     "topic": "RMQ_SYS_TRANS_HALF_TOPIC",
     "queueId": 0,
@@ -205,7 +205,7 @@ FAULTS = [
 
 def lines(spark, texts):
     """Landing lines named by their source."""
-    return local_frame(spark, [(text, why, number) for number, (why, text) in enumerate(texts)], LINES)
+    return local_frame(spark, [(text, why, number, None) for number, (why, text) in enumerate(texts)], LINES)
 
 
 def test_each_fault_of_a_line_has_its_reason_and_names_the_fields(spark):
@@ -228,8 +228,8 @@ def test_bytes_that_are_no_utf8_are_told_and_kept_as_text_that_every_reader_read
     texts = [line().encode().replace(b"TRANS", b"TR\xffNS"), line(topic="\u00e9").encode()]
     frame = local_frame(
         spark,
-        [(text, str(place), place) for place, text in enumerate(texts)],
-        "value binary, source string, position bigint",
+        [(text, str(place), place, None) for place, text in enumerate(texts)],
+        LINES.replace("value string", "value binary"),
     )
     given = frame.withColumn("value", F.col("value").cast("string"))
     found = table_of(message_rows(given).withColumn("raw", F.col("raw").cast("binary")), "source", "reason", "raw")

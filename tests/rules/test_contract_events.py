@@ -43,8 +43,9 @@ def nested(**changes):
 
 def judged(spark, rows_of, edges):
     """Reason and detail per edge, in one action."""
-    lines = [(line, why, number) for number, (why, line, *_) in enumerate(edges)]
-    frame = local_frame(spark, lines, "value string, source string, position bigint")
+    lines = [(line, why, number, None) for number, (why, line, *_) in enumerate(edges)]
+    schema = "value string, source string, position bigint, fault struct<reason:string,detail:string>"
+    frame = local_frame(spark, lines, schema)
     return rows_of(frame, "b")
 
 

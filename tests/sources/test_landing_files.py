@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
+from pyspark.sql import functions as F
 
 from txmq_lib.errors import NothingToLandError, UsageError
-from txmq_lib.sources.landing_files import json_lines, list_files
+from txmq_lib.sources.landing_files import json_lines, lines_at_hand, list_files
+from txmq_lib.sources.landing_lines import grouped
 
+BODY = 1 << 20
 ODD_NAMES = ("a b", "c%20d", "é#x?", "plus+", "{x}[1]*", "back\\slash")
 
 
@@ -77,3 +82,104 @@ def test_parquet_files_landed_together_say_what_each_says_alone(spark, tmp_path:
     files = list_files(spark, [str(tmp_path / name) for name in rows])
     values = [json.loads(row["value"]) for row in json_lines(spark, files).orderBy("position").collect()]
     assert values == [{"id": 0}, {"id": 7, "told": True}, {"id": 8}]
+
+
+def values_of(spark, files, at_hand=None):
+    rows = json_lines(spark, files, BODY, at_hand).orderBy("position").collect()
+    return [(row["value"], row["fault"]["reason"] if row["fault"] else None) for row in rows]
+
+
+@pytest.mark.parametrize("is_few", [True, False])
+def test_a_line_that_is_too_long_or_a_file_that_breaks_costs_only_itself(spark, tmp_path: Path, is_few):
+    torn = gzip.compress(b'{"n": 3}\n' * 20_000)[:-30]
+    contents = {
+        "a.jsonl": b'{"n": 0}\n{"n": "' + b"x" * 3_000_000 + b'"}\n{"n": 1}',
+        "b.jsonl.gz": gzip.compress(b'{"n": 2}\n' + bytes(100_000_000) + b"\n{}\n", 1),
+        "c.jsonl.gz": torn,
+        "d.parquet": b"no parquet",
+        "e.jsonl.gz": b"no gzip",
+        "f.jsonl": b'\xef\xbb\xbf{"n": 4}\r\n \r{"n": "\xff"}\n',
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    files = list_files(spark, [str(tmp_path)])
+    at_hand = lines_at_hand(files, BODY) if is_few else None
+    rows = (
+        json_lines(spark, files, BODY, at_hand).orderBy("position").withColumn("value", F.col("value").cast("binary"))
+    )
+    found = [(row["source"].rpartition("/")[2], bytes(row["value"])[:9], row["fault"]) for row in rows.collect()]
+    good = [(source, value) for source, value, fault in found if fault is None and not source.startswith("c.")]
+    assert good == [
+        ("a.jsonl:0", b'{"n": 0}'),
+        ("a.jsonl:3000019", b'{"n": 1}'),
+        ("b.jsonl.gz:0", b'{"n": 2}'),
+        ("b.jsonl.gz:100000010", b"{}"),
+        ("f.jsonl:3", b'{"n": 4}'),
+        ("f.jsonl:15", b'{"n": "\xff"'),
+    ]
+    faults = [(source, fault["reason"]) for source, _, fault in found if fault is not None]
+    [torn_at] = [source for source, _ in faults if source.startswith("c.")]
+    assert faults == [
+        ("a.jsonl:9", "LINE_TOO_LONG"),
+        ("b.jsonl.gz:9", "LINE_TOO_LONG"),
+        (torn_at, "FILE_BROKEN"),
+        ("d.parquet:0", "FILE_BROKEN"),
+        ("e.jsonl.gz:0", "FILE_BROKEN"),
+    ]
+    details = {source: fault["detail"] for source, _, fault in found if fault is not None}
+    assert details["a.jsonl:9"].endswith("a line of 3000009 bytes; at most 1835008 are read")
+    assert all(str(tmp_path) in detail for detail in details.values())
+
+
+BYTE_NAMES = (b"a:b", b"\xff\xfe", b"12:30", b"\xc3\xa9", b"line\nend")
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
+def test_a_name_with_a_colon_or_that_is_no_text_is_read_alone_in_its_directory_and_by_a_pattern(
+    spark, tmp_path: Path, ending
+):
+    for number, name in enumerate(BYTE_NAMES):
+        path = os.fsencode(tmp_path) + b"/" + name + ending.encode()
+        with gzip.open(path, "wb") if ending.endswith("gz") else open(path, "wb") as file:
+            file.write(b'{"n": %d}\n' % number)
+    wanted = sorted((f'{{"n": {number}}}', None) for number in range(len(BYTE_NAMES)))
+    listed = list_files(spark, [str(tmp_path)])
+    assert sorted(values_of(spark, listed)) == wanted
+    assert list_files(spark, [f"{tmp_path}/*{ending}"]) == listed
+    one_by_one = [os.fsdecode(os.path.join(os.fsencode(tmp_path), name + ending.encode())) for name in BYTE_NAMES]
+    assert sorted(list_files(spark, one_by_one), key=lambda file: file.uri) == listed
+    assert json.loads(json.dumps([file.uri for file in listed])) == [file.uri for file in listed]
+    assert "".join(file.uri for file in listed).encode("utf-8")
+
+
+def test_a_parquet_file_whose_name_java_or_hadoop_cannot_open_is_told_of_and_the_others_land(spark, tmp_path: Path):
+    for name in (b"a:b", b"\xff", "x [1]é#%20".encode()):
+        pyarrow.parquet.write_table(pyarrow.table({"n": [1]}), tmp_path / "plain")
+        os.rename(tmp_path / "plain", os.fsencode(tmp_path) + b"/" + name + b".parquet")
+    assert values_of(spark, list_files(spark, [str(tmp_path)])) == [
+        ("", "FILE_BROKEN"),
+        ("", "FILE_BROKEN"),
+        ('{"n":1}', None),
+    ]
+
+
+def test_patterns_are_those_of_hadoop(spark, tmp_path: Path):
+    for name in ("a1", "b1", "c1", "a{x}"):
+        (tmp_path / f"{name}.jsonl").write_text("{}\n", encoding="utf-8")
+
+    def names(pattern: str) -> list[str]:
+        return [Path(file.uri).stem for file in list_files(spark, [f"{tmp_path}/{pattern}"])]
+
+    assert names("{a,b}1.jsonl") == ["a1", "b1"]
+    assert names("{a,{b,c}}?.jsonl") == ["a1", "b1", "c1"]
+    assert names("[^ab]1.jsonl") == ["c1"]
+    assert names(r"a\{x\}*") == ["a%7Bx%7D"]
+
+
+def test_thousands_of_files_are_few_tasks_and_a_large_one_several(tmp_path: Path):
+    groups = list(grouped([(number, f"file:/d/{number}.jsonl", 500) for number in range(10_000)]))
+    assert len(groups) <= 25
+    assert [stretch.number for group in groups for stretch in group] == list(range(10_000))
+    [*parts] = [stretch for group in grouped([(0, "file:/d/large.jsonl", 1 << 30)]) for stretch in group]
+    assert [(part.start, part.stop) for part in parts] == [(at << 25, at + 1 << 25) for at in range(32)]
+    assert len(list(grouped([(0, "file:/d/large.jsonl.gz", 1 << 30)]))) == 1

@@ -39,7 +39,7 @@ def test_a_sound_installation_has_nothing_that_fails(warehouse, txmq):
     told = {line.split()[1]: line.split()[0] for line in out.splitlines() if line[:1] != " "}
     assert {"fail"} & set(told.values()) == set()
     assert set(told) == {
-        "python", "packages", "java", "jars", "host", "memory", "scratch", "settings", "sources", "warehouse", "clock",
+        "python", "packages", "java", "jars", "host", "locale", "memory", "scratch", "settings", "sources", "warehouse", "clock",
         "tables",
     }  # fmt: skip
     assert (status, told["tables"], told["settings"]) == (0, "ok", "ok")
@@ -55,6 +55,21 @@ def test_every_fault_of_the_settings_is_told_and_nothing_that_needs_them(found):
         ("fail", "chek_max"),
     ]
     assert found("warehouse", "--set", "role=boss")[1] == []
+
+
+def test_a_locale_that_is_not_utf8_is_told_of(found, monkeypatch):
+    monkeypatch.setattr("locale.getencoding", lambda: "ANSI_X3.4-1968")
+    [(state, told, to_do)] = found("locale")[1]
+    assert (state, to_do) == ("warn", "set LC_ALL=C.UTF-8")
+    assert told.startswith("ANSI_X3.4-1968: ")
+
+
+def test_a_temporary_folder_that_will_not_do_fails(found, monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "nowhere"))
+    assert found("scratch")[1][0][:2] == ("fail", f"TMPDIR={tmp_path / 'nowhere'} cannot be used")
+    monkeypatch.delenv("TMPDIR")
+    monkeypatch.setattr("txmq_lib.cli.findings.is_noexec", lambda directory: directory == Path("/tmp"))
+    assert "noexec" in found("scratch")[1][-1][1]
 
 
 def test_no_java_fails_with_what_to_do(found, monkeypatch):

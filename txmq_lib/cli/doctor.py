@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from pathlib import Path
 
 import typer
 
@@ -15,12 +13,13 @@ from txmq_lib.cli.findings import (
     OK,
     WARN,
     Finding,
-    directory_finding,
     host_finding,
     jars_finding,
     java_finding,
+    locale_finding,
     memory_finding,
     package_findings,
+    scratch_findings,
     spark_home_finding,
 )
 from txmq_lib.cli.formats import OutputFormat
@@ -61,8 +60,9 @@ def findings_of(options: Given, now: Callable[[], datetime]) -> Iterator[Finding
     yield jars_finding()
     yield from spark_home_finding()
     yield host_finding()
+    yield locale_finding()
     yield memory_finding()
-    yield directory_finding("scratch", Path(tempfile.gettempdir()), "set TMPDIR to a directory that can be written")
+    yield from scratch_findings()
     try:
         settings = settings_of(options)
     except SettingsError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import locale
 import os
 import shutil
 import socket
@@ -20,6 +22,7 @@ OK, WARN, FAIL = "ok", "warn", "fail"
 # A pass writes its tables anew before old files go: with less room it may not end, with little it may soon not.
 DISK_FAIL_BYTES, DISK_WARN_BYTES = 200 << 20, 5 << 30
 MEMORY_WARN_BYTES = 2 << 30
+JAVA_SCRATCH = Path("/tmp")
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,36 @@ def host_finding() -> Finding:
         return Finding("host", OK, f"{name} is {socket.gethostbyname(name)}")
     except OSError:
         return Finding("host", FAIL, f"{name} has no address", "add it to /etc/hosts, or set SPARK_LOCAL_IP=127.0.0.1")
+
+
+def locale_finding() -> Finding:
+    """Java can say every file name: it takes the locale's characters for those of the file system."""
+    encoding = locale.getencoding()
+    if codecs.lookup(encoding).name == "utf-8":
+        return Finding("locale", OK, encoding)
+    told = f"{encoding}: Java cannot say names beyond it, of a warehouse as of a file"
+    return Finding("locale", WARN, told, "set LC_ALL=C.UTF-8")
+
+
+def scratch_findings() -> Iterator[Finding]:
+    """Files can be written and libraries loaded where Python and Java keep what is for a while."""
+    scratch = Path(tempfile.gettempdir())
+    wanted = os.environ.get("TMPDIR")
+    if wanted and scratch.resolve() != Path(wanted).resolve():
+        yield Finding("scratch", FAIL, f"TMPDIR={wanted} cannot be used", "make it, or set TMPDIR to another directory")
+    yield directory_finding("scratch", scratch, "set TMPDIR to a directory that can be written")
+    if JAVA_SCRATCH.is_dir() and is_noexec(JAVA_SCRATCH):
+        yield Finding(
+            "scratch",
+            FAIL,
+            f"{JAVA_SCRATCH} is mounted noexec: Java cannot load what unpacks files from it",
+            "--set spark.spark.driver.extraJavaOptions=-Djava.io.tmpdir=DIR, a directory that is not",
+        )
+
+
+def is_noexec(directory: Path) -> bool:
+    """Whether nothing that lies there may be executed."""
+    return bool(os.statvfs(directory).f_flag & os.ST_NOEXEC)
 
 
 def memory_finding() -> Finding:

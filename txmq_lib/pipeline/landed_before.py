@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from txmq_lib.names import JOB_TAKE_BACK
@@ -29,10 +29,16 @@ def known(warehouse: Warehouse, settings: Settings, note: Mapping[str, Any]) -> 
     return dict(note.get(NOTE, {})) if is_same and note.get("taken_back") == _taken_back(warehouse) else {}
 
 
-def word_of(current: Pass) -> dict[str, Any]:
-    """What the commit of a landing leaves for the next: all that was known, and what it landed."""
+def word_of(current: Pass, unread: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """What the commit of a landing leaves for the next: all that was known, and what it landed.
+
+    unread  files that were to land and could not be read: they are looked at again
+    """
     before = known(current.warehouse, current.settings, current.last_note)
-    now = remembered(before, current.arguments)
+    arguments = current.arguments
+    if unread:
+        arguments = {**arguments, "files": [file for file in arguments["files"] if file not in unread]}
+    now = remembered(before, arguments)
     return {NOTE: dict(list(now.items())[-REMEMBERED:]), "taken_back": _taken_back(current.warehouse)}
 
 

@@ -18,6 +18,7 @@ from txmq_lib.pipeline import (
     landed_before,
     landing_broker_offsets,
     landing_events,
+    landing_input,
     landing_messages,
     landing_rocketmq,
     landing_store,
@@ -29,7 +30,7 @@ from txmq_lib.rules.contract import message_rows, quick_message_rows
 from txmq_lib.rules.frontier import file_reports
 from txmq_lib.rules.half import content_hash
 from txmq_lib.settings import Settings
-from txmq_lib.sources.landing_files import LandingFile, json_lines, list_files
+from txmq_lib.sources.landing_files import LandingFile, list_files
 from txmq_lib.tables.pass_log import last_note
 from txmq_lib.tables.passes import Pass, PassReport
 from txmq_lib.tables.running import run_passes
@@ -39,8 +40,13 @@ from txmq_lib.tables.warehouse import Warehouse
 JOB = "land"
 MESSAGE_KINDS = ("half", "op", "message", "max-time")
 BYTES_PER_MESSAGE = 1024  # a guess: nobody knows before they are read
-# What a landing keeps has bodies: to compress them takes half as long as to decode them, and gains an eighth.
-KEEPS_AS_IT_IS = {"spark.sql.inMemoryColumnarStorage.compressed": "false"}
+WHILE_LANDING = {
+    # What a landing keeps has bodies: to compress them takes half as long as to decode them, and gains an eighth.
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    # Parquet's writer looks at what it holds after 100 rows, then after up to 10,000: these may be bodies of many MiB.
+    "parquet.page.size.row.check.min": "1",
+    "parquet.page.size.row.check.max": "10",
+}
 KINDS = (*MESSAGE_KINDS, "end", "offset", "ack")
 
 
@@ -206,7 +212,7 @@ def _passes(
     reading: Reading | None = None,
 ) -> PassReport:
     def work(mine: Pass) -> PassReport:
-        with session_conf(warehouse.spark, where_unset(warehouse.spark, KEEPS_AS_IT_IS)):
+        with session_conf(warehouse.spark, where_unset(warehouse.spark, WHILE_LANDING)):
             return _land(mine, reading)
 
     return run_passes(
@@ -262,34 +268,36 @@ def _land(current: Pass, reading: Reading | None) -> PassReport:
     if kind not in OF_NO_ROLE:
         record(current, broker_name)
     if kind in MESSAGE_KINDS:
-        _land_messages(current, files, kind, broker_name)
+        unread = _land_messages(current, files, kind, broker_name)
     else:
-        landing_events.land(current, files, kind=kind, broker_name=broker_name)
-    return current.commit(note=landed_before.word_of(current))
+        unread = landing_events.land(current, files, kind=kind, broker_name=broker_name)
+    return current.commit(note=landed_before.word_of(current, [asdict(file) for file in unread]))
 
 
-def _land_messages(current: Pass, files: list[LandingFile], kind: str, broker_name: str) -> None:
-    lines = json_lines(current.warehouse.spark, files)
+def _land_messages(current: Pass, files: list[LandingFile], kind: str, broker_name: str) -> list[LandingFile]:
+    """The files that could not be read."""
+    given = landing_input.lines(current, files)
 
     def kept(rows: DataFrame) -> DataFrame:
         return current.cached(rows.withColumn("content_hash", content_hash()))
 
     with current.timed("decode"):
-        stored = _judged(kept(quick_message_rows(lines)), lambda suspects: kept(message_rows(suspects)))
+        stored = _judged(kept(quick_message_rows(given.rows)), lambda suspects: kept(message_rows(suspects)))
     is_engine = current.settings.for_broker(broker_name).role == ROLE_ENGINE
     rows = landing_messages.land(
         current, stored, kind=kind, broker_name=broker_name, takes_prepared=is_engine and kind == "half"
     )
     landing_messages.move_frontier(current, file_reports(rows))
+    return landing_input.unread(current, files, given, stored)
 
 
 def _judged(quick: DataFrame, look: Callable[[DataFrame], DataFrame]) -> DataFrame:
     """Rows of rules.contract.message_rows from those of quick_message_rows: `look` is what to do at suspects only."""
     no_text = F.lit(None).cast("string")
-    plain = quick.where("suspect_value is null").drop("suspect_value")
+    plain = quick.where("suspect_value is null").drop("suspect_value", "fault")
     plain = plain.withColumns({name: no_text for name in ("reason", "detail", "raw")})
     suspects = quick.where("suspect_value is not null").select(
-        F.col("suspect_value").alias("value"), "source", "position"
+        F.col("suspect_value").alias("value"), "source", "position", "fault"
     )
     return plain.unionByName(look(suspects)) if suspects.limit(1).count() else plain
 

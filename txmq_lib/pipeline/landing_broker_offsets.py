@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from txmq_lib.errors import InputError
 from txmq_lib.names import OFFSET_KEY, ORIGIN_BROKER_FILE
 from txmq_lib.pipeline.quarantining import append_quarantine
 from txmq_lib.rules.duplicates import counted_by_content
 from txmq_lib.sources.consumer_offset_file import ConsumerOffsetFile, parse_consumer_offsets
 from txmq_lib.sources.landing_files import LandingFile
+from txmq_lib.sources.local_files import path_of
 from txmq_lib.tables.local_frame import local_frame
 from txmq_lib.tables.passes import Pass
 
@@ -26,16 +28,22 @@ FAULT_SCHEMA = "reason string, detail string, raw string, source string"
 
 
 def read_broker_files(spark: SparkSession, files: Sequence[LandingFile]) -> list[ConsumerOffsetFile]:
-    """The offset tables in `files`, wherever Spark can read."""
-    rows = spark.read.format("binaryFile").load([file.path for file in files]).collect()
-    return [
-        ConsumerOffsetFile(
-            parse_consumer_offsets(bytes(row["content"])),
-            row["path"],
-            int(row["modificationTime"].timestamp() * 1000),
-        )
-        for row in sorted(rows, key=lambda row: row["modificationTime"])
+    """The offset tables in `files`, the oldest first, wherever Spark can read; InputError for one that cannot be."""
+    tables = [
+        ConsumerOffsetFile(parse_consumer_offsets(_content(spark, file)), file.uri, file.modified_ms) for file in files
     ]
+    return sorted(tables, key=lambda table: table.modified_ms)
+
+
+def _content(spark: SparkSession, file: LandingFile) -> bytes:
+    if not file.is_local:
+        [row] = spark.read.format("binaryFile").load(file.path).select("content").collect()
+        return bytes(row["content"])
+    try:
+        with open(path_of(file.uri), "rb") as opened:
+            return opened.read()
+    except OSError as failure:
+        raise InputError(f"consumer offsets {file.uri}: {failure.strerror}; let this user read it") from failure
 
 
 def land(current: Pass, tables: Sequence[ConsumerOffsetFile], *, broker_name: str, is_newest: bool = False) -> None:

@@ -8,11 +8,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.names import ORIGIN_BROKER_FILE, ORIGIN_LANDED
-from txmq_lib.pipeline import landing_broker_offsets
+from txmq_lib.pipeline import landing_broker_offsets, landing_input
 from txmq_lib.pipeline.quarantining import append_quarantine
 from txmq_lib.rules.contract_events import END_CONTENT, ack_rows, end_rows, offset_rows
 from txmq_lib.rules.duplicates import counted_by_content, event_hash
-from txmq_lib.sources.landing_files import LandingFile, is_broker_file, json_lines
+from txmq_lib.sources.landing_files import LandingFile, is_broker_file
 from txmq_lib.tables.passes import Pass
 
 QUEUE_CONTENT = ("consumer_group", "topic", "queue_id", "ts", "client_id")
@@ -28,16 +28,20 @@ PARSERS: dict[str, Callable[[DataFrame, str], DataFrame]] = {
 }
 
 
-def land(current: Pass, files: list[LandingFile], *, kind: str, broker_name: str) -> None:
-    """Append what is new in `files`, quarantine what cannot be used."""
-    lines = [file for file in files if not is_broker_file(file)]
-    if lines:
-        parsed = current.cached(PARSERS[kind](json_lines(current.warehouse.spark, lines), broker_name))
+def land(current: Pass, files: list[LandingFile], *, kind: str, broker_name: str) -> list[LandingFile]:
+    """Append what is new in `files`, quarantine what cannot be used; the files that could not be read."""
+    texts = [file for file in files if not is_broker_file(file)]
+    unread: list[LandingFile] = []
+    if texts:
+        given = landing_input.lines(current, texts)
+        parsed = current.cached(PARSERS[kind](given.rows, broker_name))
         _land_rows(current, parsed, kind=kind, broker_name=broker_name)
+        unread = landing_input.unread(current, texts, given, parsed)
     own_files = [file for file in files if is_broker_file(file)]
     if own_files:
         tables = landing_broker_offsets.read_broker_files(current.warehouse.spark, own_files)
         landing_broker_offsets.land(current, tables, broker_name=broker_name)
+    return unread
 
 
 def _land_rows(current: Pass, parsed: DataFrame, *, kind: str, broker_name: str) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from txmq_lib.errors import RemotingError, UnreachableError
 from txmq_lib.names import HALF_TOPIC, OP_TOPIC, TRANSACTION_TOPICS
-from txmq_lib.pipeline import landing_broker_offsets, landing_messages
+from txmq_lib.pipeline import landing_broker_offsets, landing_input, landing_messages
 from txmq_lib.pipeline.broker_settings import live_findings
 from txmq_lib.pipeline.landed_before import digest
 from txmq_lib.pipeline.live_brokers import LiveBroker, is_wanted
@@ -161,6 +161,7 @@ def _land_queues(current: Pass, reading: Reading) -> None:
         # Read once, here and now: asked again a broker may have less, and the frontier would move past what is missing.
         stored = _stored(current).withColumn("content_hash", content_hash()).localCheckpoint(eager=True)
         unread = stored.where(F.col("reason") == RANGE_UNREAD).select("topic", "queue_id", "raw_text").collect()
+        current.is_small = current.is_small and landing_input.fits_at_hand(stored)
     lost_queues = _unread_queues(reading, unread)
     rows = _readable(stored.drop("raw_text"), lost_queues)
     broker_name = current.arguments["broker_name"]
@@ -247,6 +248,7 @@ def _stored(current: Pass) -> DataFrame:
         "access_key_env": ours.access_key_env,
         "secret_key_env": ours.secret_key_env,
         "ca_file": ours.ca_file,
+        "max_body_bytes": current.settings.land.max_body_bytes,
     }
     given = {name: value for name, value in options.items() if value is not None}
     rows = spark.read.format(SOURCE_NAME).options(**given).load()

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from txmq_lib.errors import InputError
-from txmq_lib.pipeline import landing_broker_offsets, landing_messages
+from txmq_lib.pipeline import landing_broker_offsets, landing_input, landing_messages
 from txmq_lib.pipeline.broker_settings import conf_findings
 from txmq_lib.pipeline.topics import ALWAYS_TAKEN, is_every_topic, is_taken, real_topics
 from txmq_lib.rules import frontier
@@ -23,7 +23,6 @@ from txmq_lib.sources.broker_conf import read_broker_conf
 from txmq_lib.sources.commit_log import LogFile, RecordIdentity, list_files, log_end, record_at
 from txmq_lib.sources.consume_queue import QueueBounds, queue_bounds
 from txmq_lib.sources.consumer_offset_file import consumer_offset_state, read_consumer_offset_file
-from txmq_lib.sources.store import SOURCE_NAME, RocketmqStore
 from txmq_lib.tables.local_frame import local_frame
 from txmq_lib.tables.passes import Pass
 from txmq_lib.tables.warehouse import Warehouse
@@ -108,17 +107,15 @@ def land(current: Pass) -> None:
 
 def _stored(current: Pass) -> DataFrame:
     arguments = current.arguments
-    spark = current.warehouse.spark
-    spark.dataSource.register(RocketmqStore)
-    reader = (
-        spark.read.format(SOURCE_NAME)
-        .option("from_offset", arguments["from_offset"])
-        .option("to_offset", arguments["to_offset"])
-    )
+    options = {
+        "path": arguments["path"],
+        "from_offset": str(arguments["from_offset"]),
+        "to_offset": str(arguments["to_offset"]),
+        "max_body_bytes": str(current.settings.land.max_body_bytes),
+    }
     if not is_every_topic(arguments["topics"]):
-        reader = reader.option("topics", json.dumps([*ALWAYS_TAKEN, *arguments["topics"]]))
-    rows = reader.load(arguments["path"])
-    return rows.withColumns(
+        options["topics"] = json.dumps([*ALWAYS_TAKEN, *arguments["topics"]])
+    return landing_input.records(current, options).withColumns(
         {
             "detail": F.when(F.col("reason").isNotNull(), F.concat(F.lit("at physical offset "), F.col("position"))),
             "raw": F.base64("raw"),

@@ -19,6 +19,8 @@ from txmq_lib.names import (
 )
 from txmq_lib.rules.moments import is_time, timestamp_of
 
+# Of a line: its text, where it came from, its place, and what its source found wrong with it (reason, detail).
+LINE_COLUMNS = ("value", "source", "position", "fault")
 CORRUPT = "_corrupt"
 JSON = {
     # What Spark takes for JSON beyond JSON would be told differently by the other look at a line.
@@ -81,15 +83,15 @@ MESSAGE_COLUMNS = (
 def quick_message_rows(lines: DataFrame) -> DataFrame:
     """Columns of a RocketMQ MessageExt for lines beyond doubt; `suspect_value` has the text of all others.
 
-    Columns  MESSAGE_COLUMNS (unspecified where suspect), suspect_value, source, position
+    Columns  MESSAGE_COLUMNS (unspecified where suspect), suspect_value, source, position, fault
     Rule     whatever could fail a check of message_rows is suspect: saying why, or that it is good after all, costs ten
              times as much and is done for those alone
     """
     ddl = _ddl(MESSAGE_FIELDS)
-    parsed = lines.select("value", "source", "position", F.from_json("value", ddl, JSON_OPTIONS).alias("m"))
+    parsed = lines.select(*LINE_COLUMNS, F.from_json("value", ddl, JSON_OPTIONS).alias("m"))
     typed = parsed.select(
         *_typed_columns(),
-        *("value", "source", "position"),
+        *LINE_COLUMNS,
         F.col("m._corrupt").alias("_corrupt"),
         F.col("m.bodyBase64").alias("_body_text"),
     )
@@ -98,6 +100,7 @@ def quick_message_rows(lines: DataFrame) -> DataFrame:
     is_odd_text = [F.col(name).rlike(NO_TEXT) for name in (*TEXTS, "_body_text")]
     names = F.map_keys("properties")
     doubts = [
+        F.col("fault").isNotNull(),
         F.col("_corrupt").isNotNull(),
         *is_null,
         *is_odd_number,
@@ -110,7 +113,7 @@ def quick_message_rows(lines: DataFrame) -> DataFrame:
     ]
     is_suspect = F.coalesce(reduce(lambda a, b: a | b, doubts), F.lit(True))
     return typed.select(
-        *MESSAGE_COLUMNS, F.when(is_suspect, F.col("value")).alias("suspect_value"), "source", "position"
+        *MESSAGE_COLUMNS, F.when(is_suspect, F.col("value")).alias("suspect_value"), "source", "position", "fault"
     )
 
 
@@ -190,7 +193,7 @@ def parsed_lines(lines: DataFrame, fields: dict[str, str], struct: str) -> DataF
     # A column of its own: written into several conditions it would be parsed for each of them again.
     objects = F.from_json(F.concat(F.lit("["), F.col("value"), F.lit(",{}]")), "array<map<string,string>>", JSON)
     typed = F.from_json("value", _ddl(fields), JSON_OPTIONS)
-    return lines.select("value", "source", "position", objects.alias("o"), typed.alias(struct))
+    return lines.select(*LINE_COLUMNS, objects.alias("o"), typed.alias(struct))
 
 
 def json_faults(objects: str, struct: str, required: dict[str, str]) -> list[Column]:
@@ -284,8 +287,8 @@ def fault(is_wrong: Column, reason: str, detail: Column) -> Column:
 
 
 def verdict_columns(faults: list[Column]) -> list[Column]:
-    """Columns reason, detail and raw from the first fault that applies; all null for a good row."""
-    first = F.coalesce(*faults)
+    """Columns reason, detail and raw from the first fault that applies, the source's own before all; else null."""
+    first = F.coalesce("fault", *faults)
     return [
         first["reason"].alias("reason"),
         first["detail"].alias("detail"),

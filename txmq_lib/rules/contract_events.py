@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.rules.contract import (
+    LINE_COLUMNS,
     fault,
     is_no_text,
     json_faults,
@@ -51,9 +52,7 @@ def end_rows(lines: DataFrame, broker_name: str) -> DataFrame:
     texts = {**dict.fromkeys(["ts", *names], "string"), "header": "map<string,string>"}
     parsed = parsed_lines(lines, texts, "p")
     flat = parsed.select(
-        "value",
-        "source",
-        "position",
+        *LINE_COLUMNS,
         "o",
         F.struct(
             F.col("p.ts").alias("ts"),

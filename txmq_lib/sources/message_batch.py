@@ -13,6 +13,7 @@ from txmq_lib import names
 from txmq_lib.sources.message_format import (
     END,
     HEADER_FIELDS,
+    MAX_BODY_BYTES,
     MAX_TIMESTAMP_MS,
     START,
     SYS_FLAG_COMPRESSED,
@@ -26,7 +27,7 @@ from txmq_lib.sources.message_format import (
     topic_text,
 )
 
-MAX_BATCH_BYTES: Final = 32 * 1024 * 1024
+MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
 MAX_RAW_BYTES: Final = 64 * 1024
 
 _MILLIS: Final = pa.timestamp("ms", "UTC")
@@ -61,23 +62,36 @@ ARROW_SCHEMA: Final = pa.schema(
 )
 
 
-def decode_batches(data: Bytes, frames: Sequence[Frame]) -> Iterator[pa.RecordBatch]:
-    """One row per record, in batches of some 32 MiB at most. A bad one has a `reason`, and its first 64 KiB in `raw`;
-    what could not be decoded is null.
+def decode_batches(
+    data: Bytes, frames: Sequence[Frame], max_body_bytes: int = MAX_BODY_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """One row per record, in batches of 8 MiB unpacked, or of one record that is larger.
+
+    A bad one has a `reason`, and its first 64 KiB in `raw`; what could not be decoded is null: where a body is too
+    large, the body alone.
 
     As RocketMQ's own decoder does, bit 0 of sys_flag is cleared where a body comes decompressed.
     """
     headers = [read_header(data, frame) for frame in frames]
     bodies: list[Body] = []
     first, batch_bytes = 0, 0
-    for row, (frame, header) in enumerate(zip(frames, headers, strict=True), start=1):
-        end, _, _, start, body_start, body_end, _ = frame
-        body = read_body(data[body_start:body_end], header[_CRC], header[_SYS_FLAG])
-        bodies.append(body)
-        batch_bytes += end - start + len(body[0] or b"")
-        if batch_bytes >= MAX_BATCH_BYTES or row == len(frames):
+    for row, (frame, header) in enumerate(zip(frames, headers, strict=True)):
+        body = _body(data, frame, header, max_body_bytes)
+        size = frame[END] - frame[START] + len(body[0] or b"")
+        if bodies and batch_bytes + size > MAX_BATCH_BYTES:
             yield _batch(data, frames[first:row], headers[first:row], bodies)
             first, bodies, batch_bytes = row, [], 0
+        bodies.append(body)
+        batch_bytes += size
+    if bodies:
+        yield _batch(data, frames[first:], headers[first:], bodies)
+
+
+def _body(data: Bytes, frame: Frame, header: Header, max_body_bytes: int) -> Body:
+    _, _, _, _, body_start, body_end, _ = frame
+    if body_end - body_start > max_body_bytes:
+        return None, names.BODY_TOO_LARGE
+    return read_body(data[body_start:body_end], header[_CRC], header[_SYS_FLAG], max_body_bytes)
 
 
 def torn_batch(position: int, raw: bytes, place: tuple[str, int, int] | None = None) -> pa.RecordBatch:

@@ -5,6 +5,7 @@ Options  address          of the broker, host:port
          group            consumer group to read as; nothing is committed for it
          timeout          seconds that connecting, and each answer, may take
          access_key_env, secret_key_env  optional: environment variables of the driver that hold the keys for ACL
+         max_body_bytes   optional: the body of a message that unpacks to more is left out, with a `reason`
          tls              optional: `true`; then also ca_file, and checks_host_name `true` or `false`
 Must not decide which offsets to read, nor what a fault means: bad records are rows with a `reason`, and so is a range
 that could not be read to its end (RANGE_UNREAD, with topic, queue and why in `raw`). Every row has the queue and the
@@ -30,7 +31,7 @@ from txmq_lib.remoting.broker import Queue
 from txmq_lib.remoting.connection import Access, Connection, Tls
 from txmq_lib.remoting.signature import Credentials
 from txmq_lib.sources.message_batch import ARROW_SCHEMA, MAX_RAW_BYTES, decode_batches, torn_batch
-from txmq_lib.sources.message_format import Frame
+from txmq_lib.sources.message_format import MAX_BODY_BYTES, Frame
 from txmq_lib.sources.queue_reader import QueueRange, Records, read_queue
 
 SOURCE_NAME: Final = "rocketmq"
@@ -72,6 +73,7 @@ class RocketmqReader(DataSourceReader):
         self.group = _required(options, "group")
         self.ranges = _ranges(_required(options, "ranges"))
         self.access = access_of(options, os.environ)
+        self.max_body_bytes = int(options.get("max_body_bytes", MAX_BODY_BYTES))
 
     def partitions(self) -> Sequence[InputPartition]:
         """Large ranges are cut, small ones put together."""
@@ -80,7 +82,7 @@ class RocketmqReader(DataSourceReader):
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one group of ranges."""
         if isinstance(partition, RangeGroup):
-            yield from read_ranges(self.address, self.access, self.group, partition.ranges)
+            yield from read_ranges(self.address, self.access, self.group, partition.ranges, self.max_body_bytes)
 
 
 def access_of(options: Mapping[str, str], environ: Mapping[str, str]) -> Access:
@@ -118,14 +120,20 @@ def grouped(ranges: Sequence[QueueRange]) -> Iterator[list[QueueRange]]:
         yield group
 
 
-def read_ranges(address: str, access: Access, group: str, ranges: Sequence[QueueRange]) -> Iterator[pa.RecordBatch]:
+def read_ranges(
+    address: str,
+    access: Access,
+    group: str,
+    ranges: Sequence[QueueRange],
+    max_body_bytes: int = MAX_BODY_BYTES,
+) -> Iterator[pa.RecordBatch]:
     """The messages of the ranges as batches; one that cannot be read to its end is a row, and the rest goes on."""
     waiting = deque(ranges)
     while waiting:
         try:
             with Connection(address, access) as connection:
                 while waiting:
-                    yield from _batches(read_queue(connection, group, waiting[0]), waiting[0].queue)
+                    yield from _batches(read_queue(connection, group, waiting[0]), waiting[0].queue, max_body_bytes)
                     waiting.popleft()
         except UnreachableError as failure:
             # Nothing more is tried: each try would take its time, and there may be thousands of queues.
@@ -135,7 +143,7 @@ def read_ranges(address: str, access: Access, group: str, ranges: Sequence[Queue
             yield _unread_batch(waiting.popleft(), failure.message)
 
 
-def _batches(answers: Iterator[Records], queue: Queue) -> Iterator[pa.RecordBatch]:
+def _batches(answers: Iterator[Records], queue: Queue, max_body_bytes: int) -> Iterator[pa.RecordBatch]:
     """Answers of 32 messages put together: a batch has a price of its own."""
     parts: list[bytes] = []
     frames: list[Frame] = []
@@ -148,10 +156,10 @@ def _batches(answers: Iterator[Records], queue: Queue) -> Iterator[pa.RecordBatc
         parts.append(answer.data)
         size += len(answer.data)
         if size >= BATCH_BYTES:
-            yield from decode_batches(b"".join(parts), frames)
+            yield from decode_batches(b"".join(parts), frames, max_body_bytes)
             parts, frames, size = [], [], 0
     if frames:
-        yield from decode_batches(b"".join(parts), frames)
+        yield from decode_batches(b"".join(parts), frames, max_body_bytes)
 
 
 def _moved(frame: Frame, by: int) -> Frame:

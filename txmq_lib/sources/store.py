@@ -5,6 +5,7 @@ Options  path           store directory
          to_offset      physical offset to stop before; with the first it fixes what a rerun reads
          topics         optional JSON list of topic names or patterns (`*`, `?`); other topics are not decoded
          commit_log_dirs  optional JSON list: the directories of a multi-path commit log
+         max_body_bytes   optional: the body of a record that unpacks to more is left out, with a `reason`
 Must not decide which offsets to read, nor what a fault means: bad records are rows with a `reason`.
 """
 
@@ -22,9 +23,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from txmq_lib.errors import UsageError
+from txmq_lib.sources.at_hand import at_most
 from txmq_lib.sources.commit_log import LogFile, list_files, open_log, walk
 from txmq_lib.sources.message_batch import ARROW_SCHEMA, MAX_RAW_BYTES, decode_batches, torn_batch
-from txmq_lib.sources.message_format import TOPIC, Frame
+from txmq_lib.sources.message_format import MAX_BODY_BYTES, TOPIC, Frame
 
 SOURCE_NAME: Final = "rocketmq_store"
 MAX_BATCH_ROWS: Final = 8192
@@ -65,6 +67,7 @@ class StoreReader(DataSourceReader):
         self.to_offset = _offset(options, "to_offset")
         self.topics = _string_list(options, "topics")
         self.commit_log_dirs = _string_list(options, "commit_log_dirs") or ()
+        self.max_body_bytes = int(options.get("max_body_bytes", MAX_BODY_BYTES))
 
     def partitions(self) -> Sequence[InputPartition]:
         """One per mapped file; what lies in a gap between files has none."""
@@ -78,7 +81,7 @@ class StoreReader(DataSourceReader):
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one file, in batches bounded in rows and bytes."""
         if isinstance(partition, FileRange):
-            yield from read_range(partition.file, partition.start, partition.stop, self.topics)
+            yield from read_range(partition.file, partition.start, partition.stop, self.topics, self.max_body_bytes)
 
 
 class WantedTopics(dict[bytes, bool]):
@@ -94,7 +97,19 @@ class WantedTopics(dict[bytes, bool]):
         return self[topic]
 
 
-def read_range(file: LogFile, start: int, stop: int, topics: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+def records_at_hand(options: Mapping[str, str]) -> pa.Table | None:
+    """The rows of the source, read here; null where they unpack into more than AT_HAND_BYTES."""
+    reader = StoreReader(options)
+    return at_most((batch for each in reader.partitions() for batch in reader.read(each)), ARROW_SCHEMA)
+
+
+def read_range(
+    file: LogFile,
+    start: int,
+    stop: int,
+    topics: Sequence[str] | None = None,
+    max_body_bytes: int = MAX_BODY_BYTES,
+) -> Iterator[pa.RecordBatch]:
     """The wanted records of one file in [start, stop), and every stretch that should be a record and is not."""
     wanted = WantedTopics(topics)
     frames: list[Frame] = []
@@ -105,9 +120,9 @@ def read_range(file: LogFile, start: int, stop: int, topics: Sequence[str] | Non
             elif wanted[frame[TOPIC]]:
                 frames.append(frame)
                 if len(frames) == MAX_BATCH_ROWS:
-                    yield from decode_batches(log.data, frames)
+                    yield from decode_batches(log.data, frames, max_body_bytes)
                     frames = []
-        yield from decode_batches(log.data, frames)
+        yield from decode_batches(log.data, frames, max_body_bytes)
 
 
 def _required(options: Mapping[str, str], option: str) -> str:

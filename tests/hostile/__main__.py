@@ -1,0 +1,114 @@
+"""Each kind of hostile input landed by `txmq` with its default settings: what became of it, and the most memory it took.
+
+`make hostile`: a line per input. Memory is the resident memory of the command, its JVM and all workers together. Status 1
+where it is more than --most MiB, a good row is missing, what was too large is not told of, or the command fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltalake import DeltaTable
+from hostile.inputs import INPUTS, Hostile
+
+MIB = 1 << 20
+TXMQ = str(Path(sys.executable).with_name("txmq"))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one input."""
+
+    status: int
+    peak_mib: int
+    seconds: float
+    good: int
+    reasons: list[str]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make hostile", description=__doc__)
+    parser.add_argument("--only", default="", help="inputs whose name contains this")
+    parser.add_argument("--most", type=int, default=3 << 10, help="MiB")
+    given = parser.parse_args()
+    print(f"{'input':44}{'status':>7}{'MiB':>7}{'seconds':>9}{'good':>7}  quarantined", flush=True)  # noqa: T201
+    failed = 0
+    for hostile in INPUTS:
+        if given.only not in hostile.name:
+            continue
+        with tempfile.TemporaryDirectory(prefix="txmq-hostile-") as scratch:
+            found = landed(hostile, Path(scratch))
+        wrong = (
+            found.status
+            or found.peak_mib > given.most
+            or (found.good, found.reasons)
+            != (
+                hostile.good,
+                hostile.reasons,
+            )
+        )
+        failed += bool(wrong)
+        told = ", ".join(f"{reason} x {found.reasons.count(reason)}" for reason in sorted(set(found.reasons))) or "-"
+        print(  # noqa: T201
+            f"{hostile.name:44}{found.status:7}{found.peak_mib:7}{found.seconds:9.1f}{found.good:7}  {told}"
+            + ("  NOT AS IT SHOULD BE" if wrong else ""),
+            flush=True,
+        )
+    return int(failed > 0)
+
+
+def landed(hostile: Hostile, scratch: Path) -> Outcome:
+    """Land it, then reconcile and audit what landed, each by a command of its own."""
+    warehouse, place = scratch / "warehouse", scratch / "input"
+    place.mkdir()
+    kind, path = hostile.make(place)
+    begun = time.monotonic()
+    peak, status = 0, 0
+    environment = {**os.environ, **hostile.environment}
+    for command in (["land", kind, str(path), "--broker", "b"], *[[job] for job in hostile.then]):
+        given = [TXMQ, "--warehouse", str(warehouse), "--set", "role=audit", *command]
+        taken, ended = watched(given, environment, scratch / "told.txt")
+        peak, status = max(peak, taken), status or ended
+        if ended:
+            sys.stderr.write((scratch / "told.txt").read_text(encoding="utf-8", errors="replace")[-2000:])
+    rows = DeltaTable(str(warehouse / hostile.table)).to_pyarrow_dataset().count_rows()
+    reasons = DeltaTable(str(warehouse / "quarantine")).to_pyarrow_dataset().to_table(["reason"])["reason"].to_pylist()
+    return Outcome(status, peak // MIB, time.monotonic() - begun, rows, sorted(reasons))
+
+
+def watched(command: list[str], environment: dict[str, str], told: Path) -> tuple[int, int]:
+    """The most bytes that the command and all it started held at once, looked at ten times a second; its status."""
+    with told.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out, env=environment) as process:
+        peak = 0
+        while process.poll() is None:
+            peak = max(peak, held(process.pid))
+            time.sleep(0.1)
+        return peak, process.returncode
+
+
+def held(root: int) -> int:
+    """Resident bytes of a process and all below it."""
+    parents, sizes = {}, {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                told = (entry / "stat").read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                continue  # it has just ended
+            fields = told.rpartition(")")[2].split()
+            parents[int(entry.name)], sizes[int(entry.name)] = int(fields[1]), int(fields[21])
+    family = {root}
+    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= more
+    return sum(sizes.get(pid, 0) for pid in family) * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
