@@ -10,7 +10,7 @@ import json
 import os
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -254,7 +254,7 @@ def unopened(path: Path) -> Iterator[None]:
     """Within it the file is there and cannot be opened; root can open what permissions forbid, so they do not do."""
     real = line_reader._opened
 
-    def refuse(name: bytes) -> BinaryIO:
+    def refuse(name: bytes) -> AbstractContextManager[BinaryIO]:
         if name == os.fsencode(path):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
         return real(name)

@@ -46,9 +46,10 @@ def test_a_line_is_read_once_whichever_stretch_it_begins_in(tmp_path: Path):
         assert [row["value"] for row in [*rows(path, stop=cut), *rows(path, start=cut, stop=size)]] == lines
 
 
-def test_what_cannot_be_opened_or_is_a_directory_is_a_row(tmp_path: Path):
-    found = [rows(tmp_path / "gone.jsonl"), rows(tmp_path)]
-    assert [[(row["reason"], row["source"], row["value"]) for row in each] for each in found] == [
-        [("FILE_UNREADABLE", "n:0", "")],
-        [("FILE_UNREADABLE", "n:0", "")],
-    ]
+def test_what_cannot_be_opened_or_is_no_plain_file_is_a_row_and_nobody_waits_for_it(tmp_path: Path):
+    (tmp_path / "link.jsonl").symlink_to("/etc/passwd")
+    (tmp_path / "endless.jsonl.gz").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    names = ("gone.jsonl", ".", "link.jsonl", "endless.jsonl.gz", "pipe.jsonl")
+    found = {name: [(row["reason"], row["source"], row["value"]) for row in rows(tmp_path / name)] for name in names}
+    assert found == {name: [("FILE_UNREADABLE", "n:0", "")] for name in names}

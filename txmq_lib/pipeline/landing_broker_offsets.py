@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -11,8 +12,9 @@ from pyspark.sql import functions as F
 from txmq_lib.errors import InputError
 from txmq_lib.names import OFFSET_KEY, ORIGIN_BROKER_FILE
 from txmq_lib.pipeline.quarantining import append_quarantine
+from txmq_lib.plain_file import read_plain
 from txmq_lib.rules.duplicates import counted_by_content
-from txmq_lib.sources.consumer_offset_file import ConsumerOffsetFile, parse_consumer_offsets
+from txmq_lib.sources.consumer_offset_file import MOST_BYTES, ConsumerOffsetFile, parse_consumer_offsets
 from txmq_lib.sources.landing_files import LandingFile
 from txmq_lib.sources.local_files import path_of
 from txmq_lib.tables.local_frame import local_frame
@@ -40,8 +42,7 @@ def _content(spark: SparkSession, file: LandingFile) -> bytes:
         [row] = spark.read.format("binaryFile").load(file.path).select("content").collect()
         return bytes(row["content"])
     try:
-        with open(path_of(file.uri), "rb") as opened:
-            return opened.read()
+        return read_plain(os.fsdecode(path_of(file.uri)), MOST_BYTES)
     except OSError as failure:
         raise InputError(f"consumer offsets {file.uri}: {failure.strerror}; let this user read it") from failure
 

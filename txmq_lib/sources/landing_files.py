@@ -22,6 +22,7 @@ from txmq_lib.errors import InputError, NothingToLandError, UsageError
 from txmq_lib.jvm import jvm_class
 from txmq_lib.names import FILE_BROKEN
 from txmq_lib.patterns import pattern_of
+from txmq_lib.plain_file import require_plain
 from txmq_lib.secrets import has_secret
 from txmq_lib.sources import local_files
 from txmq_lib.sources.at_hand import at_most
@@ -155,6 +156,7 @@ def _why_unreadable(spark: SparkSession, file: LandingFile) -> str | None:
     if not is_seen or ":" in os.path.basename(path):
         return "Java or Hadoop cannot open a Parquet file of that name: rename it"
     try:
+        require_plain(path)
         read_metadata(path)
     except (pa.ArrowException, OSError) as failure:
         return f"no Parquet: {failure}"
@@ -216,9 +218,10 @@ def _local_files_under(path: str) -> list[LandingFile]:
 
 def _local_entries(place: str) -> Iterator[LandingFile]:
     is_named = not os.path.isdir(place)
-    for path in [place] if is_named else [entry.path for entry in os.scandir(place) if entry.is_file()]:
+    # A link, a pipe or a device is no file to read, and none to pass over without a word: reading it tells.
+    for path in [place] if is_named else [entry.path for entry in os.scandir(place) if not entry.is_dir()]:
         if _is_readable(os.path.basename(path), is_named=is_named):
-            status = os.stat(path)
+            status = os.lstat(path)
             modified_ms = status.st_mtime_ns // 1_000_000
             yield LandingFile(local_files.uri_of(path), pattern_of(path), status.st_size, modified_ms)
 

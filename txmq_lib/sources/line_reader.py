@@ -7,15 +7,18 @@ unpacked. What cannot be read, or is too long, is a row with a `reason`, and rea
 from __future__ import annotations
 
 import gzip
+import os
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import BinaryIO, Final, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from txmq_lib.names import FILE_BROKEN, FILE_UNREADABLE, LINE_TOO_LONG
+from txmq_lib.plain_file import open_plain
 
 CHUNK_BYTES: Final = 4 << 20
 BATCH_BYTES: Final = 4 << 20
@@ -88,10 +91,10 @@ def _batches(stretch: Stretch, max_line_bytes: int) -> Iterator[pa.RecordBatch]:
         yield _told(stretch, reached, FILE_UNREADABLE, f"from here on it cannot be read: {failure.strerror or failure}")
 
 
-def _opened(path: bytes) -> BinaryIO:
-    if path.endswith(GZIP_ENDING):
-        return cast("BinaryIO", gzip.open(path))
-    return open(path, "rb", buffering=0)
+@contextmanager
+def _opened(path: bytes) -> Iterator[BinaryIO]:
+    with os.fdopen(open_plain(os.fsdecode(path)), "rb", buffering=0) as plain:
+        yield cast("BinaryIO", gzip.GzipFile(fileobj=plain) if path.endswith(GZIP_ENDING) else plain)
 
 
 def _blocks(text: BinaryIO, stretch: Stretch, max_line_bytes: int) -> Iterator[_Block]:
