@@ -27,8 +27,9 @@ def open_plain(path: str | os.PathLike[str]) -> int:
 def read_plain(path: str | os.PathLike[str], most_bytes: int) -> bytes:
     """What a plain file holds. UnfitError where it holds more than `most_bytes`, else as for `open_plain`."""
     with os.fdopen(open_plain(path), "rb") as file:
-        data = file.read(most_bytes + 1)
-    if len(data) > most_bytes:
+        is_larger = os.fstat(file.fileno()).st_size > most_bytes
+        data = b"" if is_larger else file.read(most_bytes + 1)
+    if is_larger or len(data) > most_bytes:  # it may grow meanwhile
         raise UnfitError(errno.EFBIG, f"it has more than {most_bytes:,} bytes", os.fspath(path))
     return data
 

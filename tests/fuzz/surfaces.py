@@ -10,6 +10,7 @@ from fuzz.bodies import body, bomb
 from fuzz.broker_files import consume_queue, consumer_offsets
 from fuzz.outputs import drawing, outputs, page
 from fuzz.peers import client, name_server, resolver, webhook
+from fuzz.planted import planted
 from fuzz.records import commit_log, properties
 from fuzz.remoting import frame_is_read_as_it_was_written, remoting
 from fuzz.settings_files import settings, yaml_bomb
@@ -25,6 +26,7 @@ SURFACES = (
     Surface("landing files, gzipped", gzipped_file, share=40),
     Surface("consumerOffset.json", consumer_offsets),
     Surface("consume queue files", consume_queue, share=10),
+    Surface("planted files of a store", planted, share=10),
     Surface("answers over remoting", remoting),
     Surface("good frames of remoting", frame_is_read_as_it_was_written, share=10),
     Surface("settings", settings, share=40),

@@ -134,15 +134,17 @@ def list_files(store_dir: str, commit_log_dirs: Sequence[str] = ()) -> LogFiles:
     dirs = [Path(each) for each in commit_log_dirs] or [Path(store_dir) / COMMIT_LOG_DIR]
     try:
         named = [entry for each in dirs for entry in os.scandir(each) if _FILE_NAME.fullmatch(entry.name)]
-        found = [entry for entry in named if not entry.is_dir()]
+        found = [entry for entry in named if not entry.is_dir(follow_symlinks=False)]
+        for entry in found:
+            if not entry.is_file(follow_symlinks=False):
+                raise InputError(
+                    f"commit log {entry.path} is a link, a pipe or a device: give a whole copy of the store"
+                )
         files = sorted((LogFile(e.path, int(e.name), e.stat().st_size) for e in found), key=lambda f: f.base_offset)
     except OSError as failure:
         raise InputError(
             f"commit log {failure.filename}: {failure.strerror}; give a store directory that holds {COMMIT_LOG_DIR}/"
         ) from failure
-    for entry in found:
-        if not entry.is_file(follow_symlinks=False):
-            raise InputError(f"commit log {entry.path} is a link, a pipe or a device: give a whole copy of the store")
     kept = tuple(file for file in files if file.size)
     if kept and kept[-1].base_offset > _HIGHEST_BASE:
         raise InputError(f"{kept[-1].path} is named for an offset that no commit log reaches: take it away")

@@ -70,8 +70,13 @@ def _is_utf8(name: str) -> bool:
 
 
 def _bounds(directory: Path, lowest_physical: int, end_physical: int) -> QueueBounds:
-    named = (path for path in directory.iterdir() if _FILE_NAME.fullmatch(path.name))
-    files = sorted(path for path in named if not path.is_dir() and int(path.name) <= _LARGEST_FILE_OFFSET)
+    with os.scandir(directory) as entries:
+        named = [entry for entry in entries if _FILE_NAME.fullmatch(entry.name)]
+    files = sorted(
+        Path(entry.path)
+        for entry in named
+        if not entry.is_dir(follow_symlinks=False) and int(entry.name) <= _LARGEST_FILE_OFFSET
+    )
     for path in files:
         require_plain(path)
     if not files:
