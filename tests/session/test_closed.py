@@ -105,7 +105,7 @@ def test_these_are_all_commands():
 @pytest.mark.long
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_socket_of_every_command_waits_on_loopback(command, tmp_path):
-    options = ["--set", "spark.spark.ui.enabled=true", "--set", "spark.spark.driver.memory=1g"]
+    options = ["--set", "role=audit", "--set", "spark.spark.ui.enabled=true", "--set", "spark.spark.driver.memory=1g"]
     arguments = [*options, *command.split(), *COMMANDS[command]]
     is_serving = (tmp_path / "serve.json").exists
     ended = watched(arguments, tmp_path, os.environ, is_to_end=is_serving)
