@@ -70,6 +70,7 @@ TABLE_OF_EVIDENCE = {
     "checks": "check_request",
     "outcomes": "end_outcome",
     "resumed": "manual_decision",
+    "orphans": "message",
 }
 
 

@@ -29,6 +29,7 @@ def encode_record(
     born_ip: str = "10.1.2.3",
     born_port: int = 42426,
     store_ip: str = "127.0.0.1",
+    prepared: int = 0,
     crc: int | None = None,
 ) -> bytes:
     """One whole record; the host lengths of `sys_flag` follow the addresses, the magic the topic's length."""
@@ -40,7 +41,7 @@ def encode_record(
             struct.pack(">iii", zlib.crc32(body) & 0x7FFFFFFF if crc is None else crc, queue_id, 7),
             struct.pack(">qqiq", queue_offset, physical_offset, sys_flag, born_ms),
             born.packed + struct.pack(">iq", born_port, store_ms) + store.packed,
-            struct.pack(">iiqi", 10911, 0, 0, len(body)) + body,
+            struct.pack(">iiqi", 10911, 0, prepared, len(body)) + body,
             struct.pack(">h" if is_long else ">b", len(topic)) + topic,
             struct.pack(">h", len(properties)) + properties,
         ]

@@ -34,7 +34,8 @@ PROPERTY_KEYS: Final = "KEYS"
 PROPERTY_DELAY: Final = "DELAY"
 TIMER_PROPERTIES: Final = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
 # Added to what a pulling client sees, never stored (rocketmq-semantics 6.4).
-READER_PROPERTIES: Final = ("MIN_OFFSET", "MAX_OFFSET")
+PROPERTY_MAX_OFFSET: Final = "MAX_OFFSET"
+READER_PROPERTIES: Final = ("MIN_OFFSET", PROPERTY_MAX_OFFSET)
 OP_TAG: Final = "d"
 
 # --- system flag bits (FLG)

@@ -17,7 +17,8 @@ class Mutant(NamedTuple):
 
 SETTLE = ("rules/test_settle.py", "rules/test_settle_order.py")
 CHECK, PENDING, VERDICT = ("rules/test_check.py",), ("rules/test_pending.py",), ("rules/test_verdict.py",)
-FRONTIER_VERDICT = ("rules/test_verdict_frontier.py",)
+FRONTIER_VERDICT, PROOF = ("rules/test_verdict_frontier.py",), ("rules/test_proof.py",)
+RUNS, FRONTIER = ("rules/test_runs.py",), ("rules/test_frontier.py",)
 EFFECTS, OFFSETS, ACKS = ("rules/test_effects.py",), ("rules/test_offsets.py",), ("rules/test_acks.py",)
 WORDS, INVARIANTS = ("rules/test_offset_words.py",), ("rules/test_invariants.py",)
 CONTRACT, TAKE_BACK = ("rules/test_contract.py",), "end_to_end/test_take_back.py"
@@ -97,8 +98,8 @@ MUTANTS = (
     Mutant("rules/pending.py", "what was asked is forgotten when a copy lands", 'asked = pending.select(*TRANSACTION_KEY, *CHECK_STATE)',
            'asked = pending.where("1 = 0").select(*TRANSACTION_KEY, *CHECK_STATE)', PENDING),
     Mutant("rules/pending.py", "a resumed half stays given up (R73)", 'F.coalesce(F.col("_newest") <= F.col("_given_up_at"), F.lit(True))', "F.lit(True)", PENDING),
-    Mutant("rules/pending.py", "a visible message of another transaction closes", "return joined.where(same_id)", "return joined", PENDING),
-    Mutant("rules/pending.py", "any message prepared there counts as committed", "messages = visible.where(is_committed)", "messages = visible", (*PENDING, *VERDICT)),
+    Mutant("rules/pending.py", "a visible message of another transaction closes", 'F.col("_has_bits") & same_id)', 'F.col("_has_bits"))', PENDING),
+    Mutant("rules/pending.py", "any message prepared there counts as committed", 'F.col("_has_bits") & same_id)', "same_id)", (*PENDING, *VERDICT)),
     Mutant("rules/pending.py", "a given-up row has a real topic of its own", 'join_transaction(_places_of(given_up), topics, "inner")',
            'given_up.select(*TRANSACTION_KEY, "real_topic", "commit_log_offset")', PENDING),
     Mutant("rules/pending.py", "ops close nothing", "return by_op.unionByName(by_message)", "return by_message", PENDING),
@@ -134,8 +135,37 @@ MUTANTS = (
     Mutant("rules/verdict.py", "giving up comes before rolling back",
            '        (ROLLED_BACK, F.col("op_count") >= 1),\n        (DISCARDED, F.col("is_discarded")),',
            '        (DISCARDED, F.col("is_discarded")),\n        (ROLLED_BACK, F.col("op_count") >= 1),', VERDICT),
-    Mutant("rules/verdict.py", "a rollback is told where nobody has read", '& F.col("_may_have_been_visible")', "& F.lit(False)", FRONTIER_VERDICT),
-    Mutant("rules/verdict.py", "a store's word counts for files", 'F.coalesce("_knows_end", F.lit(False)) &', "F.lit(True) &", FRONTIER_VERDICT),
+    Mutant("rules/verdict.py", "a rollback is told where nobody has read", '& F.col("_proof").isNull()', "& F.lit(False)", PROOF),
+    Mutant("rules/verdict.py", "what a file proved stands for ever", "| F.col(\"reason\").isin(*UNSETTLED_REASONS)", "", PROOF),
+    Mutant("rules/proof.py", "a doubt is none", ' & (F.col("elsewhere_count") == 0)', "", PROOF),
+    Mutant("rules/proof.py", "a run proves wherever it begins", 'return (run["first_offset"] == 0) | _is(', 'return F.lit(True) | _is(', PROOF),
+    Mutant("rules/proof.py", "a run that begins at 0 proves nothing", 'return (run["first_offset"] == 0) | _is(', 'return F.lit(False) | _is(', PROOF),
+    Mutant("rules/proof.py", "a message at the op's own place is behind it", '_is(run["last_commit_log_offset"] > op)', '_is(run["last_commit_log_offset"] >= op)', PROOF),
+    Mutant("rules/proof.py", "a live end proves past its ops", '_is(run["read_to"] >= op)', '_is(run["read_to"] >= op - 1)', PROOF),
+    Mutant("rules/proof.py", "a live end proves nothing of its last op", '_is(run["read_to"] >= op)', '_is(run["read_to"] > op)', PROOF),
+    Mutant("rules/proof.py", "a file cut short is whole", 'F.when(F.col("file_end") == F.col("told_end"), F.col("file_end"))', 'F.col("file_end")', PROOF),
+    Mutant("rules/proof.py", "the log proves to its end and no further", '(end > F.col("op_place"))', '(end >= F.col("op_place"))', PROOF),
+    Mutant("rules/proof.py", "a log read from behind the half proves", 'covers = (first <= F.greatest(F.col("_low"), F.lit(0))) &', "covers = F.lit(True) &", PROOF),
+    Mutant("rules/proof.py", "what the log misread goes unseen", '& ~_some("_holes", is_misread)', "", PROOF),
+    Mutant("rules/proof.py", "any hole of a queue is one of the log", "return is_within & _overlaps(hole)", "return _overlaps(hole)", PROOF),
+    Mutant("rules/proof.py", "any hole is between half and op", 'return _is(hole["behind"] < F.col("op_place")) & ', "return F.lit(True) & ", PROOF),
+    Mutant("rules/proof.py", "every topic is taken", "return (patterns == WHOLE_LOG_TOPIC) |", "return F.lit(True) |", PROOF),
+    Mutant("rules/proof.py", "a pattern is no pattern", 'F.lit(r"\\E.*\\Q")', 'F.lit("*")', PROOF),
+    Mutant("rules/proof.py", "any bad record is this message", "return (place > F.col(\"_low\")) &", "return F.lit(True) |", PROOF),
+    Mutant("rules/proof.py", "an op queue with a hole was read", '_begins_before(run) & _has_rows(run) & _is(run["last_commit_log_offset"] > message)',
+           '_has_rows(run) & _is(run["last_commit_log_offset"] > message)', PROOF),
+    Mutant("rules/runs.py", "places need not ascend", ' & (F.col("commit_log_offset") > F.col("_place"))', "", RUNS),
+    Mutant("rules/runs.py", "runs meet over a gap", '(one["first_offset"] == last["end_offset"]) & has_rows', '(one["first_offset"] <= last["end_offset"] + 1) & has_rows', RUNS),
+    Mutant("rules/runs.py", "runs of two lives meet", " & has_rows & ascends", " & has_rows", RUNS),
+    Mutant("rules/runs.py", "an end that was told is forgotten", 'F.when(is_as_long, told)', 'F.when(is_as_long, last["read_to"])', RUNS),
+    Mutant("rules/runs.py", "an end that was told holds behind later rows", '.when(is_longer, one["read_to"])', '.when(is_longer, told)', RUNS),
+    Mutant("rules/runs.py", "all ends are told anew", 'is_told = F.coalesce(one["end_offset"] == last_told, F.lit(False)) &', "is_told = F.lit(True) &", RUNS),
+    Mutant("rules/runs.py", "nothing is missing before the first", "F.when(is_first, F.lit(0)).otherwise(before", 'F.when(is_first, one["first_offset"]).otherwise(before', RUNS),
+    Mutant("rules/frontier.py", "a rebuilt log was read where the one before it was", '.when(F.col("is_anew"), no_runs())', "", FRONTIER),
+    Mutant("rules/frontier.py", "what all queues said is forgotten when one goes on", 'F.greatest("_all_read_to", "_topic_read_to")', 'F.lit(None).cast("bigint")', FRONTIER),
+    Mutant("rules/frontier.py", "any row tells the end of its queue", 'is_last = F.col("told_end") == F.col("queue_offset") + 1', "is_last = F.lit(True)", FRONTIER),
+    Mutant("rules/figures.py", "a copy is an original", 'F.col("broker_check_times").isNull() & F.col("prepared_queue_offset").isNull()', "F.lit(True)", PROOF),
+    Mutant("rules/figures.py", "the first op counts", 'F.max(F.when(kind == OP, F.col("place")))', 'F.min(F.when(kind == OP, F.col("place")))', PROOF),
     Mutant("rules/verdict.py", "expired at the reserved time itself", 'F.unix_millis("born_timestamp") < born_before', 'F.unix_millis("born_timestamp") <= born_before',
            (*VERDICT, *FRONTIER_VERDICT)),
     Mutant("rules/verdict.py", "a clock that ran ahead expires all", 'F.least(highest, F.lit(now))', "highest", FRONTIER_VERDICT),

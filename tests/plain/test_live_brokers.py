@@ -59,11 +59,11 @@ def test_halves_are_cut_first_then_ops_then_given_up_then_real_topics():
     assert ends[HALF] < ends[OP] < ends[GIVEN_UP] < min(ends["TopicA"], ends["TopicB"])
 
 
-def test_reading_goes_on_where_the_last_live_record_was_or_where_the_tables_end():
+def test_reading_goes_on_where_the_last_live_record_was_and_files_hide_nothing_below():
     fake = FakeBroker({("TopicA", 0): stored(50), ("TopicB", 0): stored(50), ("TopicC", 0): stored(50)})
     known = {Queue("TopicA", 0): KnownQueue(20, 0, (19, 19_000, STORE_MS)), Queue("TopicB", 0): KnownQueue(30, 0, None)}
     plans, _, _ = planned(fake, known)
-    assert spans(plans) == {"TopicA": (20, 50), "TopicB": (30, 50), "TopicC": (0, 50)}
+    assert spans(plans) == {"TopicA": (20, 50), "TopicB": (0, 50), "TopicC": (0, 50)}
     assert {plan.change for plan in plans.values()} == {None}
 
 

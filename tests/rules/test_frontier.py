@@ -5,19 +5,29 @@ from __future__ import annotations
 import pytest
 from builders import at, rows, table_of
 from chispa import assert_df_equality
+from pyspark.sql.functions import lit
 
 from txmq_lib.rules.frontier import advanced, file_reports, reached
+from txmq_lib.rules.runs import RUN_FIELDS
 from txmq_lib.tables.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 
 COLUMNS = ("next_offset", "highest_store_timestamp", "lowest_kept_offset", "lost_before_timestamp", "is_end_known",
            "source_identity", "pass_number")  # fmt: skip
+PLACED = "broker_name string, topic string, queue_id int, queue_offset bigint, store_timestamp timestamp"
 
 
 def placed(spark, *given):
-    ddl = "broker_name string, topic string, queue_id int, queue_offset bigint, store_timestamp timestamp"
-    return local_frame(spark, list(given), ddl)
+    return local_frame(spark, list(given), PLACED)
+
+
+def reported(spark, given, *, is_anew=False):
+    return rows(spark, "landing_frontier", given).drop("pass_number").withColumn("is_anew", lit(is_anew))
+
+
+def run(first, end, first_place=None, last_place=None, read_to=None):
+    return dict(zip(RUN_FIELDS, (first, end, first_place, last_place, read_to), strict=True))
 
 
 def test_a_queue_is_reached_behind_its_highest_offset(spark):
@@ -44,14 +54,14 @@ def test_a_queue_is_reached_behind_its_highest_offset(spark):
 
 def test_a_landed_file_is_a_source_that_does_not_know_its_end(spark):
     reports = file_reports(placed(spark, ("b", "TopicA", 0, 7, at(10))))
-    expected = rows(spark, "landing_frontier", [{"next_offset": 8, "highest_store_timestamp": at(10),
-                                                 "is_end_known": False}])  # fmt: skip
-    expected = expected.drop("pass_number", "runs", "told_end", "file_end")
+    expected = reported(spark, [{"next_offset": 8, "highest_store_timestamp": at(10), "is_end_known": False, "runs": [],
+                                 "told_end": 8}])  # fmt: skip
     assert_df_equality(reports, expected, ignore_column_order=True, ignore_nullable=True, ignore_metadata=True)
 
 
 KNOWN = {"next_offset": 10, "highest_store_timestamp": at(0), "lowest_kept_offset": 2,
-         "lost_before_timestamp": at(-9), "is_end_known": False, "source_identity": "i", "pass_number": 3}  # fmt: skip
+         "lost_before_timestamp": at(-9), "is_end_known": False, "source_identity": "i", "pass_number": 3,
+         "runs": [], "told_end": 10}  # fmt: skip
 SAME = {name: value for name, value in KNOWN.items() if name != "pass_number"}
 
 CHANGES = [  # topic, reported, what the row becomes; None: it does not change
@@ -77,7 +87,7 @@ def test_where_a_whole_log_ends_is_what_the_source_says_though_another_log_ended
     whole = {**KNOWN, "topic": "*", "queue_id": -1}
     known = rows(spark, "landing_frontier", [{**whole, "next_offset": 500_000, "source_identity": "old"}])
     report = {**whole, "next_offset": 100_000, "source_identity": "new"}
-    changed = advanced(known, rows(spark, "landing_frontier", [report]).drop("pass_number"), pass_number=7)
+    changed = advanced(known, reported(spark, [report]), pass_number=7)
     assert table_of(changed, "topic", "next_offset", "source_identity") == {"*": (100_000, "new")}
 
 
@@ -88,10 +98,55 @@ def test_only_rows_that_change_are_given_and_none_goes_back(spark):
     reports += [{**SAME, "topic": "new", "next_offset": 0, "highest_store_timestamp": None}]
     changed = advanced(
         rows(spark, "landing_frontier", known),
-        rows(spark, "landing_frontier", reports).drop("pass_number"),
+        reported(spark, reports),
         pass_number=7,
     )
     assert table_of(changed, "topic", *COLUMNS) == {
         **{why: becomes for why, _, becomes in CHANGES if becomes},
         "new": (0, None, 2, -9, False, "i", 7),
     }
+
+
+def test_a_file_tells_the_end_of_a_queue_by_its_last_row_alone(spark):
+    told = {"to the end": (9, 10), "cut short": (9, 12), "no end": (9, None), "the one before told it": (9, None)}
+    given = [("b", why, 0, offset, at(0), 7 * offset, end) for why, (offset, end) in told.items()]
+    given += [("b", "the one before told it", 0, 8, at(0), 56, 10), ("b", "in conflict", 0, 9, at(0), None, 10)]
+    reports = file_reports(local_frame(spark, given, f"{PLACED}, commit_log_offset bigint, told_end bigint"))
+    found = table_of(reports, "topic", "next_offset", "told_end", "file_end", "runs")
+    assert {topic: row[:3] for topic, row in found.items()} == {
+        "to the end": (10, 10, 10),
+        "cut short": (10, 12, None),
+        "no end": (10, 10, None),
+        "the one before told it": (10, 10, None),
+        "in conflict": (10, 10, 10),
+    }
+    assert [tuple(run) for run in found["the one before told it"][3]] == [(8, 10, 56, 63, None)]
+    assert found["in conflict"][3] == [], "another message stands there"
+
+
+def runs_after(spark, known, report, **options):
+    changed = advanced(rows(spark, "landing_frontier", known), reported(spark, [report], **options), pass_number=7)
+    return {row["topic"]: [tuple(run) for run in row["runs"]] for row in changed.collect()}
+
+
+def test_what_landed_before_and_what_lands_are_joined(spark):
+    known = [{"next_offset": 3, "runs": [run(0, 3, 10, 30)], "told_end": 3}]
+    more = {"next_offset": 5, "runs": [run(3, 5, 40, 50)], "told_end": 5}
+    assert runs_after(spark, known, more) == {"TopicA": [(0, 5, 10, 50, None)]}
+    lower = {"next_offset": 2, "runs": [run(0, 2, 10, 20)], "told_end": 2}
+    assert runs_after(spark, known, lower) == {}, "nothing is new"
+
+
+def test_another_log_in_the_place_of_the_one_before_has_been_read_on_its_own(spark):
+    whole = {"topic": "*", "queue_id": -1, "runs": [run(0, 900)]}
+    anew = {**whole, "runs": [run(0, 100), run(101, 200)]}
+    assert runs_after(spark, [whole], anew, is_anew=True) == {"*": [(0, 100, *[None] * 3), (101, 200, *[None] * 3)]}
+
+
+@pytest.mark.parametrize("topic", ["**", "TopicA"])
+def test_what_the_last_reading_of_all_queues_said_of_one_stays_when_it_goes_on(spark, topic):
+    whole = {"topic": topic, "queue_id": -1, "runs": [run(0, 0, read_to=99)]}
+    still = {"runs": [run(0, 3, 10, 30, 50)], "told_end": 3}
+    behind_a_gap = {"next_offset": 6, "runs": [run(5, 6, 120, 120, 130)], "told_end": 6}
+    assert runs_after(spark, [whole, still], behind_a_gap) == {"TopicA": [(0, 3, 10, 30, 99), (5, 6, 120, 120, 130)]}
+    assert runs_after(spark, [whole], behind_a_gap) == {"TopicA": [(0, 0, None, None, 99), (5, 6, 120, 120, 130)]}

@@ -11,12 +11,15 @@ from pyspark.sql import functions as F
 
 from txmq_lib.pipeline.evidence import evidence_of, whole_evidence
 from txmq_lib.pipeline.idle import is_idle
-from txmq_lib.pipeline.orphans import write_orphans
+from txmq_lib.pipeline.known_runs import frontier_with_runs
+from txmq_lib.pipeline.misread import proved_until_now
+from txmq_lib.pipeline.orphans import Orphans, find_orphans, write_orphans
 from txmq_lib.pipeline.policies import policies_of
-from txmq_lib.pipeline.pruning import near_offsets, near_times
+from txmq_lib.pipeline.pruning import near_offsets, near_times, near_twins
 from txmq_lib.pipeline.roles import record, require_same_role
 from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.figures import Evidence, diverted_halves, transaction_figures
+from txmq_lib.rules.orphans import with_same_id
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 from txmq_lib.rules.verdict import changed, expiring, judged, next_expiry, unexpired
@@ -36,6 +39,7 @@ INPUTS = (
     "end_outcome",
     "landing_frontier",
     "manual_decision",
+    "quarantine",
 )
 
 
@@ -68,18 +72,20 @@ def _input_bytes(current: Pass) -> int | None:
 def _audit(current: Pass) -> PassReport:
     record(current)
     policies = policies_of(current.settings)
-    frontier = current.read("landing_frontier")
+    frontier = frontier_with_runs(current)
+    orphans = find_orphans(current, policies)
     with current.timed("touched"):
-        touched = current.cached(_touched(current, policies))
-    figures = transaction_figures(_evidence(current, touched))
-    verdicts = judged(figures, frontier, policies=policies, now=current.now, pass_number=current.number)
+        touched = current.cached(_touched(current, frontier, orphans, policies))
+    figures = transaction_figures(_evidence(current, touched, orphans))
+    quarantine = current.read("quarantine")
+    verdicts = judged(figures, frontier, quarantine, policies=policies, now=current.now, pass_number=current.number)
     with current.timed("prune"):
         born = near_times("born_timestamp", touched, "born_timestamp")
         known = born.rows(current, "verdict")
         within = None if current.has_few_rows("verdict") else born.condition("t.")
     fresh = current.cached(changed(join_transaction(verdicts, touched, "left_semi"), known))
     current.upsert("verdict", fresh, step="verdict", within=within)
-    write_orphans(current, policies)
+    write_orphans(current, orphans)
     with current.timed("count"):
         tally = {f"verdict_{row['verdict']}": row["count"] for row in fresh.groupBy("verdict").count().collect()}
     return current.commit(tally, next_due_ms=_next_due_ms(current, frontier, policies))
@@ -94,7 +100,7 @@ def _next_due_ms(current: Pass, frontier: DataFrame, policies: Policies) -> int 
     return due_ms
 
 
-def _touched(current: Pass, policies: Policies) -> DataFrame:
+def _touched(current: Pass, frontier: DataFrame, orphans: Orphans, policies: Policies) -> DataFrame:
     """Keys of the transactions some new row concerns, and of the unsettled ones that time has changed."""
     new_messages = current.new_rows("message")
     direct = [
@@ -108,14 +114,16 @@ def _touched(current: Pass, policies: Policies) -> DataFrame:
     unsettled = current.read("verdict").where("not is_settled")
     keys = [
         *[transactions_of(rows) for rows in direct],
-        expiring(unsettled, current.read("landing_frontier"), policies=policies, now=current.now),
+        expiring(unsettled, frontier, policies=policies, now=current.now),
     ]
+    if (doubted := proved_until_now(current, frontier)) is not None:
+        keys.append(doubted)
     if current.since_versions:
         # At the first pass every half is new already.
         if current.last_note.get("settings_fingerprint") != current.settings.fingerprint():
             settled = current.read("verdict").where("is_settled")
-            keys.append(unexpired(settled, current.read("landing_frontier"), policies=policies, now=current.now))
-        keys += [_named_by_new_ops(current), _of_new_messages(current, new_messages)]
+            keys.append(unexpired(settled, frontier, policies=policies, now=current.now))
+        keys += [_named_by_new_ops(current), _of_new_messages(current, new_messages), _of_orphans(current, orphans)]
     return reduce(DataFrame.unionByName, keys).distinct()  # several new rows may concern one transaction
 
 
@@ -140,6 +148,14 @@ def _of_new_messages(current: Pass, new_messages: DataFrame) -> DataFrame:
     return found[0].unionByName(found[1])
 
 
-def _evidence(current: Pass, touched: DataFrame) -> Evidence:
-    # At the first pass everything is touched.
-    return evidence_of(current, touched) if current.since_versions else whole_evidence(current)
+def _of_orphans(current: Pass, orphans: Orphans) -> DataFrame:
+    """Keys of the transactions that have the id of a new orphan, or of one that is none any more."""
+    near = near_twins(orphans.changed)
+    halves, given_up = [near.rows(current, table) for table in ("half_message", "trans_check_max_time")]
+    return with_same_id(halves, given_up, orphans.changed)
+
+
+def _evidence(current: Pass, touched: DataFrame, orphans: Orphans) -> Evidence:
+    if current.since_versions:
+        return evidence_of(current, touched, orphans.missing)
+    return whole_evidence(current, orphans.missing)  # everything is touched

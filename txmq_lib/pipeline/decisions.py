@@ -22,6 +22,8 @@ from txmq_lib.names import (
     TRANSACTION_KEY,
 )
 from txmq_lib.pipeline.evidence import evidence_of
+from txmq_lib.pipeline.known_runs import frontier_with_runs
+from txmq_lib.pipeline.orphans import orphans_of_before
 from txmq_lib.pipeline.policies import policies_of
 from txmq_lib.pipeline.reconcile_inputs import END_COLUMNS, prior_decisions, refused_places, waiting_ends
 from txmq_lib.pipeline.roles import require_same_role
@@ -169,10 +171,10 @@ def _to_do(plan: Sequence[Planned]) -> list[Planned]:
 def standing_now(current: Pass, keys: DataFrame) -> DataFrame:
     """What the transactions `keys` are now, and where they lie."""
     policies = policies_of(current.settings)
-    evidence = evidence_of(current, current.cached(keys))
-    frontier = current.read("landing_frontier")
+    evidence = evidence_of(current, current.cached(keys), orphans_of_before(current))
+    frontier, quarantine = frontier_with_runs(current), current.read("quarantine")
     figures = transaction_figures(evidence)
-    verdicts = judged(figures, frontier, policies=policies, now=current.now, pass_number=current.number)
+    verdicts = judged(figures, frontier, quarantine, policies=policies, now=current.now, pass_number=current.number)
     return standing(verdicts, evidence.halves, evidence.given_up, policies=policies, now=current.now)
 
 

@@ -14,10 +14,11 @@ from txmq_lib.tables.passes import Pass
 # Kept, and in a small pass by the driver: no body and no properties among them.
 _PLACE = ("queue_id", "queue_offset", "commit_log_offset", "store_timestamp")
 _OF_MESSAGE = (*TRANSACTION_KEY, *_PLACE, "offset_msg_id", "real_topic", "real_queue_id", "broker_check_times")
-HALF_COLUMNS, GIVEN_UP_COLUMNS = _OF_MESSAGE, (*_OF_MESSAGE, "half_commit_log_offset")
+HALF_COLUMNS = (*_OF_MESSAGE, "prepared_queue_offset")
+GIVEN_UP_COLUMNS = (*_OF_MESSAGE, "half_commit_log_offset")
 
 
-def evidence_of(current: Pass, touched: DataFrame) -> Evidence:
+def evidence_of(current: Pass, touched: DataFrame, orphans: DataFrame) -> Evidence:
     """Evidence for the transactions `touched` (their keys), of the past only what can concern them."""
     born = near_times("born_timestamp", touched, "born_timestamp")
 
@@ -38,10 +39,11 @@ def evidence_of(current: Pass, touched: DataFrame) -> Evidence:
         checks=of_touched("check_request"),
         outcomes=of_touched("end_outcome"),
         resumed=resumes(of_touched("manual_decision")),
+        orphans=orphans,
     )
 
 
-def whole_evidence(current: Pass) -> Evidence:
+def whole_evidence(current: Pass, orphans: DataFrame) -> Evidence:
     """Evidence for every transaction."""
     messages = current.read("message")
     outcomes = current.read("end_outcome").where("transaction_id is not null")
@@ -54,4 +56,5 @@ def whole_evidence(current: Pass) -> Evidence:
         checks=current.read("check_request"),
         outcomes=outcomes,
         resumed=resumes(current.read("manual_decision")),
+        orphans=orphans,
     )

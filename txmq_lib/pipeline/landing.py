@@ -26,7 +26,7 @@ from txmq_lib.pipeline import (
 from txmq_lib.pipeline.landing_rocketmq import UNREAD, Parts, Reading
 from txmq_lib.pipeline.live_brokers import LiveBroker, access_of, live_brokers
 from txmq_lib.pipeline.roles import OF_NO_ROLE, record, require_said_role, require_same_role, require_some_role
-from txmq_lib.rules.contract import message_rows, quick_message_rows
+from txmq_lib.rules.contract import message_rows, quick_message_rows, told_end
 from txmq_lib.rules.frontier import file_reports
 from txmq_lib.rules.half import content_hash
 from txmq_lib.settings import Settings
@@ -279,7 +279,7 @@ def _land_messages(current: Pass, files: list[LandingFile], kind: str, broker_na
     given = landing_input.lines(current, files)
 
     def kept(rows: DataFrame) -> DataFrame:
-        return current.cached(rows.withColumn("content_hash", content_hash()))
+        return current.cached(rows.withColumns({"content_hash": content_hash(), "told_end": told_end()}))
 
     with current.timed("decode"):
         stored = _judged(kept(quick_message_rows(given.rows)), lambda suspects: kept(message_rows(suspects)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
@@ -10,18 +11,21 @@ from pyspark.sql import functions as F
 from txmq_lib.names import (
     HALF_TOPIC,
     ORIGIN_LANDED,
+    PROPERTY_UNIQ_KEY,
     ROLE_ENGINE,
     SYS_FLAG_PREPARED,
     SYS_FLAG_ROLLBACK,
     SYS_FLAG_TRANSACTION_MASK,
     TRANSACTION_TOPICS,
 )
+from txmq_lib.pipeline.known_runs import frontier_with_runs, of_before
 from txmq_lib.pipeline.quarantining import append_quarantine
 from txmq_lib.rules import frontier, prepare
 from txmq_lib.rules.contract import MESSAGE_COLUMNS, TOPIC_OF_KIND, stored_properties, topic_fault
 from txmq_lib.rules.duplicates import CONFLICT, DUPLICATE, NEW, judged_by_key
-from txmq_lib.rules.half import given_up_messages, half_messages, messages
+from txmq_lib.rules.half import given_up_messages, half_messages, messages, property_of
 from txmq_lib.rules.op import op_faults, op_tokens
+from txmq_lib.rules.runs import QUEUE
 from txmq_lib.tables.local_frame import at_hand
 from txmq_lib.tables.passes import Pass
 
@@ -35,20 +39,80 @@ PREPARED = "prepared"  # the step of halves made of prepared messages
 QUEUE_KEY = ("broker_name", "queue_id", "queue_offset")
 TOPIC_KEY = ("broker_name", "topic", "queue_id", "queue_offset")
 PHYSICAL_KEY = ("broker_name", "commit_log_offset")
-FAULT_COLUMNS = ("reason", "detail", "raw", "source")
+SAID = ("topic", "queue_id", "queue_offset", "commit_log_offset")
 MOVES_ON = f"s.next_offset >= t.next_offset or s.queue_id = {frontier.WHOLE_QUEUE_ID}"
-LANDING_ONLY = (*FAULT_COLUMNS, "position", "is_prepared")
-PLACE = ("broker_name", "topic", "queue_id", "queue_offset", "store_timestamp")
+WHY = ("reason", "detail", "raw", "source")
+LANDING_ONLY = (*WHY, "position", "is_prepared", "told_end")
+PLACE = (*QUEUE, "queue_offset", "store_timestamp", "commit_log_offset", "told_end", "position")
 ROWS_OF_KIND = {"half": half_messages, "message": messages, "max-time": given_up_messages}
 
 
+class Landed(NamedTuple):
+    """What a landing of several kinds knows of its records.
+
+    rows    those that lie in a queue, good ones and bad (columns of the store reader)
+    rivals  `position` of the good ones that did not land, since another record had their key; None where all did
+    """
+
+    rows: DataFrame
+    rivals: DataFrame | None
+
+
 def land(current: Pass, stored: DataFrame, *, kind: str, broker_name: str, takes_prepared: bool) -> DataFrame:
-    """Append what is new of `stored` (rules.contract.message_rows with content_hash), quarantine the rest.
+    """Append what is new of `stored` (rules.contract.message_rows with content_hash and told_end), quarantine the rest.
 
     It is read several times, so it should be at hand.
-    Returns the good rows with their place in their queue, for the frontier: broker_name, topic, queue_id,
-    queue_offset, store_timestamp; halves made of prepared messages have the place they were given.
+    Returns the good rows for the frontier (PLACE); halves made of prepared messages have the place they were given, and
+    what did not land, since another record had its key, has none in the log.
     """
+    places, rivals = _land_kind(current, stored, kind, broker_name, takes_prepared=takes_prepared)
+    return places if rivals is None else without_place(places, rivals)
+
+
+def land_every_kind(current: Pass, stored: DataFrame, *, broker_name: str, source: str) -> Landed:
+    """Land rows of all topics (columns of the store reader, detail, source, content_hash), each as its topic says.
+
+    What is damaged beyond telling goes to quarantine.
+    """
+    is_engine = current.settings.for_broker(broker_name).role == ROLE_ENGINE
+    queued = stored.where(~is_never_visible()).withColumn("told_end", F.lit(None).cast("bigint"))
+    parts = [
+        (kind, queued.where(F.col("topic") == topic), is_engine and kind == "half")
+        for kind, topic in TOPIC_OF_KIND.items()
+    ]
+    parts.append(("message", queued.where(~F.col("topic").isin(*TRANSACTION_TOPICS)), False))
+    landed = [
+        _land_kind(current, rows, kind, broker_name, takes_prepared=takes_prepared)
+        for kind, rows, takes_prepared in parts
+    ]
+    damage = stored.where("topic is null").select(*_fault_columns())
+    append_quarantine(current, damage, broker_name=broker_name, kind=source)
+    with current.timed("count"):
+        current.counts["never_visible"] = stored.where(is_never_visible()).count()
+    rivals = [found for _, found in landed if found is not None]
+    return Landed(queued, reduce(DataFrame.unionByName, rivals) if rivals else None)
+
+
+def is_never_visible() -> Column:
+    """Whether a record is an old client's prepared or rolled back one: it enters no queue, and nobody sees it (R10)."""
+    transaction_type = F.col("sys_flag").bitwiseAND(SYS_FLAG_TRANSACTION_MASK)
+    # A damaged record may have a topic and no flags.
+    return F.coalesce(transaction_type.isin(SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK), F.lit(False))
+
+
+def without_place(rows: DataFrame, rivals: DataFrame | None) -> DataFrame:
+    """`rows` where those of the positions `rivals` have no place in the log."""
+    if rivals is None:
+        return rows
+    marked = rows.join(rivals.withColumn("_is_rival", F.lit(True)), on="position", how="left")
+    place = F.when(F.col("_is_rival").isNull(), F.col("commit_log_offset"))
+    return marked.withColumn("commit_log_offset", place).drop("_is_rival")
+
+
+def _land_kind(
+    current: Pass, stored: DataFrame, kind: str, broker_name: str, *, takes_prepared: bool
+) -> tuple[DataFrame, DataFrame | None]:
+    """Append what is new, quarantine the rest; the good rows, and the positions of those in conflict, if any."""
     faulty = _with_faults(stored, kind, takes_prepared=takes_prepared)
     # Several small queries follow: over a cached frame they are planned in no time.
     told = {"broker_name": F.lit(broker_name), "properties": stored_properties(F.col("properties"))}
@@ -56,55 +120,31 @@ def land(current: Pass, stored: DataFrame, *, kind: str, broker_name: str, takes
     with current.timed("decode"):
         batch = _measured(records)
     good = records.where("reason is null")
-    faults = [records.where("reason is not null").select(*FAULT_COLUMNS)] if batch["bad"] else []
+    faults = [records.where("reason is not null").select(*_fault_columns())] if batch["bad"] else []
     direct = good.where(F.col("topic") == HALF_TOPIC) if batch["prepared"] else good
-    places = [direct.select(*PLACE)]
+    places, rivals = [direct.select(*PLACE)], None
     if batch["direct"]:
-        faults += _land_direct(current, direct, _existing(current, kind, broker_name, batch), kind)
+        found, rivals = _land_direct(current, direct, _existing(current, kind, broker_name, batch), kind)
+        faults += found
     if batch["prepared"]:
         prepared, conflicts = _land_prepared(current, good, broker_name, batch)
         faults.append(conflicts)
-        places.append(prepared.select(*PLACE))
+        # What was told of their own queue says nothing of the half queue.
+        places.append(prepared.withColumn("told_end", F.lit(None).cast("bigint")).select(*PLACE))
     if faults:
         append_quarantine(current, reduce(DataFrame.unionByName, faults), broker_name=broker_name, kind=kind)
-    return reduce(DataFrame.unionByName, places)
-
-
-def land_every_kind(current: Pass, stored: DataFrame, *, broker_name: str, source: str) -> DataFrame:
-    """Land rows of all topics (columns of the store reader, detail, source, content_hash), each as its topic says.
-
-    Returns the rows that lie in a queue, good ones and bad; what is damaged beyond telling goes to quarantine.
-    """
-    is_engine = current.settings.for_broker(broker_name).role == ROLE_ENGINE
-    transaction_type = F.col("sys_flag").bitwiseAND(SYS_FLAG_TRANSACTION_MASK)
-    # A damaged record may have a topic and no flags.
-    never_visible = F.coalesce(transaction_type.isin(SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK), F.lit(False))
-    queued = stored.where(~never_visible)
-    for kind, topic in TOPIC_OF_KIND.items():
-        land(
-            current,
-            queued.where(F.col("topic") == topic),
-            kind=kind,
-            broker_name=broker_name,
-            takes_prepared=is_engine and kind == "half",
-        )
-    visible = queued.where(~F.col("topic").isin(*TRANSACTION_TOPICS))
-    land(current, visible, kind="message", broker_name=broker_name, takes_prepared=False)
-    damage = stored.where("topic is null").select(*FAULT_COLUMNS)
-    append_quarantine(current, damage, broker_name=broker_name, kind=source)
-    with current.timed("count"):
-        # Old clients' prepared and rolled back records enter no queue (R10): nobody can ever see them.
-        current.counts["never_visible"] = stored.where(never_visible).count()
-    return queued
+    return reduce(DataFrame.unionByName, places), rivals
 
 
 def move_frontier(current: Pass, reports: DataFrame) -> None:
     """Move landing_frontier by `reports`, one row per queue."""
     with current.timed("frontier"):
+        old = of_before(current)
+        known = frontier_with_runs(current, old)
+        if old is not None:
+            current.upsert("landing_frontier", old, step="runs", only_if="t.runs is null")
         # One row per queue: a MERGE would compute them three times.
-        changed, count = at_hand(
-            frontier.advanced(current.read("landing_frontier"), reports, pass_number=current.number)
-        )
+        changed, count = at_hand(frontier.advanced(known, reports, pass_number=current.number))
     # Another job may have moved the row since the plan was made: never back.
     current.upsert("landing_frontier", changed, step="frontier", only_if=MOVES_ON, count=count)
 
@@ -123,8 +163,10 @@ def _measured(records: DataFrame) -> Row:
     ).collect()[0]
 
 
-def _land_direct(current: Pass, direct: DataFrame, existing: DataFrame, kind: str) -> list[DataFrame]:
-    """Append new records; faults found on the way."""
+def _land_direct(
+    current: Pass, direct: DataFrame, existing: DataFrame, kind: str
+) -> tuple[list[DataFrame], DataFrame | None]:
+    """Append new records; faults found on the way, and the positions of those in conflict, if any."""
     key = QUEUE_KEY if kind in ("half", "op") else TOPIC_KEY
     judged = current.cached_if_small(judged_by_key(direct, existing, key))
     tally = _tallied(current, judged)
@@ -133,15 +175,16 @@ def _land_direct(current: Pass, direct: DataFrame, existing: DataFrame, kind: st
         judged = judged if current.is_small else current.cached(judged)
         new = judged.where(F.col("status") == NEW).drop("status")
     faults = [_conflicts(judged)] if CONFLICT in tally else []
+    rivals = judged.where(F.col("status") == CONFLICT).select("position") if CONFLICT in tally else None
     if kind == "op":
-        faults.append(op_faults(new.withColumn("raw", _as_json())))
+        faults.append(op_faults(new.withColumn("raw", _as_json())).select(*_fault_columns()))
         # Its position is the place in the body: a column of the table.
         rows = current.cached(op_tokens(new))
     else:
         rows = ROWS_OF_KIND[kind](new.drop(*LANDING_ONLY))
     count = None if kind == "op" else tally.get(NEW, 0)
     current.append(TABLE_OF_KIND[kind], _own_columns(rows, current), step=kind, count=count)
-    return faults
+    return faults, rivals
 
 
 def _tallied(current: Pass, judged: DataFrame) -> dict[str, int]:
@@ -165,6 +208,7 @@ def _with_faults(stored: DataFrame, kind: str, *, takes_prepared: bool) -> DataF
         F.coalesce("raw", raw_now).alias("raw"),
         "source",
         "position",
+        "told_end",
         (prepare.is_under_own_topic() if takes_prepared else F.lit(False)).alias("is_prepared"),
     )
 
@@ -196,12 +240,18 @@ def _land_prepared(current: Pass, good: DataFrame, broker_name: str, batch: Row)
     return halves, _conflicts(judged)
 
 
+def _fault_columns() -> list[Column]:
+    """What quarantine keeps of a bad record: why, what, where from, and what its header says."""
+    named = [F.col(name) for name in ("reason", "detail", "raw", "source", *SAID)]
+    return [*named, property_of(PROPERTY_UNIQ_KEY).alias("transaction_id")]
+
+
 def _conflicts(judged: DataFrame) -> DataFrame:
     return judged.where(F.col("status") == CONFLICT).select(
         F.lit("KEY_CONFLICT").alias("reason"),
         F.concat(F.lit("other content landed before at queue offset "), F.col("queue_offset")).alias("detail"),
         _as_json().alias("raw"),
-        "source",
+        *_fault_columns()[3:],
     )
 
 

@@ -17,9 +17,10 @@ from txmq_lib.names import HALF_TOPIC, OP_TOPIC, TRANSACTION_TOPICS
 from txmq_lib.pipeline import landing_broker_offsets, landing_input, landing_messages
 from txmq_lib.pipeline.broker_settings import live_findings
 from txmq_lib.pipeline.landed_before import digest
-from txmq_lib.pipeline.live_brokers import LiveBroker, is_wanted
+from txmq_lib.pipeline.live_brokers import LiveBroker
 from txmq_lib.pipeline.live_ranges import REBUILT, SHRANK, KnownQueue, QueuePlan, plan_queues
-from txmq_lib.pipeline.topics import is_every_topic, real_topics
+from txmq_lib.pipeline.live_reports import frontier_reports
+from txmq_lib.pipeline.topics import is_every_topic
 from txmq_lib.remoting.broker import Queue, all_consumer_offsets, broker_config
 from txmq_lib.remoting.connection import Access, Connection
 from txmq_lib.rules import frontier
@@ -28,7 +29,6 @@ from txmq_lib.rules.moments import epoch_ms
 from txmq_lib.settings import Settings
 from txmq_lib.sources.consumer_offset_file import ConsumerOffsetFile, ConsumerOffsets, parse_consumer_offsets
 from txmq_lib.sources.rocketmq import RANGE_UNREAD, SOURCE_NAME, Rocketmq
-from txmq_lib.tables.local_frame import local_frame
 from txmq_lib.tables.passes import Pass
 from txmq_lib.tables.warehouse import Warehouse
 
@@ -113,7 +113,7 @@ def _plan_queues(warehouse: Warehouse, settings: Settings, reading: Reading, con
     return {
         # What stands still needs no row: a broker may have thousands of queues.
         "queues": [
-            [*each.queue, each.low, each.start, each.stop, each.lost]
+            [*each.queue, each.low, each.start, each.stop, each.lost, each.high]
             for each in plans
             if each.stop > each.start or (each.high and each.low != _lowest(known.get(each.queue)))
         ],
@@ -142,7 +142,7 @@ def _state(offsets: ConsumerOffsets | None) -> str | None:
 
 def planned_messages(arguments: Mapping[str, Any]) -> int:
     """How many messages a plan is to read."""
-    return sum(stop - start for _, _, _, start, stop, _ in arguments["queues"])
+    return sum(stop - start for _, _, _, start, stop, *_ in arguments["queues"])
 
 
 def land(current: Pass, reading: Reading) -> None:
@@ -165,8 +165,9 @@ def _land_queues(current: Pass, reading: Reading) -> None:
     lost_queues = _unread_queues(reading, unread)
     rows = _readable(stored.drop("raw_text"), lost_queues)
     broker_name = current.arguments["broker_name"]
-    queued = landing_messages.land_every_kind(current, rows, broker_name=broker_name, source=KIND)
-    reports = _reports(current, rows, queued.where("reason is null"), lost_queues)
+    landed = landing_messages.land_every_kind(current, rows, broker_name=broker_name, source=KIND)
+    good = landing_messages.without_place(landed.rows.where("reason is null"), landed.rivals)
+    reports = frontier_reports(current, rows, good, lost_queues)
     landing_messages.move_frontier(current, reports)
 
 
@@ -239,7 +240,7 @@ def _stored(current: Pass) -> DataFrame:
     options: dict[str, Any] = {
         "address": arguments["address"],
         "ranges": json.dumps(
-            [[topic, queue_id, start, stop] for topic, queue_id, _, start, stop, _ in arguments["queues"]]
+            [[topic, queue_id, start, stop] for topic, queue_id, _, start, stop, *_ in arguments["queues"]]
         ),
         "group": ours.consumer_group,
         "timeout": ours.timeout_ms / 1000,
@@ -280,83 +281,3 @@ def _readable(stored: DataFrame, lost_queues: set[Queue]) -> DataFrame:
     if any(queue.topic == OP_TOPIC for queue in lost_queues):
         return rows.where(~F.col("topic").eqNullSafe(HALF_TOPIC))
     return rows
-
-
-def _reports(current: Pass, rows: DataFrame, good: DataFrame, lost_queues: set[Queue]) -> DataFrame:
-    """Frontier reports: per queue that was read, and for all queues together where all were read to their ends.
-
-    All `rows` say how far a queue was read: bad ones are neither missing nor to be read again. Times are of good ones.
-    """
-    arguments, spark = current.arguments, current.warehouse.spark
-    broker_name = arguments["broker_name"]
-    is_half_held = any(queue.topic == OP_TOPIC for queue in lost_queues)
-    read = [
-        (broker_name, topic, queue_id, stop, low, lost > 0, start if stop > start else None)
-        for topic, queue_id, low, start, stop, lost in arguments["queues"]
-        if Queue(topic, queue_id) not in lost_queues and not (is_half_held and topic == HALF_TOPIC)
-    ]
-    queues = local_frame(
-        spark,
-        read,
-        "broker_name string, topic string, queue_id int, next_offset bigint, lowest_kept_offset bigint,"
-        " had_lost boolean, start bigint",
-    )
-    # What retention deletes between plan and read is passed over by the reader: the first record is then a later one.
-    is_first_missing = F.col("start").isNotNull() & ~F.col("first_offset").eqNullSafe(F.col("start"))
-    store_ms = F.unix_millis("store_timestamp")
-    parts = [F.coalesce(part.cast("string"), F.lit("")) for part in (F.col("commit_log_offset"), store_ms)]
-    is_good = F.col("reason").isNull()
-    facts = rows.groupBy("topic", "queue_id").agg(
-        F.max(F.when(is_good, F.col("store_timestamp"))).alias("highest_store_timestamp"),
-        F.min("queue_offset").alias("first_offset"),
-        F.min_by("store_timestamp", F.when(is_good, F.col("queue_offset"))).alias("first_timestamp"),
-        F.max_by(F.concat_ws(":", "queue_offset", *parts), "queue_offset").alias("identity"),
-    )
-    reports = queues.join(facts, on=["topic", "queue_id"], how="left").select(
-        *frontier.QUEUE,
-        "next_offset",
-        "highest_store_timestamp",
-        "lowest_kept_offset",
-        F.when(F.col("had_lost") | is_first_missing, F.coalesce("first_timestamp", F.lit(current.now))).alias(
-            "lost_before_timestamp"
-        ),
-        F.lit(True).alias("is_end_known"),
-        F.col("identity").alias("source_identity"),
-    )
-    # Every op that has landed speaks of messages before it, so this is how far the real topics were read.
-    landed = current.read("landing_frontier").where(F.col("broker_name") == broker_name)
-    moments = good.select("topic", "store_timestamp").unionByName(
-        landed.select("topic", F.col("highest_store_timestamp").alias("store_timestamp"))
-    )
-    with current.timed("read_to"):
-        read_to = moments.where(F.col("topic").isin(*TRANSACTION_TOPICS)).agg(F.max(store_ms)).collect()[0][0]
-    if read_to is None:
-        return reports
-    whole = [
-        (broker_name, topic, frontier.WHOLE_QUEUE_ID, 0, read_to)
-        for topic in _read_to_the_end(arguments, good, lost_queues)
-    ]
-    ends = local_frame(
-        spark, whole, "broker_name string, topic string, queue_id int, next_offset bigint, read_to bigint"
-    )
-    return reports.unionByName(
-        ends.select(
-            *frontier.QUEUE,
-            "next_offset",
-            F.timestamp_millis("read_to").alias("highest_store_timestamp"),
-            F.lit(None).cast("bigint").alias("lowest_kept_offset"),
-            F.lit(None).cast("timestamp").alias("lost_before_timestamp"),
-            F.lit(True).alias("is_end_known"),
-            F.lit(None).cast("string").alias("source_identity"),
-        )
-    )
-
-
-def _read_to_the_end(arguments: Mapping[str, Any], rows: DataFrame, lost_queues: set[Queue]) -> list[str]:
-    if is_every_topic(arguments["topics"]):
-        return [frontier.ALL_QUEUES_TOPIC] if arguments["are_all_whole"] and not lost_queues else []
-    has_queue = {topic for topic, *_ in arguments["queues"]}
-    # A topic without a queue is read whole: nobody ever wrote to it.
-    queueless = real_topics(rows) - has_queue if arguments["are_all_whole"] else set()
-    unwritten = {topic for topic in queueless if is_wanted(topic, arguments["topics"])}
-    return sorted(({*arguments["whole_topics"]} - {queue.topic for queue in lost_queues}) | unwritten)

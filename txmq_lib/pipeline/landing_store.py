@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,15 @@ from pyspark.sql import functions as F
 from txmq_lib.errors import InputError
 from txmq_lib.pipeline import landing_broker_offsets, landing_input, landing_messages
 from txmq_lib.pipeline.broker_settings import conf_findings
-from txmq_lib.pipeline.topics import ALWAYS_TAKEN, is_every_topic, is_taken, real_topics
+from txmq_lib.pipeline.topics import ALWAYS_TAKEN, is_every_topic, is_taken
 from txmq_lib.rules import frontier
 from txmq_lib.rules.half import content_hash
 from txmq_lib.rules.moments import EPOCH, LATEST_MS
+from txmq_lib.rules.runs import MOST_RUNS, QUEUE, RUN_FIELDS, no_runs, run
 from txmq_lib.settings import Settings
 from txmq_lib.sources.broker_conf import read_broker_conf
 from txmq_lib.sources.commit_log import LogFile, RecordIdentity, list_files, log_end, record_at
-from txmq_lib.sources.consume_queue import QueueBounds, queue_bounds
+from txmq_lib.sources.consume_queue import queue_bounds
 from txmq_lib.sources.consumer_offset_file import consumer_offset_state, read_consumer_offset_file
 from txmq_lib.tables.local_frame import local_frame
 from txmq_lib.tables.passes import Pass
@@ -95,14 +96,28 @@ def land(current: Pass) -> None:
     arguments = current.arguments
     broker_name = arguments["broker_name"]
     stored = current.cached(_stored(current).withColumn("content_hash", content_hash()))
-    queued = landing_messages.land_every_kind(current, stored, broker_name=broker_name, source="store")
+    landed = landing_messages.land_every_kind(current, stored, broker_name=broker_name, source="store")
     offset_table = read_consumer_offset_file(arguments["path"])
     if offset_table is not None:
         landing_broker_offsets.land(current, [offset_table], broker_name=broker_name)
-    placed = queued.where("reason is null").withColumn("broker_name", F.lit(broker_name))
-    landing_messages.move_frontier(current, _reports(current, placed))
+    placed = landed.rows.where("reason is null").withColumn("broker_name", F.lit(broker_name))
+    good = landing_messages.without_place(placed, landed.rivals)
+    landing_messages.move_frontier(current, _reports(current, good, _clean_stretches(current, stored, landed.rivals)))
     current.counts["waiting"] = arguments["waiting"]
     current.counts["rebuilt"] = int(arguments["is_rebuilt"])
+
+
+def _clean_stretches(current: Pass, stored: DataFrame, rivals: DataFrame | None) -> list[tuple[int, int]]:
+    """The physical range of the plan without the records of which no row tells: [first, end) of what lies between."""
+    unseen = stored.where(F.col("reason").isNotNull() | landing_messages.is_never_visible()).select("position")
+    holes = unseen if rivals is None else unseen.unionByName(rivals)
+    newest = holes.distinct().orderBy(F.col("position").desc()).limit(MOST_RUNS).toArrow()["position"].to_pylist()
+    arguments = current.arguments
+    start, stop = arguments["from_offset"], arguments["to_offset"]
+    # Where there are too many, nothing is known of what lies before them.
+    begins = [start, *[hole + 1 for hole in reversed(newest)]][-MOST_RUNS:]
+    ends = [*reversed(newest), stop][-MOST_RUNS:]
+    return [(begin, end) for begin, end in zip(begins, ends, strict=True) if begin < end]
 
 
 def _stored(current: Pass) -> DataFrame:
@@ -117,6 +132,7 @@ def _stored(current: Pass) -> DataFrame:
         options["topics"] = json.dumps([*ALWAYS_TAKEN, *arguments["topics"]])
     return landing_input.records(current, options).withColumns(
         {
+            "commit_log_offset": F.coalesce("commit_log_offset", "position"),
             "detail": F.when(F.col("reason").isNotNull(), F.concat(F.lit("at physical offset "), F.col("position"))),
             "raw": F.base64("raw"),
             "source": F.concat_ws(":", F.lit(arguments["path"]), F.col("position").cast("string")),
@@ -124,8 +140,12 @@ def _stored(current: Pass) -> DataFrame:
     )
 
 
-def _reports(current: Pass, rows: DataFrame) -> DataFrame:
-    """Frontier reports of a store: what was read and is kept of each queue, the topics read whole, and the log."""
+def _reports(current: Pass, rows: DataFrame, stretches: Sequence[tuple[int, int]]) -> DataFrame:
+    """Frontier reports of a store: what was read and is kept of each queue, and of the log.
+
+    rows       the good ones; without a place where they did not land
+    stretches  of the log that were read without a bad record
+    """
     arguments = current.arguments
     broker_name, spark = arguments["broker_name"], current.warehouse.spark
     bounds = queue_bounds(
@@ -145,15 +165,21 @@ def _reports(current: Pass, rows: DataFrame) -> DataFrame:
     lost_ms = arguments["lost_before_ms"]
     # Without consume queues nobody knows which queue lost something.
     has_lost = F.coalesce(F.col("lowest_kept_offset") > 0, F.lit(True))
+    # That the queue ends there where the log does: an offset before it that has not landed is a hole in what was read.
+    log_end = F.lit(arguments["to_offset"])
+    told = F.when(F.col("_end").isNotNull(), F.array(run(F.col("_end"), F.col("_end"), log_end, log_end)))
     queues = (
         frontier.reached(rows)
-        .join(kept, on=list(frontier.QUEUE), how="full")
+        .join(kept, on=list(QUEUE), how="full")
         .withColumns(
             {
                 "next_offset": F.coalesce("next_offset", "_end"),
                 "lost_before_timestamp": F.when(has_lost, F.timestamp_millis(F.lit(lost_ms).cast("bigint"))),
                 "is_end_known": F.lit(True),
                 "source_identity": F.lit(None).cast("string"),
+                "runs": F.concat(F.coalesce("runs", no_runs()), F.coalesce(told, no_runs())),
+                "told_end": F.greatest("told_end", "_end"),
+                "is_anew": F.lit(False),
             }
         )
         .drop("_end")
@@ -162,18 +188,19 @@ def _reports(current: Pass, rows: DataFrame) -> DataFrame:
         return queues
     offset, store_ms, size = arguments["last"]
     read_ms = _time_ms(store_ms)
-    read_to = {
+    log = {
         "broker_name": broker_name,
+        "topic": _whole_log_topic(arguments["topics"]),
         "queue_id": frontier.WHOLE_QUEUE_ID,
         "next_offset": arguments["to_offset"],
         "highest_store_timestamp": None if read_ms is None else EPOCH + timedelta(milliseconds=read_ms),
+        "lowest_kept_offset": arguments["lowest_offset"],
         "is_end_known": True,
+        "source_identity": f"{offset}:{store_ms}:{size}",
+        "runs": [dict(zip(RUN_FIELDS, each, strict=False)) for each in stretches],
+        "is_anew": arguments["is_rebuilt"],
     }
-    whole_log = _whole_log_topic(arguments["topics"])
-    log = {**read_to, "topic": whole_log, "source_identity": f"{offset}:{store_ms}:{size}"}
-    topics = [] if whole_log == frontier.WHOLE_LOG_TOPIC else _wanted_topics(rows, bounds, arguments)
-    whole = [log, *[{**read_to, "topic": topic} for topic in sorted(topics)]]
-    return queues.unionByName(local_frame(spark, whole, queues.schema))
+    return queues.unionByName(local_frame(spark, [log], queues.schema))
 
 
 def _time_ms(stated_ms: int) -> int | None:
@@ -184,14 +211,6 @@ def _time_ms(stated_ms: int) -> int | None:
 def _whole_log_topic(topics: Sequence[str]) -> str:
     """The frontier's name for a log of which these topics are read."""
     return frontier.WHOLE_LOG_TOPIC if is_every_topic(topics) else f"[{', '.join(sorted(topics))}]"
-
-
-def _wanted_topics(
-    rows: DataFrame, bounds: Mapping[tuple[str, int], QueueBounds], arguments: dict[str, Any]
-) -> set[str]:
-    """Real topics read to the end of the log: those with a queue, and those that halves name and nobody wrote to."""
-    known = real_topics(rows) | {topic for topic, _ in bounds}
-    return {topic for topic in known if is_taken(topic, arguments["topics"])}
 
 
 def _known(warehouse: Warehouse, broker_name: str, whole_log: str) -> Row | None:

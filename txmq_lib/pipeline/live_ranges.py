@@ -33,7 +33,7 @@ Identity = tuple[int, int | None, int | None]
 class KnownQueue:
     """What the tables know of a queue.
 
-    next_offset  may lie beyond what was read live: it never goes back, and files of the same queue may have landed
+    next_offset  of what landed in any way: it never goes back, and says nothing of what lies below
     identity     of the last record read live, good or bad; null where none was
     """
 
@@ -115,7 +115,7 @@ def _changed(
     known: Mapping[Queue, KnownQueue],
 ) -> dict[Queue, str]:
     """Queues whose content is not what was read before: too short, or another record where the last one was."""
-    changed = {queue: SHRANK for queue in lows if queue in known and highs[queue] < _next(known[queue])}
+    changed = {queue: SHRANK for queue in lows if queue in known and highs[queue] < _landed_to(known[queue])}
     to_look_at = {
         queue: identity
         for queue in lows
@@ -160,7 +160,13 @@ def _looked_at(connection: Connection, group: str, places: Mapping[Queue, int]) 
 
 
 def _next(known: KnownQueue) -> int:
-    return known.identity[0] + 1 if known.identity is not None else known.next_offset
+    """Where a live reading goes on. Files may have brought high offsets alone; landing is by key."""
+    return known.identity[0] + 1 if known.identity is not None else 0
+
+
+def _landed_to(known: KnownQueue) -> int:
+    """Up to where the queue has landed live, else in any way."""
+    return _next(known) if known.identity is not None else known.next_offset
 
 
 def _queue_plan(queue: Queue, low: int, high: int, known: KnownQueue | None, change: str | None) -> QueuePlan:
@@ -168,7 +174,7 @@ def _queue_plan(queue: Queue, low: int, high: int, known: KnownQueue | None, cha
         return QueuePlan(queue, low, high, low, high, low, change)
     start = max(_next(known), low)
     # What was gone when the tables last heard of the queue was counted then.
-    gone_before = max(_next(known), known.lowest_kept_offset or 0)
+    gone_before = max(_landed_to(known), known.lowest_kept_offset or 0)
     return QueuePlan(queue, low, high, start, high, max(start - gone_before, 0), change)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -18,23 +19,47 @@ TABLE = "orphan"
 OF_HALVES = ("half_message", "trans_check_max_time")
 
 
-def write_orphans(current: Pass, policies: Policies) -> None:
-    """Add new messages whose half is not there, take off those whose half has landed; counts `orphans`."""
+class Orphans(NamedTuple):
+    """Committed messages without a half.
+
+    missing  all there are now
+    changed  rows of `orphan` that are new or have another state now
+    """
+
+    missing: DataFrame
+    changed: DataFrame
+
+
+def orphans_of_before(current: Pass) -> DataFrame:
+    """Rows of `orphan` without a half, as the plan saw them."""
     if TABLE not in current.input_versions:  # a pass that a version without this table began
-        return
-    known = current.read(TABLE)
-    waiting = known.where(F.col("state") != ORPHAN_HALF_LANDED)
+        return current.warehouse.empty(TABLE)
+    return current.read(TABLE).where(F.col("state") != ORPHAN_HALF_LANDED)
+
+
+def find_orphans(current: Pass, policies: Policies) -> Orphans:
+    """New messages whose half is not there, and those of before without the ones whose half has landed."""
+    waiting = orphans_of_before(current)
     messages = committed_by_brokers(current.new_rows("message").where(F.col("origin") == ORIGIN_LANDED), policies)
-    if current.known_to("message") is None:
-        messages = messages.join(known.select(*KEY), on=list(KEY), how="left_anti")
+    if current.known_to("message") is None and TABLE in current.input_versions:
+        messages = messages.join(current.read(TABLE).select(*KEY), on=list(KEY), how="left_anti")
     with current.timed("orphans"):
         missing = without_half(messages, _halves(_near(current, messages)))
         still = without_half(waiting, _halves([current.new_rows(table) for table in OF_HALVES]))
         all_missing = current.cached(missing.unionByName(still.select(*missing.columns)))
         places = _first_places(current, all_missing)
-        rows = current.cached(judged_orphans(all_missing, waiting, places, pass_number=current.number))
-        count = rows.where(F.col("state") == ORPHAN).count()
-    current.upsert(TABLE, rows, step=TABLE)
+        return Orphans(
+            all_missing, current.cached(judged_orphans(all_missing, waiting, places, pass_number=current.number))
+        )
+
+
+def write_orphans(current: Pass, found: Orphans) -> None:
+    """Write what has changed; counts `orphans`."""
+    if TABLE not in current.input_versions:
+        return
+    with current.timed("orphans"):
+        count = found.changed.where(F.col("state") == ORPHAN).count()
+    current.upsert(TABLE, found.changed, step=TABLE)
     if count:
         current.counts["orphans"] = count
 

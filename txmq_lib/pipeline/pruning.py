@@ -14,6 +14,7 @@ from txmq_lib.tables.passes import Pass
 MOST_RANGES = 24  # each costs Spark's planner milliseconds, in every rule and every file
 OFFSET_BUCKET = 1 << 16
 TIME_BUCKET_MS = 600_000
+TWINS_APART_MS = TIME_BUCKET_MS
 MOST_BUCKETS = 250_000  # two numbers of each are collected
 
 
@@ -74,6 +75,13 @@ def near_times(column: str, wanted: DataFrame, wanted_column: str) -> Near:
         )
 
     return Near(condition)
+
+
+def near_twins(rows: DataFrame) -> Near:
+    """Rows that may have the transaction id of `rows`: twins of a retried send are born soon after each other (R66)."""
+    moment = F.unix_millis("born_timestamp")
+    around = F.array(*[F.timestamp_millis(moment + F.lit(apart)) for apart in (-TWINS_APART_MS, 0, TWINS_APART_MS)])
+    return near_times("born_timestamp", rows.select(F.explode(around).alias("born")), "born")
 
 
 def _any(conditions: list[Column]) -> Column:

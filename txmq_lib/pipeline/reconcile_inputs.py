@@ -7,9 +7,10 @@ from pyspark.sql import functions as F
 
 from txmq_lib.names import COMMIT, END_KEY, HALF_TOPIC, ORIGIN_LANDED, ROLE_ENGINE, ROLLBACK, TRANSACTION_KEY
 from txmq_lib.pipeline.evidence import evidence_of
+from txmq_lib.pipeline.orphans import orphans_of_before
 from txmq_lib.pipeline.pruning import near_messages, near_offsets, near_times
 from txmq_lib.rules.decisions import resumes
-from txmq_lib.rules.pending import committed_messages, named_by_ops
+from txmq_lib.rules.pending import messages_there, named_by_ops
 from txmq_lib.rules.settle import PLACE
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 from txmq_lib.tables.passes import Pass
@@ -97,9 +98,11 @@ def _decided_by_brokers(current: Pass, halves: DataFrame) -> DataFrame | None:
     if not engines:
         return None
     touched = current.cached(transactions_of(halves.where(F.col("broker_name").isin(engines))))
-    evidence = evidence_of(current, touched)
+    evidence = evidence_of(current, touched, orphans_of_before(current))
     has_landed = F.col("origin") == ORIGIN_LANDED
-    visible = committed_messages(evidence.halves, evidence.given_up, evidence.visible.where(has_landed))
+    visible = messages_there(evidence.halves, evidence.given_up, evidence.visible.where(has_landed)).where(
+        "is_committed"
+    )
     resolved = named_by_ops(evidence.halves, evidence.ops.where(has_landed))
     return visible.select(*TRANSACTION_KEY, F.lit(COMMIT).alias("prior_decision")).unionByName(
         resolved.select(*TRANSACTION_KEY, F.lit(ROLLBACK).alias("prior_decision"))

@@ -25,6 +25,7 @@ from txmq_lib.errors import LeftOff, SettingsError
 from txmq_lib.jvm import uncancelled
 from txmq_lib.names import COMMIT, ORIGIN_RESOLVE, ROLE_AUDIT, ROLLBACK, TRANSACTION_KEY, UNKNOWN
 from txmq_lib.pipeline.evidence import evidence_of
+from txmq_lib.pipeline.orphans import orphans_of_before
 from txmq_lib.pipeline.pruning import near_times
 from txmq_lib.pipeline.roles import require_same_role
 from txmq_lib.rules.answers import DEFINITE, QUESTION, end_of_answers, given_up_checks, open_checks
@@ -141,7 +142,7 @@ def _open(current: Pass) -> DataFrame:
 
 def _given_up(current: Pass) -> DataFrame:
     given_up = current.read("trans_check_max_time")
-    evidence = evidence_of(current, current.cached(transactions_of(given_up)))
+    evidence = evidence_of(current, current.cached(transactions_of(given_up)), orphans_of_before(current))
     discarded = transaction_figures(evidence).where("is_discarded and op_count = 0 and visible_count = 0")
     return given_up_checks(discarded, given_up, evidence.halves, current.read(ANSWERS))
 

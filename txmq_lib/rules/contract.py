@@ -14,6 +14,7 @@ from txmq_lib.names import (
     MAX_TIME_TOPIC,
     OFFSET_OUT_OF_RANGE,
     OP_TOPIC,
+    PROPERTY_MAX_OFFSET,
     READER_PROPERTIES,
     TRANSACTION_TOPICS,
 )
@@ -174,6 +175,12 @@ def stored_properties(properties: Column) -> Column:
         | F.arrays_overlap(names, F.array(*[F.lit(name) for name in READER_PROPERTIES]))
     )
     return F.when(is_odd, F.map_filter(properties, is_stored)).otherwise(properties)
+
+
+def told_end() -> Column:
+    """Where its queue ended as a reading client read this row (semantics 6.4): the next offset; null: none told."""
+    told = F.col("properties")[PROPERTY_MAX_OFFSET].try_cast("bigint")
+    return F.when(told.between(F.col("queue_offset") + 1, HIGHEST_OFFSET), told)
 
 
 def topic_fault(kind: str) -> Column:

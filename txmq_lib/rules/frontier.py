@@ -2,33 +2,74 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-QUEUE = ("broker_name", "topic", "queue_id")
+from txmq_lib.rules.runs import QUEUE, joined_runs, landed_runs, no_runs, told_to
+
 # Rows about no single queue: a whole commit log, or all queues of a topic.
 WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID = "*", -1
 # All queues of a live broker, which shows no commit log: the store time up to which all of them were read.
 ALL_QUEUES_TOPIC = "**"
 
 
+# What is known of a queue beside how far it has landed, and is taken as reported or joined.
+TOLD = ("lowest_kept_offset", "lost_before_timestamp", "is_end_known", "source_identity")
+STRETCHES = ("runs", "told_end", "file_end")
+
+
 def reached(rows: DataFrame) -> DataFrame:
-    """Per queue of `rows`: the offset after its highest, and its highest store time."""
+    """Per queue of `rows`: the offset after its highest, its highest store time, and its STRETCHES.
+
+    rows  QUEUE, queue_offset, store_timestamp, and where they landed from a broker commit_log_offset and told_end: the
+          end of the queue that a reading client told with the row (null: none did)
+    """
     highest = F.max("queue_offset")
-    return rows.groupBy(*QUEUE).agg(
-        F.coalesce(F.try_add(highest, F.lit(1)), highest).alias("next_offset"),
-        F.max("store_timestamp").alias("highest_store_timestamp"),
+    per_queue = rows.groupBy(*QUEUE)
+    end = F.coalesce(F.try_add(highest, F.lit(1)), highest)
+    reached_to = [end.alias("next_offset"), F.max("store_timestamp").alias("highest_store_timestamp")]
+    if "commit_log_offset" not in rows.columns:
+        return per_queue.agg(*reached_to).withColumns(
+            {"runs": no_runs(), "told_end": F.col("next_offset"), "file_end": F.lit(None).cast("bigint")}
+        )
+    is_last = F.col("told_end") == F.col("queue_offset") + 1
+    told = per_queue.agg(
+        *reached_to,
+        F.greatest(F.max("told_end"), end).alias("told_end"),
+        F.max(F.when(is_last, F.col("told_end"))).alias("file_end"),
+    )
+    joined = told.join(landed_runs(rows), on=list(QUEUE), how="left")
+    return joined.withColumn("runs", F.coalesce("runs", no_runs()))
+
+
+def whole_reads(frontier: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Up to which physical offset all queues of a broker were read to their ends, and those of some of its topics.
+
+    Columns  broker_name, _all_read_to; broker_name, topic, _topic_read_to
+    """
+    told = frontier.where(F.col("queue_id") == WHOLE_QUEUE_ID).withColumn("_to", F.array_max("runs.read_to"))
+    is_all = F.col("topic") == ALL_QUEUES_TOPIC
+    return (
+        told.where(is_all).select("broker_name", F.col("_to").alias("_all_read_to")),
+        told.where(~is_all & F.col("_to").isNotNull()).select(
+            "broker_name", "topic", F.col("_to").alias("_topic_read_to")
+        ),
     )
 
 
 def advanced(known: DataFrame, reports: DataFrame, *, pass_number: int) -> DataFrame:
-    """Rows of `landing_frontier` that change when `reports` (same columns, one row per queue) come in.
+    """Rows of `landing_frontier` that change when `reports` (its columns, one row per queue) come in.
 
-    next_offset and store time only move forward; what the source says of itself is taken as reported. So is where a
-    whole log ends: another log may stand in its place.
+    next_offset, told ends and store time only move forward; runs are joined; what the source says of itself is taken as
+    reported. So is where a whole log ends: another log may stand in its place, and `is_anew` says that one does.
     """
     before = known.select(*QUEUE, *[F.col(name).alias(f"_{name}") for name in known.columns if name not in QUEUE])
-    joined = reports.join(before, on=list(QUEUE), how="left")
+    of_broker, of_topic = whole_reads(known)
+    joined = (
+        reports.join(before, on=list(QUEUE), how="left")
+        .join(of_broker, on="broker_name", how="left")
+        .join(of_topic, on=["broker_name", "topic"], how="left")
+    )
     merged = joined.select(
         *QUEUE,
         F.when(F.col("queue_id") == WHOLE_QUEUE_ID, F.col("next_offset"))
@@ -40,21 +81,23 @@ def advanced(known: DataFrame, reports: DataFrame, *, pass_number: int) -> DataF
         (F.col("is_end_known") | F.coalesce("_is_end_known", F.lit(False))).alias("is_end_known"),
         F.coalesce("source_identity", "_source_identity").alias("source_identity"),
         F.lit(pass_number).cast("bigint").alias("pass_number"),
-        *[F.col(f"_{name}").alias(name) for name in ("runs", "told_end", "file_end")],
+        joined_runs(F.concat(_runs_of_before(), "runs")).alias("runs"),
+        F.greatest("told_end", "_told_end").alias("told_end"),
+        F.greatest("file_end", "_file_end").alias("file_end"),
         *[F.col(f"_{name}") for name in known.columns if name not in QUEUE],
     )
-    compared = (
-        "next_offset",
-        "highest_store_timestamp",
-        "lowest_kept_offset",
-        "lost_before_timestamp",
-        "is_end_known",
-        "source_identity",
-    )
     is_same = F.lit(True)
-    for name in compared:
+    for name in ("next_offset", "highest_store_timestamp", *TOLD, *STRETCHES):
         is_same = is_same & F.col(name).eqNullSafe(F.col(f"_{name}"))
     return merged.where(~is_same).select(*known.columns)
+
+
+def _runs_of_before() -> Column:
+    """The runs known before, with what the last reading of all queues said of this one, before this one goes on."""
+    was_there = F.col("_next_offset").isNotNull()
+    queue = told_to(F.when(was_there, F.coalesce("_runs", no_runs())), F.greatest("_all_read_to", "_topic_read_to"))
+    is_queue = F.col("queue_id") != WHOLE_QUEUE_ID
+    return F.when(is_queue, queue).when(F.col("is_anew"), no_runs()).otherwise(F.coalesce("_runs", no_runs()))
 
 
 def file_reports(rows: DataFrame) -> DataFrame:
@@ -65,5 +108,6 @@ def file_reports(rows: DataFrame) -> DataFrame:
             "lost_before_timestamp": F.lit(None).cast("timestamp"),
             "is_end_known": F.lit(False),
             "source_identity": F.lit(None).cast("string"),
+            "is_anew": F.lit(False),
         }
     )

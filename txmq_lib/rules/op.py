@@ -33,7 +33,7 @@ def op_tokens(ops: DataFrame) -> DataFrame:
 
 
 def op_faults(ops: DataFrame) -> DataFrame:
-    """One row per op of which something cannot be used: reason, detail, raw, source (as `ops` has them)."""
+    """One row per op of which something cannot be used: all of `ops`, with reason and detail."""
     split = _with_pieces(ops).withColumn(
         "odd", F.filter("pieces", lambda piece: (piece != "") & _offset(piece).isNull())
     )
@@ -50,9 +50,8 @@ def op_faults(ops: DataFrame) -> DataFrame:
         fault(names_none, "OP_BODY_EMPTY", F.lit("the body names no half")),
         fault(F.size("odd") > 0, "OP_TOKEN", F.concat(F.lit("names "), F.concat_ws(", ", told), more)),
     )
-    return split.select(found["reason"].alias("reason"), found["detail"].alias("detail"), "raw", "source").where(
-        "reason is not null"
-    )
+    why = {"reason": found["reason"], "detail": found["detail"]}
+    return split.withColumns(why).drop("odd", "pieces", "tags").where("reason is not null")
 
 
 def _with_pieces(ops: DataFrame) -> DataFrame:

@@ -18,9 +18,11 @@ from txmq_lib.names import (
     SYS_FLAG_TRANSACTION_MASK,
     SYSTEM_TOPIC_PREFIX,
     SYSTEM_TOPICS,
+    TRANSACTION_KEY,
 )
 from txmq_lib.rules.frontier import WHOLE_QUEUE_ID
 from txmq_lib.rules.policy import Policies
+from txmq_lib.rules.transaction import transactions_of
 
 # What consumers send back keeps its bits.
 SENT_BACK = ("%RETRY%", "%DLQ%")
@@ -95,3 +97,9 @@ def first_places(frontier: DataFrame) -> DataFrame:
     is_silent = F.col("runs").isNull() & (F.col("queue_id") != WHOLE_QUEUE_ID)
     grouped = frontier.groupBy("broker_name").agg(F.min(lowest).alias("_lowest"), F.max(is_silent).alias("_is_silent"))
     return grouped.select("broker_name", F.when(~F.col("_is_silent"), F.col("_lowest")).alias("first_place"))
+
+
+def with_same_id(halves: DataFrame, given_up: DataFrame, orphans: DataFrame) -> DataFrame:
+    """Keys of the transactions that have the id of an orphan, once per orphan: it may be theirs."""
+    keys = transactions_of(halves.select(*TRANSACTION_KEY).unionByName(given_up.select(*TRANSACTION_KEY)))
+    return keys.join(orphans.select("broker_name", "transaction_id"), on=["broker_name", "transaction_id"], how="inner")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.names import SYS_FLAG_COMMIT, SYS_FLAG_TRANSACTION_MASK, TRANSACTION_KEY
@@ -88,15 +88,16 @@ def closed(
 
 
 def named_by_ops(copies: DataFrame, ops: DataFrame) -> DataFrame:
-    """One row per (copy, op row naming it): transaction key and op_store_timestamp (R26)."""
+    """One row per (copy, op row naming it): transaction key, op_store_timestamp and op_place (R26)."""
     tokens = ops.select(
         "broker_name",
         "queue_id",
         F.col("half_queue_offset").alias("queue_offset"),
         F.col("store_timestamp").alias("op_store_timestamp"),
+        F.col("commit_log_offset").alias("op_place"),
     )
     named = copies.join(tokens, on=["broker_name", "queue_id", "queue_offset"], how="inner")
-    return named.select(*TRANSACTION_KEY, "op_store_timestamp")
+    return named.select(*TRANSACTION_KEY, "op_store_timestamp", "op_place")
 
 
 def made_visible(copies: DataFrame, given_up: DataFrame, visible: DataFrame) -> DataFrame:
@@ -108,41 +109,49 @@ def made_visible(copies: DataFrame, given_up: DataFrame, visible: DataFrame) -> 
     places = copies.select(*TRANSACTION_KEY, "real_topic", "commit_log_offset").unionByName(
         join_transaction(_places_of(given_up), topics, "inner")
     )
-    found = _prepared_there(places, visible).where("topic = real_topic")
+    found = _prepared_there(places, visible).where("is_committed and topic = real_topic")
     return found.select(*TRANSACTION_KEY, "visible_store_timestamp")
 
 
-def committed_messages(halves: DataFrame, given_up: DataFrame, visible: DataFrame) -> DataFrame:
-    """One row per (transaction, committed message prepared at a place of it): key, topic, visible_store_timestamp.
+def messages_there(halves: DataFrame, given_up: DataFrame, messages: DataFrame) -> DataFrame:
+    """One row per (transaction, message that names a place of it): key, and as _prepared_there has it.
 
-    It makes the transaction visible where `topic` is its real topic.
+    It makes the transaction visible where it `is_committed` and `topic` is its real topic; else it is in doubt.
     """
-    found = _prepared_there(_places_of(halves).unionByName(_places_of(given_up)), visible)
-    return found.select(*TRANSACTION_KEY, "topic", "visible_store_timestamp")
+    found = _prepared_there(_places_of(halves).unionByName(_places_of(given_up)), messages)
+    return found.select(*TRANSACTION_KEY, "topic", "is_committed", "visible_store_timestamp", "visible_place")
 
 
 def _places_of(rows: DataFrame) -> DataFrame:
     return rows.where("commit_log_offset is not null").select(*TRANSACTION_KEY, "commit_log_offset")
 
 
-def _prepared_there(places: DataFrame, visible: DataFrame) -> DataFrame:
-    """`places` of transactions with each committed message prepared there: topic, visible_store_timestamp.
+def _prepared_there(places: DataFrame, messages: DataFrame) -> DataFrame:
+    """`places` of transactions with each message prepared there: topic, visible_store_timestamp, visible_place.
 
-    Rule  sysFlag commit bits, prepared offset = physical offset of a half or given-up row, equal transaction id; with
-          the real topic: retried and rescheduled copies keep the bits but not the rest (semantics 3.2)
+    Rule  it is_committed by its sysFlag commit bits, the prepared offset = physical offset of a half or given-up row,
+          and an equal transaction id; with the real topic: retried and rescheduled copies keep the bits but not the
+          rest (semantics 3.2). A message of no transaction names place 0.
     """
-    is_committed = F.col("sys_flag").bitwiseAND(SYS_FLAG_TRANSACTION_MASK) == SYS_FLAG_COMMIT
-    messages = visible.where(is_committed).select(
+    named = messages.select(
         "broker_name",
         "topic",
         F.col("prepared_transaction_offset").alias("commit_log_offset"),
+        is_committed().alias("_has_bits"),
         F.col("transaction_id").alias("_visible_id"),
         F.col("store_timestamp").alias("visible_store_timestamp"),
-    )
-    joined = places.join(messages, on=["broker_name", "commit_log_offset"], how="inner")
+        F.col("commit_log_offset").alias("visible_place"),
+    ).where("_has_bits or commit_log_offset > 0")
+    joined = places.join(named, on=["broker_name", "commit_log_offset"], how="inner")
     # A half without UNIQ_KEY restores to a message without one.
     same_id = F.coalesce("_visible_id", "transaction_id") == F.col("transaction_id")
-    return joined.where(same_id)
+    marked = joined.withColumn("is_committed", F.col("_has_bits") & same_id)
+    return marked.where("is_committed or commit_log_offset > 0")
+
+
+def is_committed() -> Column:
+    """Whether a message has the bits of a committed one."""
+    return F.col("sys_flag").bitwiseAND(SYS_FLAG_TRANSACTION_MASK) == SYS_FLAG_COMMIT
 
 
 def effectively_given_up(copies: DataFrame, given_up: DataFrame) -> DataFrame:

@@ -1,0 +1,295 @@
+"""A rollback is told only where its proof has landed: whatever is missing, in whatever order the rest lands."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from house import BROKER, NOW, House, wall_clock
+from live_capture import LiveCapture, live_capture
+from small_log import FILE_BYTES, Row, SmallLog, encoded, spoil
+
+from txmq_lib.pipeline.landing import run_land_rocketmq
+
+AUDIT = "role=audit"
+LATER = NOW + timedelta(minutes=1)
+# Where the fields of a stored record lie (semantics 6.2), both hosts IPv4.
+QUEUE_ID, QUEUE_OFFSET, SYS_FLAG, PREPARED, BODY = 12, 20, 36, 76, 88
+
+
+def said(house: House) -> dict[str, tuple[str, str]]:
+    return {row["transaction_id"]: (row["verdict"], row["reason"]) for row in house.rows("verdict")}
+
+
+def story(*, tail: bool = False) -> SmallLog:
+    """Two rolled back transactions around a committed one, over two queues; without `tail` both queues go on."""
+    log = SmallLog()
+    log.plain()
+    log.plain(queue_id=1)
+    first, second, third = log.half("back0"), log.half("done", queue_id=1), log.half("back1")
+    log.plain()
+    log.commit(second)
+    log.op(first, second)
+    log.op(third)
+    if not tail:
+        log.plain()
+        log.plain(queue_id=1)
+    return log
+
+
+def land_files(house: House, log: SmallLog, keeps: Callable[[Row], bool] = lambda row: True, **told: bool) -> None:
+    for kind in ("half", "op", "message"):
+        house.land_rows(kind, [row for row in log.of(kind, **told) if keeps(row)])
+
+
+ALL = {"back0": "ROLLED_BACK", "done": "COMMITTED", "back1": "ROLLED_BACK"}
+
+
+def with_reason(reason: str) -> dict[str, tuple[str, str]]:
+    return {name: (verdict, reason if verdict == "ROLLED_BACK" else "visible") for name, verdict in ALL.items()}
+
+
+def unknown(reason: str) -> dict[str, tuple[str, str]]:
+    return {name: ("RESOLVED_UNKNOWN", reason) if verdict == "ROLLED_BACK" else (verdict, "visible")
+            for name, verdict in ALL.items()}  # fmt: skip
+
+
+def test_files_prove_a_rollback_by_a_later_message_or_by_the_end_they_tell(open_house):
+    past, end, silent = (open_house(AUDIT, name=name) for name in ("past", "end", "silent"))
+    land_files(past, story(), tells_end=False)
+    land_files(end, story(tail=True))
+    land_files(silent, story(tail=True), tells_end=False)
+    for house in (past, end, silent):
+        house.audit()
+    assert said(past) == with_reason("read_past_op")
+    assert said(end) == with_reason("file_end")
+    assert {row["is_settled"] for row in end.rows("verdict") if row["reason"] == "file_end"} == {False}
+    assert said(silent) == unknown("unread")
+    # The queue went on behind the end that a file told: what lies between may have been before the op.
+    log = story(tail=True)
+    log.plain()
+    log.plain()
+    end.land_rows("message", log.of("message")[-1:])
+    end.audit(LATER)
+    assert said(end) == unknown("gap")
+
+
+def is_of_queue(row: Row, *offsets: int) -> bool:
+    return (row["topic"], row["queueId"]) == ("Real", 0) and row["queueOffset"] in offsets
+
+
+@pytest.mark.parametrize(
+    ("offsets", "tail", "expected"),
+    [((1,), False, "gap"), ((2,), False, "unread"), ((1,), True, "unread"), ((0, 1), False, "gap")],
+    ids=["in the middle", "its end", "its end before the op", "its beginning"],
+)
+def test_files_with_a_queue_cut_short_prove_nothing_of_it(open_house, offsets, tail, expected):
+    house = open_house(AUDIT)
+    land_files(house, story(tail=tail), lambda row: not is_of_queue(row, *offsets))
+    house.audit()
+    assert said(house) == unknown(expected)
+
+
+def test_a_topic_of_which_nothing_landed_proves_nothing(open_house):
+    house = open_house(AUDIT)
+    log = story()
+    log.plain("Other")
+    land_files(house, log, lambda row: row["topic"] != "Real")
+    house.audit()
+    assert {reason for verdict, reason in said(house).values() if verdict == "RESOLVED_UNKNOWN"} == {"left_out"}
+
+
+@pytest.mark.parametrize("tail", [False, True])
+def test_a_store_read_whole_proves_it_without_consume_queues(open_house, tmp_path, tail):
+    house = open_house(AUDIT)
+    house.land_store(story(tail=tail).write_store(tmp_path / "store"))
+    house.audit()
+    assert said(house) == with_reason("log_read" if tail else "read_past_op")
+
+
+def test_a_topic_left_out_of_a_store_is_told_so(open_house, tmp_path):
+    house = open_house(AUDIT, "land.topics=['Other*']")
+    log = story()
+    log.plain("Other1")
+    house.land_store(log.write_store(tmp_path / "store"))
+    house.audit()
+    assert {reason for verdict, reason in said(house).values() if verdict == "RESOLVED_UNKNOWN"} == {"left_out"}
+    assert "ROLLED_BACK" not in {verdict for verdict, _ in said(house).values()}
+
+
+def test_a_file_that_retention_removed_before_it_was_read_may_have_held_the_message(open_house, tmp_path):
+    log = SmallLog()
+    log.plain()
+    half = log.half("lost")
+    upto = log.plain()["commitLogOffset"]
+    while log.plain()["commitLogOffset"] < 2 * FILE_BYTES:
+        pass
+    log.op(half)
+    log.plain()
+    house = open_house(AUDIT)
+    house.land_store(log.write_store(tmp_path / "store", upto=upto))
+    house.audit()
+    house.land_store(log.write_store(tmp_path / "store", without=(0, 1)))
+    house.audit(LATER)
+    assert said(house) == {"lost": ("RESOLVED_UNKNOWN", "lost")}
+
+
+FLIPS = {  # of the committed message: where, what, and the verdict of its transaction
+    "body": (BODY, b"x", ("RESOLVED_UNKNOWN", "quarantined")),
+    "topic": (BODY + 5, b"Rfal", ("RESOLVED_UNKNOWN", "elsewhere")),
+    "queue id": (QUEUE_ID, struct.pack(">i", 5), ("COMMITTED", "visible")),
+    "no such queue id": (QUEUE_ID, struct.pack(">i", -5), ("RESOLVED_UNKNOWN", "quarantined")),
+    "commit bits": (SYS_FLAG, struct.pack(">i", 0), ("RESOLVED_UNKNOWN", "elsewhere")),
+    "rollback bits": (SYS_FLAG, struct.pack(">i", 12), ("RESOLVED_UNKNOWN", "gap")),
+    "prepared offset": (PREPARED, struct.pack(">q", 4711), ("RESOLVED_UNKNOWN", "elsewhere")),
+    "queue offset": (QUEUE_OFFSET, struct.pack(">q", 4711), ("COMMITTED", "visible")),
+    "queue offset of another": (QUEUE_OFFSET, struct.pack(">q", 0), ("RESOLVED_UNKNOWN", "quarantined")),
+    "transaction id": (None, b"dona", ("RESOLVED_UNKNOWN", "elsewhere")),
+    "magic": (4, b"\0", ("RESOLVED_UNKNOWN", "quarantined")),
+}
+
+
+def test_a_byte_spoilt_in_a_committed_message_makes_no_rollback_of_it(open_house, tmp_path):
+    house = open_house(AUDIT)
+    expected = {}
+    for what, (at, new, verdict) in FLIPS.items():
+        log = story()
+        (message,) = [row for row in log.rows if row["sysFlag"] == 8]
+        store = log.write_store(tmp_path / what.replace(" ", "-"))
+        spoil(store, message, encoded(message).index(b"done") if at is None else at, new)
+        house.land_store(store, broker=what)
+        expected[what] = verdict
+    house.audit()
+    found = {row["broker_name"]: (row["verdict"], row["reason"]) for row in house.rows("verdict")
+             if row["transaction_id"] == "done"}  # fmt: skip
+    assert found == expected
+    bad = {row["broker_name"]: row for row in house.rows("quarantine")}
+    body = bad["body"]
+    assert (body["topic"], body["queue_id"], body["queue_offset"], body["transaction_id"]) == ("Real", 1, 1, "done")
+    assert body["commit_log_offset"] == message["commitLogOffset"]
+    assert (bad["magic"]["topic"], bad["magic"]["commit_log_offset"]) == (None, message["commitLogOffset"])
+
+
+@pytest.mark.parametrize("audited", [True, False])
+def test_a_later_message_shows_that_one_of_a_log_was_misread(open_house, tmp_path, audited):
+    log = story(tail=True)
+    (message,) = [row for row in log.rows if row["sysFlag"] == 8]
+    house = open_house(AUDIT, "land.topics=['Real']")
+    upto = log.plain(queue_id=1)["commitLogOffset"]
+    log.plain(queue_id=1)
+    for end in (upto, None):
+        store = log.write_store(tmp_path / "store", upto=end)
+        spoil(store, message, BODY + 5, b"Rfal")  # a topic that is not taken
+        house.land_store(store)
+        if audited or end is None:
+            house.audit(NOW if end else LATER)
+    # Nothing showed at first that a message of the queue is missing.
+    found = said(house)
+    assert found["done"] == ("RESOLVED_UNKNOWN", "gap")
+    assert {found[name] for name in ("back0", "back1")} == {("ROLLED_BACK", "log_read")}
+
+
+ORDERS = {
+    "all at once": ("store", "files"),
+    "files first": ("files", "audit", "store"),
+    "the store first": ("store", "audit", "files"),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+def test_files_and_an_older_store_say_the_same_in_any_order(open_house, tmp_path, order):
+    log = story(tail=True)
+    ops = [row for row in log.rows if row["topic"].endswith("OP_HALF_TOPIC")]
+    # The store is of a moment before the ops, and the files have no real topic.
+    lands = {
+        "store": lambda house: house.land_store(log.write_store(tmp_path / "store", upto=ops[0]["commitLogOffset"])),
+        "files": lambda house: [house.land_rows(kind, log.of(kind)) for kind in ("half", "op")],
+        "audit": lambda house: house.audit(),
+    }
+    house = open_house(AUDIT)
+    for step in order:
+        lands[step](house)
+    house.audit(LATER)
+    assert said(house) == unknown("unread")
+
+
+@pytest.mark.parametrize("audited", [True, False])
+def test_a_gap_behind_an_op_that_was_read_takes_no_proof_away(open_house, audited):
+    house = open_house(AUDIT)
+    log = story()
+    land_files(house, log, tells_end=False)
+    if audited:
+        house.audit()
+    for _ in range(3):
+        log.plain()
+    house.land_rows("message", log.of("message", tells_end=False)[-1:])
+    house.land_rows("half", [log.half("new")])
+    house.audit(LATER)
+    assert {name: found for name, found in said(house).items() if name in ALL} == with_reason("read_past_op")
+
+
+@pytest.fixture
+def served(tmp_path: Path):
+    with live_capture("restart", tmp_path, BROKER) as capture:
+        yield capture
+
+
+def land_live(house: House, served: LiveCapture, log: SmallLog) -> None:
+    served.broker.queues = log.queues()
+    run_land_rocketmq(
+        house.warehouse, house.settings, name_servers=[served.address], now=NOW, wall_clock=wall_clock, environ={}
+    )
+
+
+def test_a_live_broker_proves_it_by_the_end_of_the_queue_as_its_ops_were_read(open_house, served):
+    house = open_house(AUDIT)
+    log = story(tail=True)
+    land_live(house, served, log)
+    house.audit()
+    assert said(house) == with_reason("live_read")
+    # Messages that retention took before they were read: what was proved before stays so.
+    served.broker.lowest["Real", 0] = 4
+    for _ in range(3):
+        log.plain()
+    log.half("new")
+    land_live(house, served, log)
+    house.audit(LATER)
+    assert {name: found for name, found in said(house).items() if name in ALL} == with_reason("live_read")
+
+
+def test_what_a_live_broker_lost_may_have_been_the_message(open_house, served):
+    house = open_house(AUDIT)
+    served.broker.lowest["Real", 0] = 2
+    land_live(house, served, story())
+    house.audit()
+    assert said(house) == unknown("lost")
+
+
+def test_a_bad_record_of_a_live_queue_may_have_been_the_message(open_house, served):
+    house = open_house(AUDIT)
+    log = story()
+    queues = log.queues()
+    queues["Real", 0][1] = queues["Real", 0][1].replace(b"body", b"bodi")
+    log.queues = lambda: queues
+    land_live(house, served, log)
+    house.audit()
+    assert said(house) == unknown("quarantined")
+
+
+def test_a_topic_left_out_of_a_live_landing_is_told_so(open_house, served):
+    house = open_house(AUDIT, "land.topics=['Other*']")
+    land_live(house, served, story())
+    house.audit()
+    assert {reason for verdict, reason in said(house).values() if verdict == "RESOLVED_UNKNOWN"} == {"left_out"}
+
+
+def test_a_landed_file_of_high_offsets_hides_nothing_from_a_live_landing(open_house, served):
+    house = open_house(AUDIT)
+    log = story()
+    house.land_rows("message", log.of("message")[-1:])
+    land_live(house, served, log)
+    landed = {(row["queue_id"], row["queue_offset"]) for row in house.rows("message")}
+    assert landed == {(row["queueId"], row["queueOffset"]) for row in log.of("message")}

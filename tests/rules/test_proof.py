@@ -1,0 +1,242 @@
+"""What proves that a resolved transaction was rolled back, and what is missing where nothing does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from builders import NOW, evidence, policies, rows, table_of
+
+from txmq_lib.rules.figures import transaction_figures
+from txmq_lib.rules.orphans import committed_by_brokers, without_half
+from txmq_lib.rules.verdict import judged
+
+pytestmark = pytest.mark.spark
+
+# Its half lies at 100, a copy at 150, the op that names it at 200.
+LOW, COPY, OP = 100, 150, 200
+REAL = {"topic": "TopicA", "queue_id": 0}
+
+
+def run(first, end, first_place, last_place, read_to=None):
+    names = ("first_offset", "end_offset", "first_commit_log_offset", "last_commit_log_offset", "read_to")
+    return dict(zip(names, (first, end, first_place, last_place, read_to), strict=True))
+
+
+def queue(*runs, **told):
+    return {
+        **REAL,
+        "runs": [run(*each) for each in runs],
+        "told_end": max((each[1] for each in runs), default=0),
+        **told,
+    }
+
+
+def log(*stretches, topic="*", **told):
+    return {"topic": topic, "queue_id": -1, "runs": [run(*each, None, None) for each in stretches], **told}
+
+
+def live(read_to, topic="**"):
+    return {"topic": topic, "queue_id": -1, "runs": [run(0, 0, None, None, read_to)]}
+
+
+OTHER = {"topic": "TopicB"}
+PROVED = [  # why, frontier rows of its broker, by what it is proved or what is missing
+    # 1. a run of the queue from before the half to behind the op
+    ("read from its beginning past the op", [queue((0, 9, 150, 201))], "read_past_op"),
+    ("read to the op and no further", [queue((0, 9, 150, 200))], "unread"),
+    ("read from before the half past the op", [queue((5, 9, 99, 201))], "read_past_op"),
+    ("read from behind the half, and what lies before is missing", [queue((5, 9, 101, 201))], "gap"),
+    ("a hole before the half", [queue((0, 3, 10, 20), (5, 9, 90, 201))], "read_past_op"),
+    ("a hole behind the op", [queue((0, 3, 10, 201), (5, 9, 300, 400))], "read_past_op"),
+    ("a hole between", [queue((0, 3, 10, 120), (5, 9, 130, 400))], "gap"),
+    ("a hole from before the half to behind the op", [queue((0, 3, 10, 99), (5, 9, 201, 400))], "gap"),
+    ("retention took what is missing", [queue((0, 3, 10, 120), (5, 9, 130, 400), lowest_kept_offset=5)], "lost"),
+    ("retention took what lies before the first", [queue((5, 9, 130, 400), lowest_kept_offset=5)], "lost"),
+    ("retention took what lay behind what landed", [queue((0, 3, 10, 120), told_end=9, lowest_kept_offset=9)], "lost"),
+    ("retention took other messages", [queue((2, 4, 10, 20), (5, 9, 130, 150), lowest_kept_offset=2)], "gap"),
+    # 2. the log read from before the half to behind the op
+    ("the log read over both", [log((100, 201))], "log_read"),
+    ("the log read to the op and no further", [log((0, 200))], "unread"),
+    ("the log read from behind the half", [log((101, 300))], "unread"),
+    ("a bad record between", [log((0, 150), (151, 300))], "unread"),
+    ("bad records before and behind", [log((0, 99), (100, 201), (202, 300))], "log_read"),
+    ("a topic taken", [log((0, 300), topic="[Other, Topic*]")], "log_read"),
+    ("a topic taken by one letter", [log((0, 300), topic="[Topic?]")], "log_read"),
+    ("a topic left out", [log((0, 300), topic="[Other, Topic]")], "left_out"),
+    ("a dot is a dot", [log((0, 300), topic="[Topic.]")], "left_out"),
+    ("another topic of the log landed", [log((0, 300), topic="[TopicB]"), {**queue((0, 9, 1, 999)), **OTHER}],
+     "left_out"),
+    ("the log read, its queue without a hole", [log((0, 300)), queue((0, 9, 10, 120))], "log_read"),
+    ("the log read, and a message of the queue was not seen there",
+     [log((0, 300)), queue((0, 3, 10, 120), (5, 9, 130, 190))], "gap"),
+    ("the log read, and the consume queue tells of a message that was not seen",
+     [log((0, 300)), queue((0, 3, 10, 120), (4, 4, 300, 300))], "gap"),
+    ("the log read from its beginning, and the first message was not seen", [log((0, 300)), queue((1, 3, 120, 130))],
+     "gap"),
+    ("the log read from later on: what lies before was not there", [log((50, 300)), queue((1, 3, 120, 130))],
+     "log_read"),
+    ("the log read, and a hole before the half", [log((0, 300)), queue((0, 3, 10, 20), (5, 9, 90, 190))], "log_read"),
+    ("the log read, and a hole of which one side is not in it", [log((90, 300)), queue((0, 3, 10, 20), (5, 9, 130, 190))],
+     "log_read"),
+    ("a file of the log was lost", [log((0, 120), (180, 300), lowest_kept_offset=180)], "lost"),
+    # 3. a live broker told where the queue ends
+    ("read live to its end past the op", [queue((0, 9, 10, 120, 200))], "live_read"),
+    ("read live to its end before the op", [queue((0, 9, 10, 120, 199))], "unread"),
+    ("read live, a hole before", [queue((0, 3, 10, 20), (5, 9, 130, 140, 200))], "gap"),
+    ("read live, then a gap", [queue((0, 9, 10, 120, 200), (12, 14, 300, 310))], "live_read"),
+    ("all queues read to their ends, and it stood still", [live(200), queue((0, 9, 10, 120, 1))], "live_read"),
+    ("all queues read to their ends, files behind it", [live(200), queue((0, 9, 10, 120))], "unread"),
+    ("all queues read to their ends, and it is none of them", [live(200)], "live_read"),
+    ("all queues read to their ends, though before the op", [live(199)], "unread"),
+    ("the topic's queues read to their ends", [live(200, topic="TopicA")], "live_read"),
+    ("another topic's queues read to their ends", [live(200, topic="TopicB")], "left_out"),
+    # 4. a reading client told where the queue ends
+    ("files to the end of the queue", [queue((0, 9, 10, 120), file_end=9)], "file_end"),
+    ("files of which nobody told the end", [queue((0, 9, 10, 120))], "unread"),
+    ("files cut short", [queue((0, 9, 10, 120), told_end=10)], "unread"),
+    ("files to an end, and it goes on", [queue((0, 9, 10, 120), told_end=10, file_end=9)], "unread"),
+    ("files to the end, a hole between", [queue((0, 3, 10, 110), (5, 9, 130, 140), file_end=9)], "gap"),
+    # Nothing at all
+    ("another queue of its topic landed", [{**queue((0, 9, 1, 999)), "queue_id": 1}], "unread"),
+    ("another topic landed", [{**queue((0, 9, 1, 999)), **OTHER}], "left_out"),
+    ("nothing is known of any source", [], "left_out"),
+    ("a queue of which nothing landed", [queue()], "unread"),
+]  # fmt: skip
+ROLLED_BACK = {"read_past_op", "log_read", "live_read", "file_end"}
+
+
+def resolved(spark, names, **given):
+    """A transaction by each name, of a broker by that name."""
+    halves, ops = [], []
+    for why in names:
+        half = {"broker_name": why, "transaction_id": why}
+        halves += [{**half, "commit_log_offset": LOW}, {**half, "commit_log_offset": COPY, "queue_offset": 1,
+                                                        "broker_check_times": 1}]  # fmt: skip
+        ops += [{"broker_name": why, "commit_log_offset": 160}, {"broker_name": why, "commit_log_offset": OP}]
+    return evidence(spark, halves=halves, ops=ops, **given)
+
+
+def reasons(spark, found, frontier, quarantine=(), role="audit"):
+    figures = transaction_figures(found)
+    tables = [rows(spark, "landing_frontier", frontier), rows(spark, "quarantine", quarantine)]
+    verdicts = judged(figures, *tables, policies=policies(role), now=NOW, pass_number=1)
+    return table_of(verdicts, "transaction_id", "verdict", "reason", "is_settled")
+
+
+def expected(reason):
+    is_proved = reason in ROLLED_BACK
+    return "ROLLED_BACK" if is_proved else "RESOLVED_UNKNOWN", reason, is_proved and reason != "file_end"
+
+
+def test_no_message_means_rolled_back_only_where_it_would_have_been_seen(spark):
+    frontier = [{"broker_name": why, **row} for why, found, _ in PROVED for row in found]
+    found = reasons(spark, resolved(spark, [why for why, *_ in PROVED]), frontier)
+    assert found == {why: expected(reason) for why, _, reason in PROVED}
+
+
+def test_without_its_original_half_a_transaction_is_looked_for_from_the_beginning(spark):
+    frontier = {
+        "from the beginning": [queue((0, 9, 50, 201))],
+        "from before its copy": [queue((1, 9, 50, 201))],
+        "the whole log": [log((0, 201))],
+        "the log from later on": [log((1, 201))],
+    }
+    halves = [{"broker_name": why, "transaction_id": why, "commit_log_offset": COPY, "prepared_queue_offset": 7}
+              for why in frontier]  # fmt: skip
+    ops = [{"broker_name": why, "commit_log_offset": OP} for why in frontier]
+    found = reasons(spark, evidence(spark, halves=halves, ops=ops),
+                    [{"broker_name": why, **row} for why, found in frontier.items() for row in found])  # fmt: skip
+    assert {why: reason for why, (_, reason, _) in found.items()} == {
+        "from the beginning": "read_past_op",
+        "from before its copy": "gap",
+        "the whole log": "log_read",
+        "the log from later on": "unread",
+    }
+
+
+def test_what_names_no_real_queue_is_proved_by_a_whole_log_alone(spark):
+    cases = {"no topic": {"real_topic": None}, "no queue": {"real_queue_id": None}}
+    sources = {"a log": log((0, 300)), "part of a log": log((0, 300), topic="[T*]"), "a queue": queue((0, 9, 1, 999))}
+    halves, ops, frontier = [], [], []
+    for case, real in cases.items():
+        for source, row in sources.items():
+            name = f"{case}, {source}"
+            halves.append({"broker_name": name, "transaction_id": name, "commit_log_offset": LOW, **real})
+            ops.append({"broker_name": name, "commit_log_offset": OP})
+            frontier.append({"broker_name": name, **row})
+    found = reasons(spark, evidence(spark, halves=halves, ops=ops), frontier)
+    assert {why: reason for why, (_, reason, _) in found.items()} == {
+        "no topic, a log": "log_read", "no topic, part of a log": "no_real_topic", "no topic, a queue": "no_real_topic",
+        "no queue, a log": "log_read", "no queue, part of a log": "log_read", "no queue, a queue": "no_real_topic",
+    }  # fmt: skip
+
+
+DOUBTS = {  # message; what it makes of a rollback that is proved otherwise
+    "nothing": (None, "read_past_op"),
+    "in another topic": ({"topic": "TopicX", "prepared_transaction_offset": LOW}, "elsewhere"),
+    "with another id": ({"transaction_id": "other", "prepared_transaction_offset": COPY}, "elsewhere"),
+    "without the bits": ({"sys_flag": 0, "prepared_transaction_offset": LOW}, "elsewhere"),
+    "sent back by a consumer": ({"topic": "%RETRY%CG", "prepared_transaction_offset": LOW}, "elsewhere"),
+    "an orphan of its id": ({"prepared_transaction_offset": 77}, "elsewhere"),
+    "an orphan of its id, a retry": ({"topic": "%RETRY%CG", "prepared_transaction_offset": 0}, "read_past_op"),
+    "of another place and id": ({"transaction_id": "other", "prepared_transaction_offset": 77}, "read_past_op"),
+}
+
+
+def test_a_message_that_may_be_its_own_puts_a_rollback_in_doubt(spark):
+    messages = [
+        {"broker_name": why, "transaction_id": why, **message} for why, (message, _) in DOUBTS.items() if message
+    ]
+    frontier = [{"broker_name": why, **queue((0, 9, 150, 201))} for why in DOUBTS]
+    found = resolved(spark, DOUBTS, visible=messages)
+    landed = rows(spark, "message", messages)
+    orphans = without_half(committed_by_brokers(landed, policies("audit")), found.halves)
+    doubted = replace(found, orphans=orphans)
+    assert {why: reason for why, (_, reason, _) in reasons(spark, doubted, frontier).items()} == {
+        why: reason for why, (_, reason) in DOUBTS.items()
+    }
+
+
+BAD = {  # row of quarantine; reason where the queue has a hole there
+    "none": (None, "gap"),
+    "of its queue, between": ({**REAL, "commit_log_offset": 125}, "quarantined"),
+    "of its queue, before its half": ({**REAL, "commit_log_offset": 99}, "gap"),
+    "of its queue, behind its op": ({**REAL, "commit_log_offset": 201}, "gap"),
+    "of its queue, nobody knows where": (REAL, "quarantined"),
+    "of another queue": ({**REAL, "queue_id": 1, "commit_log_offset": 125}, "gap"),
+    "of a queue that nobody knows, between": ({"commit_log_offset": 125}, "quarantined"),
+    "of a queue that nobody knows, before": ({"commit_log_offset": 99}, "gap"),
+    "of nothing that lies in a queue": ({}, "gap"),
+}
+
+
+def test_a_record_in_quarantine_is_told_where_the_message_may_be_it(spark):
+    frontier = [{"broker_name": why, **queue((0, 3, 10, 120), (4, 9, 130, 201))} for why in BAD]
+    bad = [{"broker_name": why, "fingerprint": why, **row} for why, (row, _) in BAD.items() if row is not None]
+    found = reasons(spark, resolved(spark, BAD), frontier, bad)
+    assert {why: reason for why, (_, reason, _) in found.items()} == {why: reason for why, (_, reason) in BAD.items()}
+
+
+def test_the_engine_needs_no_proof(spark):
+    found = reasons(spark, resolved(spark, ["T"]), [], role="engine")
+    assert found == {"T": ("ROLLED_BACK", "decided", True)}
+
+
+OPS_READ = {  # runs of the op queue; why a message without an op has none
+    "read past the message": ([(0, 9, 10, 181)], "no_op"),
+    "read to the message": ([(0, 9, 10, 180)], "op_unread"),
+    "a hole before it": ([(0, 3, 10, 20), (4, 9, 130, 181)], "op_unread"),
+    "a hole before its half": ([(0, 3, 10, 20), (4, 9, 99, 181)], "no_op"),
+    "nothing": ([], "op_unread"),
+}
+
+
+def test_an_op_is_lost_only_where_it_would_have_been_seen(spark):
+    halves = [{"broker_name": why, "transaction_id": why, "commit_log_offset": LOW} for why in OPS_READ]
+    visible = [{"broker_name": why, "transaction_id": why, "prepared_transaction_offset": LOW, "commit_log_offset": 180}
+               for why in OPS_READ]  # fmt: skip
+    frontier = [{"broker_name": why, **queue(*found), "topic": "RMQ_SYS_TRANS_OP_HALF_TOPIC"}
+                for why, (found, _) in OPS_READ.items()]  # fmt: skip
+    found = reasons(spark, evidence(spark, halves=halves, visible=visible), frontier)
+    assert found == {why: ("COMMITTED_OP_LOST", reason, reason == "no_op") for why, (_, reason) in OPS_READ.items()}

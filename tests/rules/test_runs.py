@@ -1,0 +1,105 @@
+"""What has landed of a queue without a hole: found in rows, joined over landings in any order."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+from pyspark.sql import functions as F
+
+from txmq_lib.rules import runs as rules
+from txmq_lib.tables.local_frame import local_frame
+
+pytestmark = pytest.mark.spark
+
+ROWS = "broker_name string, topic string, queue_id int, queue_offset bigint, commit_log_offset bigint"
+
+
+def landed(spark, *places):
+    """Runs of one queue of which these (offset, place) landed, without read_to."""
+    frame = local_frame(spark, [("b", "T", 0, *place) for place in places], ROWS)
+    return [[tuple(run)[:4] for run in row["runs"]] for row in rules.landed_runs(frame).collect()]
+
+
+def test_rows_that_follow_each_other_are_one_run_however_they_come(spark):
+    assert landed(spark, (2, 30), (0, 10), (1, 20)) == [[(0, 3, 10, 30)]]
+    assert landed(spark, (5, 10), (6, 20), (8, 30)) == [[(5, 7, 10, 20), (8, 9, 30, 30)]]
+    assert landed(spark, (0, 10), (1, 20), (1, 20)) == [[(0, 2, 10, 20)]], "the same one again is no other"
+    assert landed(spark, (0, 10), (1, 20), (2, 15), (3, 18)) == [[(0, 2, 10, 20), (2, 4, 15, 18)]], "not of one life"
+    assert landed(spark, (0, 10), (1, None), (2, 30)) == [[(0, 1, 10, 10), (2, 3, 30, 30)]], "one did not land"
+    assert landed(spark, (1, None)) == []
+
+
+def test_no_more_than_so_many_runs_are_kept_the_newest(spark, monkeypatch):
+    monkeypatch.setattr(rules, "MOST_RUNS", 2)
+    assert landed(spark, (0, 1), (2, 3), (4, 5)) == [[(2, 3, 3, 3), (4, 5, 5, 5)]]
+    assert joined(spark, [(0, 1, 1, 1, None), (2, 3, 3, 3, None), (4, 5, 5, 5, None)]) == [
+        (2, 3, 3, 3, None),
+        (4, 5, 5, 5, None),
+    ]
+
+
+def with_runs(spark, runs):
+    return local_frame(spark, [([dict(zip(rules.RUN_FIELDS, run, strict=True)) for run in runs],)],
+                       f"runs array<{rules.RUN_TYPE}>")  # fmt: skip
+
+
+def joined(spark, runs):
+    (row,) = with_runs(spark, runs).select(rules.joined_runs(F.col("runs")).alias("runs")).collect()
+    return [tuple(run) for run in row["runs"]]
+
+
+JOINED = [  # why, runs, what they are together
+    ("one after the other", [(0, 3, 10, 30, None), (3, 5, 40, 50, None)], [(0, 5, 10, 50, None)]),
+    ("a gap between", [(0, 3, 10, 30, None), (4, 5, 40, 50, None)], [(0, 3, 10, 30, None), (4, 5, 40, 50, None)]),
+    ("a gap closed", [(0, 3, 10, 30, None), (3, 4, 35, 35, None), (4, 5, 40, 50, None)], [(0, 5, 10, 50, None)]),
+    ("over each other", [(0, 4, 10, 40, None), (2, 6, 30, 60, None)], [(0, 6, 10, 60, None)]),
+    ("one within another", [(0, 9, 10, 90, None), (2, 4, 30, 40, 35)], [(0, 9, 10, 90, None)]),
+    ("places that do not ascend", [(0, 3, 10, 30, None), (3, 5, 20, 25, None)],
+     [(0, 3, 10, 30, None), (3, 5, 20, 25, None)]),
+    ("an end told of a run", [(0, 3, 10, 30, None), (3, 3, None, None, 99)], [(0, 3, 10, 30, 99)]),
+    ("an end told twice", [(0, 3, 10, 30, 50), (3, 3, None, None, 40)], [(0, 3, 10, 30, 50)]),
+    ("an end told, then more", [(0, 3, 10, 30, 50), (3, 4, 60, 60, None)], [(0, 4, 10, 60, None)]),
+    ("an end told, then a gap: it stays", [(0, 3, 10, 30, 50), (5, 6, 60, 60, 70)],
+     [(0, 3, 10, 30, 50), (5, 6, 60, 60, 70)]),
+    ("an end told where nothing landed", [(3, 3, None, None, 40), (5, 6, 60, 60, None)],
+     [(3, 3, None, None, 40), (5, 6, 60, 60, None)]),
+    ("what lies behind an end does not say what lies before it", [(3, 3, 35, 35, None), (3, 5, 40, 50, None)],
+     [(3, 3, 35, 35, None), (3, 5, 40, 50, None)]),
+    ("then that lands", [(3, 3, 35, 35, None), (3, 5, 40, 50, None), (0, 3, 10, 30, None)], [(0, 5, 10, 50, None)]),
+    ("where a queue ended in a log, told twice", [(3, 3, 35, 35, None), (3, 3, 60, 60, None)], [(3, 3, 35, 35, None)]),
+    ("an empty queue that began", [(0, 0, None, None, 9), (0, 2, 10, 20, None)], [(0, 2, 10, 20, None)]),
+    ("an empty queue of which the beginning is missing", [(0, 0, None, None, 9), (1, 2, 20, 20, None)],
+     [(0, 0, None, None, 9), (1, 2, 20, 20, None)]),
+    ("of a log", [(0, 100, None, None, None), (100, 200, None, None, None), (201, 300, None, None, None)],
+     [(0, 200, None, None, None), (201, 300, None, None, None)]),
+    ("nothing", [], []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "expected"), [case[1:] for case in JOINED], ids=[case[0] for case in JOINED])
+def test_runs_say_the_same_in_whatever_order_they_landed(spark, given, expected):
+    for order in permutations(given):
+        assert joined(spark, order) == expected
+    assert joined(spark, [*expected, *given]) == expected, "what landed before adds nothing"
+
+
+def test_what_is_missing_lies_between_runs_and_before_the_first(spark):
+    given = [(2, 4, 30, 40, 45), (6, 6, None, None, 50), (7, 9, 70, 80, None), (12, 12, 99, 99, None)]
+    (row,) = with_runs(spark, given).select(rules.holes_between(F.col("runs")).alias("holes")).collect()
+    assert [tuple(hole) for hole in row["holes"]] == [(0, 2, -1, 30), (4, 7, 40, 70), (9, 12, 80, 99)]
+
+
+def told(spark, runs, read_to):
+    column = F.lit(None).cast(f"array<{rules.RUN_TYPE}>") if runs is None else F.col("runs")
+    (row,) = with_runs(spark, runs or []).select(rules.told_to(column, F.lit(read_to).cast("bigint"))).collect()
+    return [tuple(run) for run in row[0]]
+
+
+def test_a_reading_of_all_queues_tells_of_the_newest_end_of_each(spark):
+    runs = [(0, 3, 10, 30, 50), (5, 6, 60, 60, 70), (8, 9, 80, 80, None)]
+    assert told(spark, runs, 99) == [runs[0], (5, 6, 60, 60, 99), runs[2]]
+    assert told(spark, runs, 9) == runs, "nothing goes back"
+    assert told(spark, runs[2:], 99) == runs[2:], "files alone say no end"
+    assert told(spark, None, 99) == [(0, 0, None, None, 99)], "a queue that the broker has not got"
+    assert told(spark, None, None) == []

@@ -1,0 +1,244 @@
+"""By what a rollback is proved, or what is missing: where a committed message of a transaction could lie unseen. Pure.
+
+An op names a copy of the transaction and nothing of it is visible. The committed message, if there was one, lies in
+the real queue, behind the original half and before the last op (R23): between two physical offsets, since clocks step.
+Every proof says that all of that has been read. More evidence takes none away, but for the end that a file told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.names import (
+    OP_TOPIC,
+    REASON_ELSEWHERE,
+    REASON_FILE_END,
+    REASON_GAP,
+    REASON_LEFT_OUT,
+    REASON_LIVE_READ,
+    REASON_LOG_READ,
+    REASON_LOST,
+    REASON_NO_REAL_TOPIC,
+    REASON_QUARANTINED,
+    REASON_READ_PAST_OP,
+    REASON_UNREAD,
+)
+from txmq_lib.rules.frontier import WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID, whole_reads
+from txmq_lib.rules.runs import holes_between, no_runs, told_to
+
+PATTERNS = r"^\[(.*)\]$"  # how landing_frontier names a log of which some topics are read
+MOST_BAD_PLACES = 10_000
+
+REAL_QUEUE = ("broker_name", "real_topic", "real_queue_id")
+
+
+def with_proof(figures: DataFrame, frontier: DataFrame, quarantine: DataFrame) -> DataFrame:
+    """`figures` with `_proof`, by what it is proved that no committed message is unseen (null: it is not), `_missing`,
+    what is missing for that, and `_is_op_read`: an op behind the visible message would have been seen.
+
+    figures     transaction_figures; frontier, quarantine  the tables
+    """
+    of_broker, told_of_topic = whole_reads(frontier)
+    of_topic = told_of_topic.withColumnRenamed("topic", "real_topic")
+    placed = (
+        figures.join(F.broadcast(_queues(frontier)), on=list(REAL_QUEUE), how="left")
+        .join(F.broadcast(_op_queues(frontier)), on=["broker_name", "half_queue_id"], how="left")
+        .join(F.broadcast(_topics(frontier)), on=["broker_name", "real_topic"], how="left")
+        .join(F.broadcast(_logs(frontier)), on="broker_name", how="left")
+        .join(F.broadcast(of_broker), on="broker_name", how="left")
+        .join(
+            F.broadcast(of_topic.withColumnRenamed("topic", "real_topic")), on=["broker_name", "real_topic"], how="left"
+        )
+        .join(F.broadcast(_bad_places(quarantine)), on=list(REAL_QUEUE), how="left")
+        .join(F.broadcast(_bad_places_anywhere(quarantine)), on="broker_name", how="left")
+    )
+    read_to = F.greatest("_all_read_to", "_topic_read_to")
+    runs = told_to(F.when(F.col("_is_queue_known"), F.col("_runs")), read_to)
+    named = placed.withColumns(
+        {
+            "_low": F.coalesce("original_place", F.lit(-1)),
+            "_queue_runs": F.when(F.col("real_queue_id").isNotNull(), runs).otherwise(no_runs()),
+            "_taking_logs": F.filter("_logs", lambda log: _takes(log["topic"])),
+        }
+    )
+    return named.withColumns({"_proof": _proof(), "_missing": _missing(read_to), "_is_op_read": _is_op_read()})
+
+
+def _proof() -> Column:
+    op = F.col("op_place")
+
+    def is_past(run: Column) -> Column:
+        return _begins_before(run) & _has_rows(run) & _is(run["last_commit_log_offset"] > op)
+
+    def is_live(run: Column) -> Column:
+        return _begins_before(run) & _is(run["read_to"] >= op)
+
+    def is_end(run: Column) -> Column:
+        return _begins_before(run) & _has_rows(run) & _is(run["end_offset"] == F.col("_sure_end"))
+
+    proved = (
+        F.when(_some("_queue_runs", is_past), REASON_READ_PAST_OP)
+        .when(_some("_taking_logs", lambda log: _some(log["runs"], _is_read_whole)), REASON_LOG_READ)
+        .when(_some("_queue_runs", is_live), REASON_LIVE_READ)
+        .when(_some("_queue_runs", is_end), REASON_FILE_END)
+    )
+    return F.when(op.isNotNull() & (F.col("elsewhere_count") == 0), proved)
+
+
+def _begins_before(run: Column) -> Column:
+    """What lies in the queue before the run lies before the half."""
+    return (run["first_offset"] == 0) | _is(run["first_commit_log_offset"] < F.col("_low"))
+
+
+def _has_rows(run: Column) -> Column:
+    return run["first_offset"] < run["end_offset"]
+
+
+def _some(array: Column | str, fits: Callable[[Column], Column]) -> Column:
+    """Whether one of an array fits; none does where there is none."""
+    return _is(F.exists(array, fits))
+
+
+def _is(condition: Column) -> Column:
+    return F.coalesce(condition, F.lit(False))
+
+
+def _is_read_whole(stretch: Column) -> Column:
+    """Whether the log was read from the half to the op, and the queue shows no record of it that was misread."""
+    first, end = stretch["first_offset"], stretch["end_offset"]
+    covers = (first <= F.greatest(F.col("_low"), F.lit(0))) & (end > F.col("op_place"))
+
+    def is_misread(hole: Column) -> Column:
+        is_within = (first <= F.greatest(hole["behind"], F.lit(0))) & _is(hole["before"] <= end)
+        return is_within & _overlaps(hole)
+
+    return covers & ~_some("_holes", is_misread)
+
+
+def _overlaps(hole: Column) -> Column:
+    """Whether what is missing may lie between the half and the op."""
+    return _is(hole["behind"] < F.col("op_place")) & F.coalesce(hole["before"] > F.col("_low"), F.lit(True))
+
+
+def _missing(read_to: Column) -> Column:
+    """The first reason that fits, in the order of names.UNKNOWN_REASONS."""
+    is_taken = F.coalesce("_is_topic_landed", _some("_taking_logs", lambda _: F.lit(True))) | read_to.isNotNull()
+    is_bad = (
+        _some("_bad_places", _is_between) | _some("_bad_places_anywhere", _is_between) | _is(F.col("_has_bad_unplaced"))
+    )
+
+    def is_gone(hole: Column) -> Column:
+        return _overlaps(hole) & _is(hole["from_offset"] < F.col("_lowest_kept"))
+
+    is_gone_of_queue = _some("_holes", is_gone) | is_gone(F.col("_tail"))
+    is_gone_of_log = _some("_taking_logs", lambda log: _some(holes_between(log["runs"]), _is_lost_of(log)))
+    return (
+        F.when(F.col("elsewhere_count") > 0, REASON_ELSEWHERE)
+        .when(F.col("real_topic").isNull() | F.col("real_queue_id").isNull(), REASON_NO_REAL_TOPIC)
+        .when(~is_taken, REASON_LEFT_OUT)
+        .when(is_bad, REASON_QUARANTINED)
+        .when(is_gone_of_queue | is_gone_of_log, REASON_LOST)
+        .when(_some("_holes", _overlaps), REASON_GAP)
+        .otherwise(REASON_UNREAD)
+    )
+
+
+def _is_between(place: Column) -> Column:
+    return (place > F.col("_low")) & _is(place < F.col("op_place"))
+
+
+def _is_lost_of(log: Column) -> Callable[[Column], Column]:
+    def is_lost(hole: Column) -> Column:
+        is_gone = _is(hole["from_offset"] < log["lowest_kept_offset"])
+        return is_gone & (hole["to_offset"] > F.col("_low")) & _is(hole["from_offset"] < F.col("op_place"))
+
+    return is_lost
+
+
+def _is_op_read() -> Column:
+    """Whether the op queue was read without a hole from the half to behind the visible message."""
+    message = F.col("visible_place")
+    return _some(
+        "_op_runs",
+        lambda run: _begins_before(run) & _has_rows(run) & _is(run["last_commit_log_offset"] > message),
+    )
+
+
+def _takes(patterns: Column) -> Column:
+    """Whether a log of which these topics are read (as landing_frontier names it) has the real topic among them."""
+    listed = F.split(F.regexp_extract(patterns, PATTERNS, 1), ", ")
+
+    def fits(pattern: Column) -> Column:
+        # Literal but for * and ?, as land.topics has them.
+        inner = F.replace(F.replace(pattern, F.lit("*"), F.lit(r"\E.*\Q")), F.lit("?"), F.lit(r"\E.\Q"))
+        return F.rlike(F.col("real_topic"), F.concat(F.lit(r"^\Q"), inner, F.lit(r"\E\z")))
+
+    return (patterns == WHOLE_LOG_TOPIC) | _some(listed, fits)
+
+
+def _queues(frontier: DataFrame) -> DataFrame:
+    """Of each queue what its frontier row says: runs, what is missing between them and behind them."""
+    runs = F.coalesce("runs", no_runs())
+    last = F.get(runs, F.size(runs) - 1)
+    is_cut = last.isNotNull() & (F.col("told_end") > last["end_offset"])
+    tail = F.struct(
+        last["end_offset"].alias("from_offset"),
+        F.col("told_end").alias("to_offset"),
+        last["last_commit_log_offset"].alias("behind"),
+        F.lit(None).cast("bigint").alias("before"),
+    )
+    return frontier.where(F.col("queue_id") != WHOLE_QUEUE_ID).select(
+        "broker_name",
+        F.col("topic").alias("real_topic"),
+        F.col("queue_id").alias("real_queue_id"),
+        F.lit(True).alias("_is_queue_known"),
+        runs.alias("_runs"),
+        holes_between(runs).alias("_holes"),
+        F.when(is_cut, tail).alias("_tail"),
+        # No sign that the queue goes on behind the message that told its end.
+        F.when(F.col("file_end") == F.col("told_end"), F.col("file_end")).alias("_sure_end"),
+        F.col("lowest_kept_offset").alias("_lowest_kept"),
+    )
+
+
+def _op_queues(frontier: DataFrame) -> DataFrame:
+    return frontier.where(F.col("topic") == OP_TOPIC).select(
+        "broker_name", F.col("queue_id").alias("half_queue_id"), F.col("runs").alias("_op_runs")
+    )
+
+
+def _topics(frontier: DataFrame) -> DataFrame:
+    queues = frontier.where(F.col("queue_id") != WHOLE_QUEUE_ID)
+    named = queues.select("broker_name", F.col("topic").alias("real_topic")).distinct()  # a row per queue
+    return named.withColumn("_is_topic_landed", F.lit(True))
+
+
+def _logs(frontier: DataFrame) -> DataFrame:
+    is_log = (F.col("topic") == WHOLE_LOG_TOPIC) | F.col("topic").rlike(PATTERNS)
+    logs = frontier.where((F.col("queue_id") == WHOLE_QUEUE_ID) & is_log)
+    told = F.struct("topic", F.coalesce("runs", no_runs()).alias("runs"), "lowest_kept_offset")
+    return logs.groupBy("broker_name").agg(F.collect_list(told).alias("_logs"))
+
+
+def _bad_places(quarantine: DataFrame) -> DataFrame:
+    """Of each queue where its records in quarantine lie, and whether there are some of which nobody knows."""
+    known = quarantine.where("topic is not null and queue_id >= 0")
+    named = known.withColumnsRenamed({"topic": "real_topic", "queue_id": "real_queue_id"})
+    return named.groupBy(*REAL_QUEUE).agg(
+        _newest_places().alias("_bad_places"),
+        F.max(F.col("commit_log_offset").isNull()).alias("_has_bad_unplaced"),
+    )
+
+
+def _bad_places_anywhere(quarantine: DataFrame) -> DataFrame:
+    """Of each broker where records in quarantine lie of which nobody knows the queue."""
+    is_placed = F.col("topic").isNotNull() & _is(F.col("queue_id") >= 0)
+    unknown = quarantine.where(~is_placed & F.col("commit_log_offset").isNotNull())
+    return unknown.groupBy("broker_name").agg(_newest_places().alias("_bad_places_anywhere"))
+
+
+def _newest_places() -> Column:
+    return F.slice(F.sort_array(F.collect_set("commit_log_offset"), asc=False), 1, MOST_BAD_PLACES)
