@@ -19,6 +19,9 @@ from txmq_lib.errors import UsageError
 from txmq_lib.pipeline.decisions import Wanted, decide, planned
 from txmq_lib.settings import Settings
 from txmq_lib.tables.warehouse import Warehouse
+from txmq_lib.views.advice import advice
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.trace import trace
 
 SETTLE = 'txmq settle C000020246654E0E2F2A6940C4EC0021 --commit --reason "ticket 4711: paid" --conf engine.yaml'
 RESUME = 'txmq resume --group GID_PAY --reason "database was down" --conf engine.yaml --apply'
@@ -63,23 +66,35 @@ def given_up(given_up_once: House, copied: Callable[[House, str], House], tmp_pa
     return copied(given_up_once, f"w-{tmp_path.name}")
 
 
+def advised(house: House, transaction_id: str) -> tuple[str | None, str]:
+    """Why a transaction is as it is, and what to do first, as `trace` tells it."""
+    (story,) = trace(WarehouseReader(house.warehouse.uri), transaction_id)
+    told = advice(story.events)
+    assert told is not None
+    return told.why, told.to_do[0]
+
+
 def test_settle_shows_its_plan_then_decides_once_and_reconcile_applies_it(given_up):
     house = given_up
     assert plan(house, Wanted(("T3",), decision="rollback")) == {"T3": ("PENDING", "rollback")}
     assert plan(house, Wanted(("T0",), decision="commit")) == {"T0": ("DISCARDED", "commit")}
     assert (house.rows("manual_decision"), house.rows("end_transaction")) == ([], [])
+    assert verdicts(house)["T0"] == "DISCARDED"
     settled(house, "T3", "rollback", after(4))
     assert settled(house, "T0", "commit", after(4)).counts == {"manual_decision": 1, "end_transaction": 1}
+    assert advised(house, "T0") == ("commit recorded", "txmq reconcile applies it, txmq audit tells it")
     assert settled(house, "T0", "commit", after(5)).counts == {"idle": 1}
     with pytest.raises(UsageError, match=r"settled as commit by me@here \(ticket 7\)"):
         settled(house, "T0", "rollback", after(5))
     house.reconcile(after(6))
+    assert advised(house, "T0")[1] == "txmq audit gives it anew"
     assert verdicts(house) == {
         "T0": "COMMITTED_AND_DISCARDED",
         "T1": "DISCARDED",
         "T2": "DISCARDED",
         "T3": "ROLLED_BACK",
     }
+    assert advised(house, "T0") == (None, "nothing to resend")
     with pytest.raises(UsageError, match="T0 is COMMITTED_AND_DISCARDED already"):
         settled(house, "T0", "commit", after(7))
     with pytest.raises(UsageError, match="no half message of transaction T9 has landed"):
