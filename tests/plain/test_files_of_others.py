@@ -24,6 +24,7 @@ from txmq_lib.sources.broker_conf import read_broker_conf
 from txmq_lib.sources.commit_log import list_files, open_log
 from txmq_lib.sources.consume_queue import queue_bounds
 from txmq_lib.sources.consumer_offset_file import consumer_offset_state, read_consumer_offset_file
+from txmq_lib.sources.landing_files import _local_files_under, lines_at_hand
 from txmq_lib.whole_file import own_umask, write_whole
 
 SECRET = "root:x:0:0"
@@ -230,3 +231,13 @@ def umask():
 def test_a_command_leaves_the_umask_of_who_called_it(tmp_path):
     assert main(["--warehouse", str(tmp_path / "none"), "status"]) == 2
     assert own_umask() == 0o022
+
+
+def test_what_is_planted_among_landing_files_is_told_of(tmp_path):
+    for name, what in (("link.jsonl", "link"), ("pipe.jsonl", "pipe"), ("device.jsonl", "device")):
+        planted(tmp_path / name, what)
+    (tmp_path / "directory.jsonl").symlink_to(tmp_path)
+    rows = lines_at_hand(_local_files_under(str(tmp_path)), 1000).to_pylist()
+    assert {(row["value"], row["reason"]) for row in rows} == {("", "FILE_UNREADABLE")}
+    assert len(rows) == 4
+    assert all("no plain file" in row["detail"] for row in rows)

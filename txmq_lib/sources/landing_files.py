@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -219,11 +220,14 @@ def _local_files_under(path: str) -> list[LandingFile]:
 def _local_entries(place: str) -> Iterator[LandingFile]:
     is_named = not os.path.isdir(place)
     # A link, a pipe or a device is no file to read, and none to pass over without a word: reading it tells.
-    for path in [place] if is_named else [entry.path for entry in os.scandir(place) if not entry.is_dir()]:
+    for path in (
+        [place] if is_named else [entry.path for entry in os.scandir(place) if not entry.is_dir(follow_symlinks=False)]
+    ):
         if _is_readable(os.path.basename(path), is_named=is_named):
             status = os.lstat(path)
             modified_ms = status.st_mtime_ns // 1_000_000
-            yield LandingFile(local_files.uri_of(path), pattern_of(path), status.st_size, modified_ms)
+            size = status.st_size if stat.S_ISREG(status.st_mode) else 1  # what is empty is not even opened
+            yield LandingFile(local_files.uri_of(path), pattern_of(path), size, modified_ms)
 
 
 def _files_under(spark: SparkSession, path: str) -> list[LandingFile]:
