@@ -22,8 +22,8 @@ _NAMES = (
     r"|\b(?:sas|sig|pass)\b"
     r"|(?:access|account|api|client|encryption|license|master|private|shared|signing)[._-]?key"
 )
-SPARK_REGEX = f"(?i){_NAMES}"
-_SECRET = re.compile(SPARK_REGEX)
+SPARK_REGEX = rf"(?i){_NAMES}|://[^/@\s:]*:[^@\s]*@|https?://[^/@\s:]+@"
+_SECRET = re.compile(_NAMES, re.IGNORECASE)
 
 # scheme://user:password@place. What stands behind the colon may hold a slash, unless it is a port. A bucket has none.
 _USER_AND_PASSWORD = re.compile(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
 
-from txmq_lib.secrets import has_secret, is_ambiguous, is_secret, scrubbed, secrets_of_header
+from txmq_lib.secrets import SPARK_REGEX, has_secret, is_ambiguous, is_secret, scrubbed, secrets_of_header
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,8 @@ from txmq_lib.secrets import has_secret, is_ambiguous, is_secret, scrubbed, secr
 )
 def test_it_is_hidden(key, value):
     assert is_secret(key, value)
+    if key.startswith("spark."):
+        assert re.search(SPARK_REGEX, key) or re.search(SPARK_REGEX, value), "by Spark too"
 
 
 @pytest.mark.parametrize(
