@@ -149,7 +149,7 @@ def test_a_store_time_ahead_of_the_clock_expires_nothing_before_the_clock_does(o
     house = open_house("role=audit", "file_reserved_time=1h")
     ahead = {**stored(HALF_TOPIC, 2_000, {**HALF, "UNIQ_KEY": "T2"}), "storeTimestamp": NOW_MS + 3650 * DAY_MS}
     house.land_rows("half", [stored(HALF_TOPIC, 1_000), ahead])  # both born a minute before NOW
-    assert house.audit().counts == {"verdict_PENDING": 2, "verdict": 2}
+    assert house.audit().counts == {"verdict_PENDING": 2, "verdict": 2, "orphan": 0}
     as_old_as_reserved = NOW + timedelta(minutes=59)
     assert house.audit(as_old_as_reserved).counts == {"idle": 1}
     assert house.audit(as_old_as_reserved + timedelta(milliseconds=1)).counts["verdict_EXPIRED_UNSEEN"] == 2

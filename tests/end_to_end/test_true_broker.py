@@ -114,12 +114,15 @@ def test_files_with_holes_in_any_order_prove_what_they_show_and_no_more(open_hou
 
 
 def grown(broker: TrueBroker, place: Path, removed: Iterable[int]) -> Iterable[tuple[Path, list[Record]]]:
-    """The store at several moments, each without its first files, and the records it holds or once held."""
+    """The store at several moments, each without its first files, and the records that have been in one of them."""
     places = [record.place for record in broker.log]
     moments = [*sorted(broker.dice.sample(places[len(places) // 4 :], k=2)), places[-1] + 1]
+    seen: dict[int, Record] = {}
     for number, (upto, files) in enumerate(zip(moments, removed, strict=True)):
         store = broker.write_store(place / f"{broker.name}-{number}", upto, removed=files)
-        yield store, [record for record in broker.log if record.place < upto]
+        lowest = min(int(path.name) for path in (store / "commitlog").iterdir())
+        seen |= {record.place: record for record in broker.log if lowest <= record.place < upto}
+        yield store, [*seen.values()]
 
 
 @pytest.mark.parametrize(

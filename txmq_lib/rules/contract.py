@@ -180,7 +180,7 @@ def stored_properties(properties: Column) -> Column:
 def told_end() -> Column:
     """Where its queue ended as a reading client read this row (semantics 6.4): the next offset; null: none told."""
     told = F.col("properties")[PROPERTY_MAX_OFFSET].try_cast("bigint")
-    return F.when(told.between(F.col("queue_offset") + 1, HIGHEST_OFFSET), told)
+    return F.when((told > F.col("queue_offset")) & (told <= HIGHEST_OFFSET), told)
 
 
 def topic_fault(kind: str) -> Column:

@@ -19,4 +19,5 @@ def at_most(batches: Iterator[pa.RecordBatch], schema: pa.Schema, most_bytes: in
         if room < 0:
             return None
         kept.append(batch)
-    return pa.Table.from_batches(kept, schema)
+    # A table of no batches has columns without chunks, and Spark takes those for none at all.
+    return pa.Table.from_batches(kept, schema) if kept else schema.empty_table()
