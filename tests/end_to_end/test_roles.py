@@ -16,7 +16,7 @@ from histories import HALF_TOPIC, OP_TOPIC, message_row
 from house import BROKER, NOW, House, wall_clock
 
 from txmq_lib.errors import SettingsError, TxmqError
-from txmq_lib.pipeline import landing, reconcile
+from txmq_lib.pipeline import landing_input, reconcile
 from txmq_lib.pipeline.decisions import Wanted, decide, planned
 from txmq_lib.pipeline.resolve import run_resolve
 from txmq_lib.pipeline.take_back import run_take_back
@@ -369,7 +369,7 @@ def test_a_role_given_anew_that_was_killed_anywhere_ends_as_if_never_killed(open
 def test_a_landing_that_fails_behind_its_role_blocks_no_other(open_house, monkeypatch):
     house = open_house("role=audit")
     with monkeypatch.context() as broken:
-        broken.setattr(landing, "json_lines", failing)
+        broken.setattr(landing_input, "json_lines", failing)
         with pytest.raises(OSError, match="the disk"):
             house.land_rows("half", [stored(HALF_TOPIC, 1_000)])
     house.land_rows("half", [stored(HALF_TOPIC, 2_000)])

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from txmq_lib.errors import UsageError
 from txmq_lib.names import JOB_TAKE_BACK, OP_TOPIC, ORIGIN_LANDED
 from txmq_lib.pipeline import roles
-from txmq_lib.pipeline.landing_messages import PLACE, TABLE_OF_KIND
+from txmq_lib.pipeline.landing_messages import TABLE_OF_KIND
 from txmq_lib.rules import frontier
 from txmq_lib.schemas import table_specs
 from txmq_lib.settings import Settings
@@ -21,6 +21,7 @@ from txmq_lib.tables.passes import Pass, PassReport
 from txmq_lib.tables.running import run_passes
 from txmq_lib.tables.warehouse import Warehouse
 
+PLACE = (*frontier.QUEUE, "queue_offset", "store_timestamp", "commit_log_offset")
 ALL, WRITTEN_HERE = "true", f"origin <> '{ORIGIN_LANDED}'"
 # Whatever a table says, it says of one broker: offsets, transactions and queues of brokers never meet.
 TABLES = dict.fromkeys((name for name, spec in table_specs().items() if "broker_name" in spec.columns), ALL)
@@ -120,5 +121,8 @@ def _landed_to(current: Pass, broker_name: str) -> DataFrame:
     is_left = (F.col("broker_name") == broker_name) & (F.col("origin") == ORIGIN_LANDED)
     landed = [current.read(table).where(is_left) for table in TABLE_OF_KIND.values() if table != "op_message"]
     landed.append(current.read("op_message").where(is_left).withColumn("topic", F.lit(OP_TOPIC)))
-    reports = frontier.file_reports(reduce(DataFrame.unionByName, [rows.select(*PLACE) for rows in landed]))
+    # Where a reading client saw the end of a queue is not kept with its rows: it is told when they land again.
+    untold = F.lit(None).cast("bigint").alias("told_end")
+    placed = [rows.select(*PLACE, untold) for rows in landed]
+    reports = frontier.file_reports(reduce(DataFrame.unionByName, placed))
     return frontier.advanced(current.warehouse.empty("landing_frontier"), reports, pass_number=current.number)
