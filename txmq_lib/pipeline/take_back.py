@@ -14,6 +14,7 @@ from txmq_lib.names import JOB_TAKE_BACK, OP_TOPIC, ORIGIN_LANDED
 from txmq_lib.pipeline import roles
 from txmq_lib.pipeline.landing_messages import TABLE_OF_KIND
 from txmq_lib.rules import frontier
+from txmq_lib.rules.runs import QUEUE
 from txmq_lib.schemas import table_specs
 from txmq_lib.settings import Settings
 from txmq_lib.tables.pass_log import ROLE_GIVEN, unfinished
@@ -21,7 +22,7 @@ from txmq_lib.tables.passes import Pass, PassReport
 from txmq_lib.tables.running import run_passes
 from txmq_lib.tables.warehouse import Warehouse
 
-PLACE = (*frontier.QUEUE, "queue_offset", "store_timestamp", "commit_log_offset")
+PLACE = (*QUEUE, "queue_offset", "store_timestamp", "commit_log_offset")
 ALL, WRITTEN_HERE = "true", f"origin <> '{ORIGIN_LANDED}'"
 # Whatever a table says, it says of one broker: offsets, transactions and queues of brokers never meet.
 TABLES = dict.fromkeys((name for name, spec in table_specs().items() if "broker_name" in spec.columns), ALL)
