@@ -22,7 +22,7 @@ UPGRADE ?=
 SIZE ?= small
 ONLY ?=
 FAST := $(wildcard tests/plain tests/rules)
-PASSES := $(wildcard tests/readme tests/docs tests/jobs tests/end_to_end tests/model tests/session tests/sources tests/views tests/fuzz)
+PASSES := $(wildcard tests/docs tests/jobs tests/end_to_end tests/model tests/session tests/sources tests/views tests/fuzz)
 CASES ?= 200000
 LINES ?= 50000
 SEED ?= 1
@@ -37,14 +37,14 @@ $(READY): pyproject.toml supply/build.txt supply/dev.txt
 	  echo "txmq needs Python 3.11 or newer and finds no $(PYTHON): install it, or say make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "txmq needs Python 3.11 or newer and $(PYTHON) is older: install one, or say make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@$(PYTHON) -m txmq_lib.java
+	@$(PYTHON) -m txmq_lib.spark.java
 	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { \
 	  echo "$(PYTHON) cannot make a virtual environment: install its venv module (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
 	@echo "Setting up $(VENV): packages, then Delta's jars (once; a few minutes)" >&2
 	@$(PIP) $(FROM_LOCK) --requirement supply/build.txt
 	@$(PIP) $(FROM_LOCK) --requirement supply/dev.txt
 	@$(PIP) $(QUIETLY) --no-deps --no-build-isolation --editable .
-	@$(BIN)/python -m txmq_lib.jars >&2
+	@$(BIN)/python -m txmq_lib.spark.jars >&2
 	@touch $@
 
 demo: setup ## Land, reconcile and audit the store of a real broker; show what is in it
@@ -71,7 +71,7 @@ model: setup ## 10,000 random histories through whole passes against the plain P
 	TXMQ_HISTORIES=10000 $(BIN)/pytest tests/end_to_end/test_passes_model.py tests/model
 
 faults: setup ## Kill real driver processes at every write and at 200 random instants; full disk and the like (hours)
-	PYTHONPATH=tests $(BIN)/python tests/faults $(FAULTS)
+	PYTHONPATH=tests:tests/support $(BIN)/python tests/faults $(FAULTS)
 
 mutants: setup ## Break each rule on purpose and see the tests go red (half an hour)
 	$(BIN)/python tests/mutants $(MUTANTS)
@@ -88,13 +88,13 @@ test-real: setup ## Tests against a real PostgreSQL and Chromium (Debian's packa
 	$(BIN)/pytest -m real tests
 
 fuzz: setup ## Hostile input at every surface (CASES=200000 LINES=50000 SEED=1): tried and escaped, a line each
-	PYTHONPATH=tests $(BIN)/python -m fuzz --cases $(CASES) --lines $(LINES) --seed $(SEED)
+	PYTHONPATH=tests:tests/support $(BIN)/python -m fuzz --cases $(CASES) --lines $(LINES) --seed $(SEED)
 
 hostile: setup ## Memory of landing hostile input, a line each, with the default settings (HOSTILE="--only line"; minutes)
-	PYTHONPATH=tests $(BIN)/python -m hostile $(HOSTILE)
+	PYTHONPATH=tests:tests/support $(BIN)/python -m hostile $(HOSTILE)
 
 memory: setup ## Memory of serve over 1,000 cycles, idle and with input (hours; MEMORY="--idle" for the short part)
-	PYTHONPATH=tests $(BIN)/python tests/memory $(MEMORY)
+	PYTHONPATH=tests:tests/support $(BIN)/python tests/memory $(MEMORY)
 
 check: setup ## ruff, mypy, import-linter
 	$(BIN)/ruff check
@@ -113,7 +113,7 @@ licences: $(READY) $(TOOLS_READY) ## List the licences of all packages in supply
 	@$(TOOLS)/bin/python supply/licences.py $(BIN)/python
 
 sbom: $(READY) $(TOOLS_READY) ## What a run consists of, packages and jars, as CycloneDX in build/sbom.json
-	@$(TOOLS)/bin/python supply/sbom.py $(BIN)/python "$$($(BIN)/python -c 'from txmq_lib.jars import *; print(jars_dir())')" build/sbom.json
+	@$(TOOLS)/bin/python supply/sbom.py $(BIN)/python "$$($(BIN)/python -c 'from txmq_lib.spark.jars import *; print(jars_dir())')" build/sbom.json
 
 vulnerabilities: $(TOOLS_READY) ## Known vulnerabilities of all packages; says so, and fails, where nobody could be asked
 	@$(TOOLS)/bin/python supply/vulnerabilities.py

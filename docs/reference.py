@@ -14,12 +14,12 @@ import yaml
 from pydantic.fields import PydanticUndefined
 
 from txmq_lib.cli.app import app
-from txmq_lib.durations import duration_text
-from txmq_lib.resolver_settings import RESOLVER_KINDS
-from txmq_lib.resources import conf_dir
-from txmq_lib.schemas import SparkType, TableSpec, table_specs
-from txmq_lib.setting_types import Section
-from txmq_lib.settings import Settings
+from txmq_lib.config.durations import duration_text
+from txmq_lib.config.resolver_settings import RESOLVER_KINDS
+from txmq_lib.config.resources import conf_dir
+from txmq_lib.config.setting_types import Section
+from txmq_lib.config.settings import Settings
+from txmq_lib.config.table_specs import SparkType, TableSpec, table_specs
 
 EXAMPLE = "   "  # what an example is set in by, in a comment of base.yaml
 

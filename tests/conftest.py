@@ -29,9 +29,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """The one session of this process, built as txmq builds it, with scratch of its own beside other xdist workers."""
     # Imported here, so that a run of plain tests does not even load pyspark.
-    from txmq_lib.resources import conf_dir
-    from txmq_lib.session import build_session
-    from txmq_lib.settings import Settings
+    from txmq_lib.config.resources import conf_dir
+    from txmq_lib.config.settings import Settings
+    from txmq_lib.spark.session import build_session
 
     scratch = tmp_path_factory.mktemp("spark")
     own = (f"spark.spark.local.dir={scratch}", f"spark.spark.sql.warehouse.dir={scratch}/spark-warehouse")

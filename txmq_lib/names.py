@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
-# --- topics and groups (rocketmq-semantics: names)
+# --- topics and groups (rules.md)
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
-TRANSACTION_TOPICS: Final = (HALF_TOPIC, OP_TOPIC, MAX_TIME_TOPIC)
+# Where a broker keeps the index of its halves in RocksDB (R116, R117).
+ROCKSDB_HALF_TOPIC: Final = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
+ROCKSDB_OP_TOPIC: Final = "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
+HALF_TOPICS: Final = (HALF_TOPIC, ROCKSDB_HALF_TOPIC)
+OP_TOPICS: Final = (OP_TOPIC, ROCKSDB_OP_TOPIC)
+OP_TOPIC_OF: Final = dict(zip(HALF_TOPICS, OP_TOPICS, strict=True))
+TRANSACTION_TOPICS: Final = (*HALF_TOPICS, *OP_TOPICS, MAX_TIME_TOPIC)
+# queue_id of halves and ops of that pair in tables; both are stored in queue 0 of their topics, as others may be.
+ROCKSDB_QUEUE_ID: Final = -2
 DIVERTING_TOPICS: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
 CHECK_GROUP: Final = "CID_RMQ_SYS_TRANS"
 # RocketMQ's own business: no message that a transaction commits lies there, and some may not be read.
@@ -33,8 +41,9 @@ PROPERTY_TAGS: Final = "TAGS"
 PROPERTY_KEYS: Final = "KEYS"
 PROPERTY_DELAY: Final = "DELAY"
 TIMER_PROPERTIES: Final = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
-# Added to what a pulling client sees, never stored (rocketmq-semantics 6.4).
+# Added to what a pulling client sees, never stored (F4).
 PROPERTY_MAX_OFFSET: Final = "MAX_OFFSET"
+PROPERTY_HALF_PLACE: Final = "TRANS_OFFSET"  # of an op in RocksDB: physical offset of its half (R117)
 READER_PROPERTIES: Final = ("MIN_OFFSET", PROPERTY_MAX_OFFSET)
 OP_TAG: Final = "d"
 
@@ -94,7 +103,7 @@ OUTCOME_CONTRADICTING: Final = "contradicting"
 OUTCOME_REFUSED: Final = "refused"
 OUTCOME_HELD: Final = "held"
 
-# --- verdicts, in the order they are judged (design section 3)
+# --- verdicts, in the order they are judged (docs/pages/verdicts.md)
 DUPLICATED: Final = "DUPLICATED"
 CONFLICT: Final = "CONFLICT"
 COMMITTED_AND_DISCARDED: Final = "COMMITTED_AND_DISCARDED"
@@ -104,6 +113,7 @@ ROLLED_BACK: Final = "ROLLED_BACK"
 RESOLVED_UNKNOWN: Final = "RESOLVED_UNKNOWN"
 DISCARDED: Final = "DISCARDED"
 DIVERTED: Final = "DIVERTED"
+DISCARDED_UNSEEN: Final = "DISCARDED_UNSEEN"
 EXPIRED_UNSEEN: Final = "EXPIRED_UNSEEN"
 PENDING: Final = "PENDING"
 VERDICTS: Final = (
@@ -115,10 +125,13 @@ VERDICTS: Final = (
     ROLLED_BACK,
     RESOLVED_UNKNOWN,
     DISCARDED,
+    DISCARDED_UNSEEN,
     DIVERTED,
     EXPIRED_UNSEEN,
     PENDING,
 )
+# Nobody has decided it, or nobody saw it decided.
+UNDECIDED: Final = (PENDING, DISCARDED, DISCARDED_UNSEEN, EXPIRED_UNSEEN)
 
 # --- why a verdict is what it is (column reason of verdict)
 # RESOLVED_UNKNOWN: what is missing; the first that fits.
@@ -156,6 +169,7 @@ REASON_OP_UNREAD: Final = "op_unread"
 REASON_RESERVED_TIME: Final = "reserved_time"
 REASON_UNDECIDED: Final = "undecided"
 REASON_GIVEN_UP: Final = "given_up"
+REASON_CHECKS_OVER: Final = "checks_over"
 REASON_VISIBLE: Final = "visible"
 REASON_VISIBLE_TWICE: Final = "visible_twice"
 REASON_TWO_OPS: Final = "two_ops"
@@ -170,6 +184,7 @@ REASONS: Final = {
     ROLLED_BACK: ROLLBACK_REASONS,
     RESOLVED_UNKNOWN: UNKNOWN_REASONS,
     DISCARDED: (REASON_GIVEN_UP,),
+    DISCARDED_UNSEEN: (REASON_CHECKS_OVER,),
     DIVERTED: (REASON_DIVERTED,),
     EXPIRED_UNSEEN: (REASON_RESERVED_TIME,),
     PENDING: (REASON_UNDECIDED,),

@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from tests.bench import figures as told
+from tests.bench import figures as figures_of_run
 from tests.bench.bench import Bench, Run
 from tests.bench.figures import Figure
 from tests.bench.machine import machine, versions
@@ -34,13 +34,13 @@ def main() -> int:
             scratch.mkdir()
             figures += import_module(f"tests.bench.{name}").run(Bench(name, run, scratch))
             shutil.rmtree(scratch)
-    wanted = told.thresholds(options.size)
+    limits = figures_of_run.thresholds(options.size)
     facts = {"size": options.size, "versions": versions(), "machine": machine()}
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    results = {**facts, "figures": told.as_json(figures, wanted), "processes": run.processes}
+    results = {**facts, "figures": figures_of_run.as_json(figures, limits), "processes": run.processes}
     options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    lost = told.lost(figures, wanted)
-    _tell(figures, wanted, facts, run.processes)
+    lost = figures_of_run.lost(figures, limits)
+    _tell(figures, limits, facts, run.processes)
     for line in lost:
         sys.stderr.write(f"lost: {line}\n")
     return 1 if lost else 0
@@ -62,9 +62,9 @@ def _say(line: str) -> None:
     sys.stderr.write(line + "\n")
 
 
-def _tell(figures: list[Figure], wanted: dict[str, float], facts: dict[str, Any], processes: dict[str, Any]) -> None:
+def _tell(figures: list[Figure], limits: dict[str, float], facts: dict[str, Any], processes: dict[str, Any]) -> None:
     console = Console(width=None if sys.stdout.isatty() else 160)
-    console.print(told.table(figures, wanted))
+    console.print(figures_of_run.table(figures, limits))
     for name, values in facts.items():
         shown = values if isinstance(values, str) else ", ".join(f"{key} {value}" for key, value in values.items())
         console.print(f"{name}: {shown}")

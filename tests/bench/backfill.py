@@ -18,7 +18,7 @@ from tests.bench.digest import digest, must_agree
 from tests.bench.figures import Figure
 from tests.bench.warehouses import copied, opened, timed, wall_clock
 from txmq_lib.names import HALF_TOPIC
-from txmq_lib.pipeline.reconcile import run_reconcile
+from txmq_lib.pipeline.reconcile.job import run_reconcile
 
 HALVES = {"small": 50_000, "full": 10_000_000}
 AGAINST = {

@@ -15,7 +15,7 @@ from tests.bench.digest import ResultsDifferError
 from tests.bench.figures import Figure, middle
 from tests.bench.warehouses import opened, wall_clock
 from txmq_lib.names import HALF_TOPIC
-from txmq_lib.pipeline.reconcile import run_reconcile
+from txmq_lib.pipeline.reconcile.job import run_reconcile
 
 PENDING = {"small": 20_000, "full": 1_000_000}
 ROUNDS = {"small": 3, "full": 4}

@@ -19,11 +19,11 @@ from tests.bench.figures import Figure, middle
 from tests.bench.past import audited, reconciled, write_pass
 from tests.bench.small_passes import write_small_passes
 from tests.bench.warehouses import opened, wall_clock
+from txmq_lib.config.settings import Settings
+from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.pipeline.audit import run_audit
 from txmq_lib.pipeline.maintain import run_maintain
-from txmq_lib.pipeline.reconcile import run_reconcile
-from txmq_lib.settings import Settings
-from txmq_lib.tables.warehouse import Warehouse
+from txmq_lib.pipeline.reconcile.job import run_reconcile
 
 LITTLE = 100_000
 NEW_ROWS, HISTORY, PASSES, ROUNDS = 100_000, (1_000_000, 10_000_000, 100_000_000), 1_000, 4

@@ -15,10 +15,10 @@ from tests.bench.digest import ResultsDifferError
 from tests.bench.figures import Figure, middle
 from tests.bench.store_log import decoded_in_plain_python, write_store
 from tests.bench.warehouses import opened, timed, wall_clock
-from txmq_lib.pipeline.landing import run_land_files, run_land_store
+from txmq_lib.pipeline.land.job import run_land_files, run_land_store
+from txmq_lib.rocketmq.store.commit_log import list_files, log_end
+from txmq_lib.rocketmq.store_source import read_range
 from txmq_lib.rules.contract import MESSAGE_FIELDS
-from txmq_lib.sources.commit_log import list_files, log_end
-from txmq_lib.sources.store import read_range
 
 SIZES = {
     "small": {"lines": 30_000, "rounds": 3, "records": 40_000},

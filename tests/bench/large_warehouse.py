@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable, Schema, write_deltalake
 
-from txmq_lib.schemas import table_spec, table_specs
+from txmq_lib.config.table_specs import table_spec, table_specs
 
 END = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 DAYS = 30

@@ -33,12 +33,12 @@ from tests.bench.figures import Figure, middle
 from tests.bench.past import reconciled, write_pass
 from tests.bench.warehouses import RESERVED, opened, wall_clock
 from tests.bench.watch import opened_files
-from txmq_lib.pipeline.policies import policies_of
-from txmq_lib.pipeline.reconcile import run_reconcile
+from txmq_lib.config.settings import Settings
+from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.pipeline.reconcile.job import run_reconcile
+from txmq_lib.pipeline.shared.policies import policies_of
 from txmq_lib.rules import check
 from txmq_lib.rules.pending import opened as opened_transactions
-from txmq_lib.settings import Settings
-from txmq_lib.tables.warehouse import Warehouse
 
 SIZES = {
     "small": {"rows": 100_000, "files": 40, "rounds": 3},

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from txmq_lib.session import build_session
-from txmq_lib.settings import Settings
+from txmq_lib.config.settings import Settings
+from txmq_lib.spark.session import build_session
 
 
 def main(warehouse: str) -> None:

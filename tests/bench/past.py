@@ -13,14 +13,14 @@ from pyspark.sql import functions as F
 
 from tests.bench.data import BROKER, NOW, QUEUES, TOPICS, Stream, ends, halves, is_committed, real_queue_id, real_topic
 from tests.bench.warehouses import wall_clock
+from txmq_lib.config.settings import Settings
+from txmq_lib.config.table_specs import table_spec
+from txmq_lib.delta.conform import conform
+from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.names import OP_TAG, ORIGIN_TXMQ
-from txmq_lib.pipeline.roles import record
-from txmq_lib.schemas import table_spec
-from txmq_lib.settings import Settings
-from txmq_lib.tables.conform import conform
-from txmq_lib.tables.passes import Pass, PassReport
-from txmq_lib.tables.running import run_passes
-from txmq_lib.tables.warehouse import Warehouse
+from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.runner import run_passes
+from txmq_lib.pipeline.shared.roles import record
 
 RESTORED_AWAY = ("REAL_TOPIC", "REAL_QID", "TRAN_MSG")
 

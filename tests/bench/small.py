@@ -17,9 +17,9 @@ from tests.bench.data import NOW, Stream, append, ends, frontier, halves
 from tests.bench.digest import ResultsDifferError
 from tests.bench.figures import Figure, middle
 from tests.bench.warehouses import opened, wall_clock
+from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.names import HALF_TOPIC
-from txmq_lib.pipeline.reconcile import run_reconcile
-from txmq_lib.tables.warehouse import Warehouse
+from txmq_lib.pipeline.reconcile.job import run_reconcile
 
 NEW = 1000
 ROUNDS = {"small": 5, "full": 12}

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from tests.bench.data import Stream, ends, halves
 from tests.bench.past import audited, reconciled
-from txmq_lib.tables.warehouse import Warehouse
+from txmq_lib.delta.warehouse import Warehouse
 
 JOBS = ("reconcile", "audit")
 STATES = ("started", "committed")

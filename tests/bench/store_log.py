@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 from tests.bench.data import GROUP
-from tests.record_encoder import blank, encode_record, write_log
+from tests.support.record_encoder import blank, encode_record, write_log
 
 FILE_BYTES = 16 << 20
 BODY = bytes(range(256))

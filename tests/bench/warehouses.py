@@ -12,9 +12,9 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from txmq_lib.session import build_session
-from txmq_lib.settings import Settings
-from txmq_lib.tables.warehouse import Warehouse
+from txmq_lib.config.settings import Settings
+from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.spark.session import build_session
 
 RESERVED = "file_reserved_time=240h"  # nothing expires while a benchmark looks at old halves
 

@@ -10,9 +10,9 @@ import typer
 from pages import PAGES, ROOT, blocks
 
 from txmq_lib.cli.app import app, globals_first, with_values
-from txmq_lib.settings import Settings
+from txmq_lib.config.settings import Settings
 
-# What each job file is (README, "On a cluster"); `tests/jobs` runs them.
+# What each job file is (cluster.md); `tests/jobs` runs them.
 JOBS = {"land": "land", "reconcile": "reconcile", "resolve": "resolve", "rollup_offsets": "rollup", "audit": "audit",
         "maintain": "maintain"}  # fmt: skip
 PROGRAM = typer.main.get_command(app)

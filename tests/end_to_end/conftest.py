@@ -11,9 +11,9 @@ import pytest
 from house import House
 from pyspark.sql import SparkSession
 
-from txmq_lib.settings import Settings
-from txmq_lib.tables import running
-from txmq_lib.tables.warehouse import Warehouse
+from txmq_lib.config.settings import Settings
+from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.passes import runner
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +28,7 @@ def empty_warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactor
 def is_small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether small passes are planned as such (an indirect parameter); else all as if they were over many rows."""
     if not request.param:
-        monkeypatch.setattr(running, "SMALL_PASS_BYTES", -1)
+        monkeypatch.setattr(runner, "SMALL_PASS_BYTES", -1)
     return bool(request.param)
 
 

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pages import marked, steps
 
-from txmq_lib.schemas import table_specs
+from txmq_lib.config.table_specs import table_specs
 
 pytestmark = pytest.mark.real
 

@@ -22,12 +22,12 @@ from house import NOW, House, wall_clock
 from record_encoder import encode_record, write_log
 
 from txmq_lib.errors import InputError
-from txmq_lib.pipeline.landing import run_land_files
-from txmq_lib.sources import line_reader
-from txmq_lib.tables.passes import PassReport
+from txmq_lib.files import line_reader
+from txmq_lib.passes.current import PassReport
+from txmq_lib.pipeline.land.job import run_land_files
 from txmq_lib.views.catalogue import QUARANTINE
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.select import Asked, view_rows
+from txmq_lib.views.select import ViewQuery, view_rows
 
 HALF_MS = 1_795_257_051_730
 
@@ -204,7 +204,7 @@ def test_what_is_quarantined_can_be_read_whatever_the_bytes_were(open_house):
     )
     house.land("half", path)
     assert [row["queue_offset"] for row in house.rows("half_message")] == [0]
-    [shown] = view_rows(WarehouseReader(house.warehouse.uri), QUARANTINE, Asked(), columns=("reason", "raw"))
+    [shown] = view_rows(WarehouseReader(house.warehouse.uri), QUARANTINE, ViewQuery(), columns=("reason", "raw"))
     assert shown[0] == "BROKEN_JSON"
     assert "\ufffd\ufffd" in shown[1]
 

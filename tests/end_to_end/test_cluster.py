@@ -1,4 +1,4 @@
-"""The README's lines for a standalone cluster, on one: packed, submitted, and every table as one machine makes it."""
+"""The page's lines for a standalone cluster, on one: packed, submitted, and every table as one machine makes it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ import truth
 from captured import unpack_store
 from contents import contents, differences
 from deltalake import DeltaTable
+from pages import marked, steps
 from spark_cluster import SparkCluster, spark_cluster
 from truth import CAPTURES, VERDICT_COUNTS
 
-from txmq_lib.jars import jar_names
+from txmq_lib.spark.jars import jar_names
 
 pytestmark = pytest.mark.real
 
@@ -32,15 +33,10 @@ IN_WHEEL = ("store.tar.xz", "broker.conf")
 LONGEST_S = 3_000
 
 
-def readme_lines(heading: str) -> list[str]:
-    """The lines of the first shell block under a heading of the README."""
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition(f"\n### {heading}\n")[2]
-    block = re.search(r"^```sh\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
-    assert block is not None, heading
-    return block[1].splitlines()
-
-
-PACKING, STANDALONE = readme_lines("Packing"), readme_lines("Standalone")
+PACKING, STANDALONE = (
+    [step.command for step in steps(block)]
+    for block in marked("cluster.md", "test_the_capture_submitted_to_a_cluster_gives_the_tables_of_one_machine")
+)
 
 
 # What every executor imports, and where it stands.
@@ -74,7 +70,7 @@ def ran(lines: list[str], place: Path, environ: dict[str, str]) -> None:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory like the top of a checkout, packed as the README says; then it has no txmq_lib beside what is packed."""
+    """A directory like the top of a checkout, packed as the page says; then it has no txmq_lib beside what is packed."""
     place = tmp_path_factory.mktemp("checkout")
     for name in OF_WHEEL:
         path = ROOT / name
@@ -135,7 +131,7 @@ spark: {{spark.sql.shuffle.partitions: 4, spark.sql.codegen.factoryMode: NO_CODE
 """,
         encoding="utf-8",
     )
-    of_readme = {
+    of_page = {
         "spark://spark-master:7077": cluster.master,
         "/mnt/broker-a/store": str(store),
         "/mnt/in-house/half": str(halves),
@@ -143,7 +139,7 @@ spark: {{spark.sql.shuffle.partitions: 4, spark.sql.codegen.factoryMode: NO_CODE
         "--conf cluster.yaml": f"--conf cluster.yaml --now {NOW}",
     }
     lines = STANDALONE
-    for theirs, ours in of_readme.items():
+    for theirs, ours in of_page.items():
         assert any(theirs in line for line in lines), theirs
         lines = [line.replace(theirs, ours) for line in lines]
     jobs = [re.findall(r"jobs/\w+\.py(?: \w+)?", line)[0] for line in lines if "jobs/" in line]

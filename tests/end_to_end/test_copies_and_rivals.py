@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from resolving import NOW_MS, decided, half, verdicts
 
 from txmq_lib.errors import UsageError
-from txmq_lib.pipeline.decisions import Wanted, planned
-from txmq_lib.pipeline.landing_events import END_CONTENT, OFFSET_CONTENT, TABLE_OF_KIND
+from txmq_lib.pipeline.decisions import DecisionRequest, planned
+from txmq_lib.pipeline.land.events import END_CONTENT, OFFSET_CONTENT, TABLE_OF_KIND
 
 
 def copy_of(original: dict[str, Any], number: int, **properties: str) -> dict[str, Any]:
@@ -78,9 +78,9 @@ def test_settle_reckons_with_an_end_of_another_copy_that_has_landed_and_is_not_j
     house = open_house()
     house.land_rows("half", [half(0), copy_of(half(0), 1)])
     house.land_rows("end", [end(0, 12)])
-    wanted = Wanted(("T0",), decision="commit", reason="ticket 7", decided_by="me@here")
+    request = DecisionRequest(("T0",), decision="commit", reason="ticket 7", decided_by="me@here")
     with pytest.raises(UsageError, match="would find this end contradicting"):
-        planned(house.warehouse, house.settings, wanted, now=NOW)
+        planned(house.warehouse, house.settings, request, now=NOW)
     house.reconcile()
     assert (decided(house), verdicts(house)) == ({"T0": ["rollback accepted"]}, {"T0": "ROLLED_BACK"})
 

@@ -10,21 +10,25 @@ from typing import Any
 
 import pytest
 from house import NOW, House, wall_clock
+from page_commands import on_page
 from pyspark.sql import SparkSession
-from readme_commands import in_readme
 from resolving import NOW_MS, decided, half, verdicts
 
 from txmq_lib.cli import main
+from txmq_lib.config.settings import Settings
+from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import UsageError
-from txmq_lib.pipeline.decisions import Wanted, decide, planned
-from txmq_lib.settings import Settings
-from txmq_lib.tables.warehouse import Warehouse
+from txmq_lib.pipeline.decisions import DecisionRequest, decide, planned
 from txmq_lib.views.advice import advice
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.trace import trace
 
-SETTLE = 'txmq settle C000020246654E0E2F2A6940C4EC0021 --commit --reason "ticket 4711: paid" --conf engine.yaml'
-RESUME = 'txmq resume --group GID_PAY --reason "database was down" --conf engine.yaml --apply'
+PAGE_NOW = "2026-11-21T12:20:00Z"
+SETTLE = (
+    'txmq --conf recover.yaml settle C000020246654E0E2F2A6940C2510000 --commit --reason "ticket 4711: paid" '
+    f"--now {PAGE_NOW}"
+)
+RESUME = f'txmq --conf recover.yaml resume --group GID_GONE --reason "orders database was down" --now {PAGE_NOW}'
 SETTINGS = ("transaction_timeout=2", "transaction_check_interval=3", "transaction_check_max=1")
 
 
@@ -33,18 +37,22 @@ def after(seconds: float) -> Any:
 
 
 def settled(house: House, transaction_id: str, decision: str, now=NOW, **options: Any):
-    wanted = Wanted((transaction_id,), decision=decision, reason="ticket 7", decided_by="me@here", **options)
-    return decide(house.warehouse, house.settings, wanted, now=now, wall_clock=wall_clock)
+    request = DecisionRequest((transaction_id,), decision=decision, reason="ticket 7", decided_by="me@here", **options)
+    return decide(house.warehouse, house.settings, request, now=now, wall_clock=wall_clock)
 
 
 def resumed(house: House, now=NOW, **options: Any):
     return decide(
-        house.warehouse, house.settings, Wanted(decided_by="me@here", **options), now=now, wall_clock=wall_clock
+        house.warehouse,
+        house.settings,
+        DecisionRequest(decided_by="me@here", **options),
+        now=now,
+        wall_clock=wall_clock,
     )
 
 
-def plan(house: House, wanted: Wanted, now=NOW) -> dict[str, tuple[str, str]]:
-    rows = planned(house.warehouse, house.settings, wanted, now=now)
+def plan(house: House, request: DecisionRequest, now=NOW) -> dict[str, tuple[str, str]]:
+    rows = planned(house.warehouse, house.settings, request, now=now)
     return {row["transaction_id"]: (row["verdict"], row["action"]) for row in rows}
 
 
@@ -76,8 +84,8 @@ def advised(house: House, transaction_id: str) -> tuple[str | None, str]:
 
 def test_settle_shows_its_plan_then_decides_once_and_reconcile_applies_it(given_up):
     house = given_up
-    assert plan(house, Wanted(("T3",), decision="rollback")) == {"T3": ("PENDING", "rollback")}
-    assert plan(house, Wanted(("T0",), decision="commit")) == {"T0": ("DISCARDED", "commit")}
+    assert plan(house, DecisionRequest(("T3",), decision="rollback")) == {"T3": ("PENDING", "rollback")}
+    assert plan(house, DecisionRequest(("T0",), decision="commit")) == {"T0": ("DISCARDED", "commit")}
     assert (house.rows("manual_decision"), house.rows("end_transaction")) == ([], [])
     assert verdicts(house)["T0"] == "DISCARDED"
     settled(house, "T3", "rollback", after(4))
@@ -110,9 +118,9 @@ def test_settle_shows_its_plan_then_decides_once_and_reconcile_applies_it(given_
 @pytest.mark.long
 def test_the_commands_print_their_plan_and_act_with_apply_only(given_up, capsys, tmp_path):
     house, now = given_up, after(4).isoformat()
-    conf = tmp_path / "engine.yaml"
+    conf = tmp_path / "recover.yaml"
     conf.write_text("role: engine", encoding="utf-8")
-    names = {"C000020246654E0E2F2A6940C4EC0021": "T3", "GID_PAY": "GID_B", "engine.yaml": str(conf)}
+    names = {"C000020246654E0E2F2A6940C2510000": "T3", "GID_GONE": "GID_B", "recover.yaml": str(conf), PAGE_NOW: now}
 
     def txmq(*arguments: str) -> tuple[int, str, str]:
         limits = [part for setting in SETTINGS for part in ("--set", setting)]
@@ -120,7 +128,7 @@ def test_the_commands_print_their_plan_and_act_with_apply_only(given_up, capsys,
         told = capsys.readouterr()
         return status, told.out, told.err
 
-    settling = in_readme(SETTLE, names)
+    settling = on_page("recover.md", SETTLE, names)
     status, out, err = txmq(*settling, "--format", "json")
     (row,) = [json.loads(line) for line in out.splitlines()]
     assert (status, row["transaction_id"], row["verdict"], row["action"]) == (0, "T3", "PENDING", "commit")
@@ -130,14 +138,14 @@ def test_the_commands_print_their_plan_and_act_with_apply_only(given_up, capsys,
     assert (status, [line.split()[1] for line in out.splitlines()[1:]]) == (0, ["T0", "T1", "T2"])
     assert err == "3 resume; nothing was written: --apply does it\n"
     assert house.rows("manual_decision") == []
-    assert txmq(*in_readme(f"{SETTLE} --apply", names))[0] == 0
-    assert txmq(*in_readme(RESUME, names))[0] == 0
+    assert txmq(*on_page("recover.md", f"{SETTLE} --apply", names))[0] == 0
+    assert txmq(*on_page("recover.md", RESUME, names), "--apply")[0] == 0
     status, out, err = txmq(*settling, "--apply")
     assert (status, "idle 1" in out.splitlines()) == (0, True)
     assert err == "1 settled so before: reconcile applies it\n"
     assert txmq("settle", "T3", "--rollback", "--reason", "never paid", "--apply")[0] == 2
     made = {(row["transaction_id"], row["action"], row["reason"]) for row in house.rows("manual_decision")}
-    assert made == {("T3", "commit", "ticket 4711: paid"), ("T2", "resume", "database was down")}
+    assert made == {("T3", "commit", "ticket 4711: paid"), ("T2", "resume", "orders database was down")}
     assert all("@" in row["decided_by"] for row in house.rows("manual_decision"))
 
 
@@ -195,8 +203,11 @@ def test_settle_of_one_of_two_halves_at_one_physical_offset_decides_or_refuses(o
 
 def test_a_resumed_transaction_is_asked_from_the_start_and_may_be_given_up_again(given_up):
     house = given_up
-    assert plan(house, Wanted(groups=("GID_A",))) == {"T0": ("DISCARDED", "resume"), "T1": ("DISCARDED", "resume")}
-    assert plan(house, Wanted()) == {name: ("DISCARDED", "resume") for name in ("T0", "T1", "T2")}
+    assert plan(house, DecisionRequest(groups=("GID_A",))) == {
+        "T0": ("DISCARDED", "resume"),
+        "T1": ("DISCARDED", "resume"),
+    }
+    assert plan(house, DecisionRequest()) == {name: ("DISCARDED", "resume") for name in ("T0", "T1", "T2")}
     assert resumed(house, after(4), transaction_ids=("T0",)).counts == {"manual_decision": 1}
     assert verdicts(house)["T0"] == "PENDING"
     assert resumed(house, after(4), transaction_ids=("T0",)).counts == {"idle": 1}
@@ -224,7 +235,10 @@ def test_what_would_be_given_up_again_or_is_a_brokers_is_not_resumed(open_house)
     lost = {**half(1), "topic": "TRANS_CHECK_MAX_TIME_TOPIC", "commitLogOffset": 9000}
     house.land_rows("max-time", [lost], broker="audited")
     assert house.reconcile(after(5)).counts["trans_check_max_time"] == 1
-    assert plan(house, Wanted(), after(6)) == {"T0": ("DISCARDED", "expired"), "T1": ("DISCARDED", "left_to_broker")}
+    assert plan(house, DecisionRequest(), after(6)) == {
+        "T0": ("DISCARDED", "expired"),
+        "T1": ("DISCARDED", "left_to_broker"),
+    }
     assert resumed(house, after(6)).counts == {"idle": 1}
     assert house.rows("manual_decision") == []
 

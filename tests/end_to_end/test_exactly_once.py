@@ -18,16 +18,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from truth import CAPTURES
 
+from txmq_lib.config.table_specs import table_spec
+from txmq_lib.delta.log_view import TaggedCommit
+from txmq_lib.delta.small_writes import create_table
+from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import InvariantViolation, PassConflict, PassReplayed, SchemaError
-from txmq_lib.pipeline import reconcile_writes
+from txmq_lib.passes.current import Pass
+from txmq_lib.passes.runner import next_pass
 from txmq_lib.pipeline.audit import run_audit
-from txmq_lib.pipeline.reconcile import run_reconcile
-from txmq_lib.schemas import table_spec
-from txmq_lib.tables.delta_log import TaggedCommit
-from txmq_lib.tables.passes import Pass
-from txmq_lib.tables.running import next_pass
-from txmq_lib.tables.small_writes import create_table
-from txmq_lib.tables.warehouse import Warehouse
+from txmq_lib.pipeline.reconcile import writes as reconcile_writes
+from txmq_lib.pipeline.reconcile.job import run_reconcile
 
 SETTINGS = (
     "transaction_timeout=2",

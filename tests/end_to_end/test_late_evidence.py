@@ -12,9 +12,10 @@ import pytest
 from histories import HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, message_row
 from house import NOW, House
 
-from txmq_lib.tables import running, upkeep, warehouse
-from txmq_lib.tables.delta_log import LEAST_ROW_BYTES
-from txmq_lib.tables.passes import Pass
+from txmq_lib.delta import warehouse
+from txmq_lib.delta.log_view import LEAST_ROW_BYTES
+from txmq_lib.passes import retention, runner
+from txmq_lib.passes.current import Pass
 
 DAY_MS = 86_400_000
 WEEK_MS = 7 * DAY_MS
@@ -89,12 +90,12 @@ def test_what_is_pending_counts_whatever_the_last_commit_of_its_table_was(
     house = open_house()
     house.land_rows("half", EVIDENCE["half"])
     house.reconcile(NOW - timedelta(seconds=59))
-    assert upkeep.keep_for(house.warehouse, "pending_half", file_retention_ms=WEEK_MS, log_retention_ms=90 * DAY_MS)
-    monkeypatch.setattr(running, "SMALL_PASS_BYTES", 0)
+    assert retention.keep_for(house.warehouse, "pending_half", file_retention_ms=WEEK_MS, log_retention_ms=90 * DAY_MS)
+    monkeypatch.setattr(runner, "SMALL_PASS_BYTES", 0)
     sizes: list[int | None] = []
-    effort = running.effort
+    tuned = runner.tuned
     monkeypatch.setattr(
-        running, "effort", lambda spark, **told: [sizes.append(told["input_bytes"]), effort(spark, **told)][1]
+        runner, "tuned", lambda spark, **told: [sizes.append(told["input_bytes"]), tuned(spark, **told)][1]
     )
     assert house.reconcile().counts["check_request"] == 1
     assert sizes[0] is not None
@@ -119,9 +120,9 @@ def test_what_lacks_proof_counts_as_much_as_what_is_new(
     house = open_house("role=audit")
     without_proof(house)
     sizes: list[int | None] = []
-    effort = running.effort
+    tuned = runner.tuned
     monkeypatch.setattr(
-        running, "effort", lambda spark, **told: [sizes.append(told["input_bytes"]), effort(spark, **told)][1]
+        runner, "tuned", lambda spark, **told: [sizes.append(told["input_bytes"]), tuned(spark, **told)][1]
     )
     new: list[int | None] = []
     new_bytes = Pass.new_bytes

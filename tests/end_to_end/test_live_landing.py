@@ -17,14 +17,14 @@ from record_encoder import STORE_MS, encode_record
 from remoting_server import answer
 from test_audit_of_captures import expected, judged
 
+from txmq_lib.config.settings import Settings
 from txmq_lib.errors import UnreachableError
 from txmq_lib.names import HALF_TOPIC, OP_TOPIC
+from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline.cycle import run_cycle
-from txmq_lib.pipeline.landing import run_land_rocketmq
-from txmq_lib.pipeline.landing_rocketmq import WHOLE, Parts
+from txmq_lib.pipeline.land.job import run_land_rocketmq
+from txmq_lib.pipeline.land.live import WHOLE, Parts
 from txmq_lib.rules.frontier import WHOLE_QUEUE_ID
-from txmq_lib.settings import Settings
-from txmq_lib.tables.passes import PassReport
 
 CAPTURE = "restart"
 QUICK = ("role=audit", "rocketmq.timeout=1s")
@@ -34,7 +34,7 @@ def _with(place: int, bytes_there: bytes) -> Callable[[bytes], bytes]:
     return lambda record: record[:place] + bytes_there + record[place + len(bytes_there) :]
 
 
-# How a stored record (semantics 6.2) cannot be used, and what it is quarantined as.
+# How a stored record (F2) cannot be used, and what it is quarantined as.
 BAD: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "born in another unit": (_with(40, struct.pack(">q", 2**61)), "TIMESTAMP_OUT_OF_RANGE"),
     "stored at no time": (_with(56, struct.pack(">q", 2**61)), "TIMESTAMP_OUT_OF_RANGE"),

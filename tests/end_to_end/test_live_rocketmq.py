@@ -1,6 +1,6 @@
 """Real RocketMQ brokers with real Java clients: landed while producers send, killed, settled, resumed.
 
-The commands are the README's own, on real name servers, a real PostgreSQL and the time of day.
+The commands are those of the pages, on real name servers, a real PostgreSQL and the time of day.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 from house import House
+from page_commands import on_page, settings_under
 from postgresql import PASSWORD, PostgreSQL
-from readme_commands import in_readme, readme_settings
 from real_broker import BROKER, NEWEST_4_9, Client, RealRocketmq, free_port, plans, real_rocketmq
 
 from txmq_lib.cli import main
@@ -30,6 +30,10 @@ VERSIONS = ("5.5.0", NEWEST_4_9)
 LAND = "txmq land rocketmq --namesrv 10.0.0.1:9876 --namesrv 10.0.0.2:9876 --conf audit.yaml"
 TXMQ = "import sys; from txmq_lib.cli import main; sys.exit(main())"
 ID = "C000020246654E0E2F2A6940C4EC0021"
+SETTLE = (
+    "txmq settle C000020246654E0E2F2A6940C4EC0021 --commit "
+    '--reason "ticket 4711: paid" --to-broker --apply --conf audit.yaml'
+)
 GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 # What the broker of `rocketmq` has, so that nothing is warned about.
 POLICY = "transaction_timeout: 2s\ntransaction_check_interval: 3s\ntransaction_check_max: 2\n"
@@ -75,13 +79,13 @@ class Auditor:
     has_own_process: bool = False
 
     def run(self, command: str, *, status: int = 0, transaction_id: str = ID) -> None:
-        """Run a command of the README."""
+        """Run a command of the pages."""
         # The first name server is down: the next is asked.
         names = {"10.0.0.1:9876": f"127.0.0.1:{free_port()}", "10.0.0.2:9876": self.server.namesrv,
                  "audit.yaml": str(self.conf), ID: transaction_id}  # fmt: skip
         if command.count(":9876") == 1:
             names["10.0.0.1:9876"] = self.server.namesrv
-        arguments = in_readme(command, names)
+        arguments = on_page("brokers.md" if command == LAND else "recover.md", command, names)
         if self.has_own_process:
             done = subprocess.run([sys.executable, "-c", TXMQ, *arguments], capture_output=True, text=True, check=False)
             ended, self.out, self.err = done.returncode, done.stdout, done.stderr
@@ -235,7 +239,10 @@ def test_halves_whose_producer_is_gone_are_settled_from_postgresql_and_consumed_
     monkeypatch.setenv("PAY_AUTHORIZATION", "Bearer of-tests")
     consumer = patient.client("consume", patient.namesrv, "CG_ONCE", "TopicB")
     consumer.wait_for("done")
-    audit = auditor(patient, "transaction_timeout: 1s\n" + readme_settings("Answers"))
+    audit = auditor(
+        patient,
+        "transaction_timeout: 1s\n" + settings_under("resolvers.md", "What to know before it runs every minute"),
+    )
     audit.run(LAND)
     audit.house.reconcile(now=datetime.now(UTC))  # raises the checks
     send = "txmq resolve --to-broker --apply --namesrv 10.0.0.1:9876 --conf audit.yaml"
@@ -282,8 +289,7 @@ def test_a_given_up_one_is_resumed_and_then_settled(rocketmq, auditor):
     given_up = [row for row in audit.house.rows("trans_check_max_time") if row["transaction_id"] == id_]
     assert max(row["commit_log_offset"] for row in halves) > min(row["commit_log_offset"] for row in given_up)
     assert not consumer.told("got")
-    settle = f'txmq settle {ID} --commit --reason "ticket 4711: paid" --to-broker --apply --conf audit.yaml'
-    audit.run(settle, transaction_id=id_)
+    audit.run(SETTLE, transaction_id=id_)
     assert audit.count("accepted") == 1
     consumer.wait_for("got")
     wait_until(lambda: standing() == "COMMITTED_AND_DISCARDED")
@@ -335,8 +341,7 @@ def test_a_broker_with_tls_and_acl_is_read_and_told_with_keys_from_the_environme
     expected = {id_: {"UU": "PENDING"}.get(plan, VERDICT_OF[plan]) for id_, plan in truth.items()}
     assert audit.verdicts() == expected
     undecided = next(id_ for id_, plan in truth.items() if plan == "UU")
-    settle = f'txmq settle {ID} --commit --reason "ticket 4711: paid" --to-broker --apply --conf audit.yaml'
-    audit.run(settle, transaction_id=undecided)
+    audit.run(SETTLE, transaction_id=undecided)
     assert audit.count("accepted") == 1
     wait_until(lambda: (audit.run(LAND), audit.verdicts()[undecided])[1] == "COMMITTED")
     monkeypatch.setenv("SECRET_KEY", "of nobody")

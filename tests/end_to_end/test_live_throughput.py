@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
-from readme_commands import in_readme
+from page_commands import on_page
 from real_broker import RealRocketmq, free_port, real_rocketmq
 
-from txmq_lib.pipeline.live_brokers import live_brokers
-from txmq_lib.pipeline.live_ranges import plan_queues
-from txmq_lib.remoting.connection import Access, Connection
-from txmq_lib.sources.rocketmq import read_ranges
+from txmq_lib.pipeline.land.live_brokers import live_brokers
+from txmq_lib.pipeline.land.live_ranges import plan_queues
+from txmq_lib.rocketmq.live_source import read_ranges
+from txmq_lib.rocketmq.remoting.connection import Access, Connection
 
 pytestmark = [pytest.mark.real, pytest.mark.jobs]
 
@@ -32,7 +32,7 @@ def test_two_hundred_thousand_messages_are_landed_beside_the_java_pull_client(tm
         server.client("fill", server.namesrv, TOPIC, str(COUNT), str(BODY_BYTES)).wait_for("done", seconds=200)
         tell("Java pull client, before", java_seconds(server))
         begun = time.monotonic()
-        told = run(*in_readme(LAND, names_of(server, conf)))
+        told = run(*on_page("brokers.md", LAND, names_of(server, conf)))
         tell("land rocketmq, the command: its JVM's start and new tables too", time.monotonic() - begun)
         tell("land rocketmq, its pass", told["seconds"])
         tell("land rocketmq, reading within its pass", read_seconds(tmp_path / "w"))

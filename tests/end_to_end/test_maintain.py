@@ -13,13 +13,13 @@ import pytest
 from house import NOW, House, wall_clock
 from truth import rows
 
+from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import PassConflict, PlanInputsGone
+from txmq_lib.passes.current import PassReport
+from txmq_lib.passes.pass_log import standings
+from txmq_lib.passes.retention import compact, keep_for
 from txmq_lib.pipeline import maintain
 from txmq_lib.pipeline.maintain import TableUpkeep, run_maintain
-from txmq_lib.tables.pass_log import standings
-from txmq_lib.tables.passes import PassReport
-from txmq_lib.tables.upkeep import compact, keep_for
-from txmq_lib.tables.warehouse import Warehouse
 
 pytestmark = pytest.mark.long
 

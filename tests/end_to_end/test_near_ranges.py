@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from txmq_lib.pipeline import pruning
-from txmq_lib.pipeline.pruning import MOST_RANGES, OFFSET_BUCKET, near_offsets
+from txmq_lib.pipeline.shared import pruning
+from txmq_lib.pipeline.shared.pruning import MOST_RANGES, OFFSET_BUCKET, near_offsets
 
 FAR = 10 * OFFSET_BUCKET
 

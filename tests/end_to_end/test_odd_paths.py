@@ -8,11 +8,11 @@ from collections.abc import Callable
 from house import House, wall_clock
 from truth import CAPTURES
 
+from txmq_lib.config.table_specs import table_specs
 from txmq_lib.pipeline.maintain import run_maintain
-from txmq_lib.schemas import table_specs
 from txmq_lib.views.catalogue import VERDICTS
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.select import Asked, view_rows
+from txmq_lib.views.select import ViewQuery, view_rows
 
 OF_THE_PASS = {"wall_timestamp", "seconds", "plan_id", "arguments"}
 
@@ -38,7 +38,7 @@ def worked_on(house: House) -> tuple[dict[str, Counter[str]], Counter[tuple]]:
         for table in table_specs()
     }
     reader = WarehouseReader(house.warehouse.uri)
-    return rows, Counter(view_rows(reader, VERDICTS, Asked(), columns=("transaction_id", "verdict")))
+    return rows, Counter(view_rows(reader, VERDICTS, ViewQuery(), columns=("transaction_id", "verdict")))
 
 
 def test_whatever_the_path_of_a_warehouse_is_its_tables_come_out_the_same(open_house: Callable[..., House]):

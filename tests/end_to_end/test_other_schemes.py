@@ -13,8 +13,8 @@ from house import House
 from pyspark.sql import SparkSession
 from truth import CAPTURES
 
-from txmq_lib.settings import Settings
-from txmq_lib.tables.warehouse import Warehouse
+from txmq_lib.config.settings import Settings
+from txmq_lib.delta.warehouse import Warehouse
 
 HALF_SKIPPING = {
     *("broker_name", "queue_id", "queue_offset", "commit_log_offset", "prepared_transaction_offset"),

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from truth import CAPTURES
 
-from txmq_lib.tables.passes import Pass
+from txmq_lib.passes.current import Pass
 
 # Spark's operators that hand rows to Python: BatchEvalPython, MapInArrow, FlatMapGroupsInPandas and the like.
 OF_PYTHON = re.compile(r"\w*(?:Python|Pandas|InArrow)\w*", re.IGNORECASE)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from house import NOW, House, wall_clock
+from page_commands import on_page
 from postgresql import PASSWORD, PostgreSQL
-from readme_commands import in_readme
 from resolving import half, verdicts
 
 from txmq_lib.cli import main
@@ -105,7 +105,7 @@ def test_what_postgresql_says_is_settled_and_only_what_was_asked_was_read(
 
     def run(command: str, seconds: int) -> tuple[int, str, str]:
         now = (NOW + timedelta(seconds=seconds)).isoformat()
-        arguments = in_readme(command, {"engine.yaml": str(conf)})
+        arguments = on_page("resolvers.md", command, {"engine.yaml": str(conf)})
         status = main([*arguments, "--warehouse", house.warehouse.uri, "--now", now])
         told = capsys.readouterr()
         assert PASSWORD not in told.out + told.err

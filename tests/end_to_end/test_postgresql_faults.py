@@ -11,9 +11,9 @@ import pytest
 from postgresql import PASSWORD, PostgreSQL
 from questions import NOW, check
 
-from txmq_lib.answers.check import Answer
+from txmq_lib.answers.protocol import Answer
 from txmq_lib.answers.sql import SqlResolver
-from txmq_lib.resolver_settings import SqlResolver as SqlSettings
+from txmq_lib.config.resolver_settings import SqlResolver as SqlSettings
 
 pytestmark = pytest.mark.real
 

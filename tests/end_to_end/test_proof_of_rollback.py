@@ -12,11 +12,11 @@ from house import BROKER, NOW, House, wall_clock
 from live_capture import LiveCapture, live_capture
 from small_log import FILE_BYTES, Row, SmallLog, encoded, spoil
 
-from txmq_lib.pipeline.landing import run_land_rocketmq
+from txmq_lib.pipeline.land.job import run_land_rocketmq
 
 AUDIT = "role=audit"
 LATER = NOW + timedelta(minutes=1)
-# Where the fields of a stored record lie (semantics 6.2), both hosts IPv4.
+# Where the fields of a stored record lie (F2), both hosts IPv4.
 QUEUE_ID, QUEUE_OFFSET, SYS_FLAG, PREPARED, BODY = 12, 20, 36, 76, 88
 
 

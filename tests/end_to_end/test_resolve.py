@@ -15,13 +15,13 @@ from house import NOW, House, wall_clock
 from pyspark.sql import SparkSession
 from resolving import decided, half, resolve, verdicts
 
-from txmq_lib.answers.check import Answer, Check
+from txmq_lib.answers.protocol import Answer, Check
 from txmq_lib.answers.sql import SqlResolver
+from txmq_lib.config.settings import Settings
+from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import SettingsError
 from txmq_lib.service import service as serving
-from txmq_lib.service.rounds import Told
-from txmq_lib.settings import Settings
-from txmq_lib.tables.warehouse import Warehouse
+from txmq_lib.service.rounds import Listeners
 
 LOG = "kind: sql, url_env: DB, table: log, key_column: id, state_column: state, commit: [C], rollback: [R]"
 SETTINGS = ("transaction_timeout=2", "resolve.checks_per_write=3", f"resolvers={{GID_A: {{{LOG}}}}}")
@@ -215,13 +215,13 @@ def test_a_stop_waits_for_the_batch_that_is_asked_and_keeps_what_was_said(
         monkeypatch.setattr(Warehouse, "local_path", lambda warehouse, table: None)
     database.says(SAYS)
     failures: list[str] = []
-    told = Told(lambda *_: None, lambda step, error, pause_s: failures.append(error), lambda *_: None)
+    listeners = Listeners(lambda *_: None, lambda step, error, pause_s: failures.append(error), lambda *_: None)
     (cycle,) = serving.services(
         house.warehouse,
         house.settings,
         wall_clock=wall_clock,
         environ=database.environ,
-        told=told,
+        listeners=listeners,
         is_first_at_once=True,
     )
     is_stopped = Event()

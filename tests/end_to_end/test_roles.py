@@ -15,14 +15,15 @@ import truth
 from histories import HALF_TOPIC, OP_TOPIC, message_row
 from house import BROKER, NOW, House, wall_clock
 
+from txmq_lib.config.settings import Settings
+from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import SettingsError, TxmqError
-from txmq_lib.pipeline import landing_input, reconcile
-from txmq_lib.pipeline.decisions import Wanted, decide, planned
+from txmq_lib.pipeline.decisions import DecisionRequest, decide, planned
+from txmq_lib.pipeline.land import inputs as landing_inputs
+from txmq_lib.pipeline.reconcile import job as reconcile
 from txmq_lib.pipeline.resolve import run_resolve
 from txmq_lib.pipeline.take_back import run_take_back
 from txmq_lib.pipeline.to_broker import ToSend, requests_planned, run_to_broker
-from txmq_lib.settings import Settings
-from txmq_lib.tables.warehouse import Warehouse
 
 NOW_MS, HOUR_MS = int(NOW.timestamp() * 1000), 3_600_000
 HALF = {"UNIQ_KEY": "T1", "PGROUP": "GID_A", "REAL_TOPIC": "Topic", "REAL_QID": "0", "TRAN_MSG": "true"}
@@ -204,7 +205,7 @@ def test_verdicts_that_a_setting_has_made_are_judged_again_when_it_is_corrected(
 def jobs_by_role(house: House) -> list[Callable[[], Any]]:
     """Every job that decides by role."""
     at, settings, told = house.warehouse, house.settings, {"now": NOW, "wall_clock": wall_clock}
-    wanted = Wanted(("T1",), decision="commit", reason="ticket 7", decided_by="me")
+    request = DecisionRequest(("T1",), decision="commit", reason="ticket 7", decided_by="me")
     return [
         *[
             partial(house.land_rows, kind, [stored(HALF_TOPIC, 2_000)])
@@ -215,11 +216,11 @@ def jobs_by_role(house: House) -> list[Callable[[], Any]]:
         partial(house.reconcile, dry_run=True),
         house.audit,
         partial(run_resolve, at, settings, **told, environ={}),
-        partial(decide, at, settings, wanted, **told),
-        partial(planned, at, settings, wanted, now=NOW),
-        partial(decide, at, settings, Wanted(decided_by="me"), **told),
-        partial(requests_planned, at, settings, ToSend("settle", wanted), now=NOW),
-        partial(run_to_broker, at, settings, ToSend("settle", wanted), name_servers=["n:1"], **told, environ={}),
+        partial(decide, at, settings, request, **told),
+        partial(planned, at, settings, request, now=NOW),
+        partial(decide, at, settings, DecisionRequest(decided_by="me"), **told),
+        partial(requests_planned, at, settings, ToSend("settle", request), now=NOW),
+        partial(run_to_broker, at, settings, ToSend("settle", request), name_servers=["n:1"], **told, environ={}),
     ]
 
 
@@ -369,7 +370,7 @@ def test_a_role_given_anew_that_was_killed_anywhere_ends_as_if_never_killed(open
 def test_a_landing_that_fails_behind_its_role_blocks_no_other(open_house, monkeypatch):
     house = open_house("role=audit")
     with monkeypatch.context() as broken:
-        broken.setattr(landing_input, "json_lines", failing)
+        broken.setattr(landing_inputs, "json_lines", failing)
         with pytest.raises(OSError, match="the disk"):
             house.land_rows("half", [stored(HALF_TOPIC, 1_000)])
     house.land_rows("half", [stored(HALF_TOPIC, 2_000)])

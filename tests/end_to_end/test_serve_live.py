@@ -15,7 +15,7 @@ import pytest
 from real_broker import RealRocketmq, plans, real_rocketmq
 from serving import health, open_passes, rows, serving, until
 
-from txmq_lib.schemas import table_specs
+from txmq_lib.config.table_specs import table_specs
 
 pytestmark = pytest.mark.real
 

@@ -9,11 +9,11 @@ import pytest
 from house import NOW, House, wall_clock
 from truth import rows
 
+from txmq_lib.config.table_specs import table_specs
 from txmq_lib.errors import PassConflict, UsageError
+from txmq_lib.passes import runner
+from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.pipeline.take_back import TABLES, run_take_back
-from txmq_lib.schemas import table_specs
-from txmq_lib.tables import running
-from txmq_lib.tables.passes import Pass, PassReport
 
 pytestmark = pytest.mark.long
 
@@ -196,12 +196,12 @@ def test_a_plan_that_was_read_before_a_take_back_and_recorded_after_it_is_made_a
         plans.append(current)
         if len(plans) == 1:
             with monkeypatch.context() as undone:
-                undone.setattr(running, "next_pass", next_pass)
+                undone.setattr(runner, "next_pass", next_pass)
                 take_back(house)
         return current
 
-    next_pass = running.next_pass
-    monkeypatch.setattr(running, "next_pass", slow)
+    next_pass = runner.next_pass
+    monkeypatch.setattr(runner, "next_pass", slow)
     for place in (house, twin):
         run_all(place, LATER)
     assert [plan.number for plan in plans[:2]] == [2, 3]

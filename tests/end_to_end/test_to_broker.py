@@ -2,108 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
+from deciding_broker import BORN_MS, GIVEN_UP, OP, Deciding
 from house import BROKER, NOW, House, Killed, wall_clock
-from record_encoder import encode_record
-from remoting_server import FakeBroker, RemotingServer, answer
+from remoting_server import RemotingServer, answer
 from resolving import half, resolve
 
+from txmq_lib.delta.small_writes import SmallWrite
 from txmq_lib.errors import PassConflict, UnreachableError
-from txmq_lib.pipeline.decisions import Wanted, decide
-from txmq_lib.pipeline.landing import run_land_rocketmq
+from txmq_lib.passes.runner import next_pass
+from txmq_lib.pipeline.decisions import DecisionRequest, decide
+from txmq_lib.pipeline.land.job import run_land_rocketmq
 from txmq_lib.pipeline.to_broker import ToSend, requests_planned, run_to_broker
-from txmq_lib.tables.running import next_pass
-from txmq_lib.tables.small_writes import SmallWrite
 
-HALF, OP, GIVEN_UP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
 LOG = "kind: sql, url_env: DB, table: log, key_column: id, state_column: state, commit: [C], rollback: [R]"
-BORN_MS = int(NOW.timestamp() * 1000) - 60_000
-
-
-class Deciding:
-    """A broker with halves T0, T1, ... that commits, rolls back and resumes as one does, and its name server."""
-
-    def __init__(self, halves: int) -> None:
-        self.broker = FakeBroker({(HALF, 0): [], (OP, 0): [], (GIVEN_UP, 0): [], ("TopicA", 0): []})
-        self.broker.before = self._take
-        self.interrupt = lambda request: None
-        self.physical = 0
-        for number in range(halves):
-            self.append(HALF, number)
-        self.server = RemotingServer(self.broker)
-        self.names = RemotingServer(self._route)
-
-    def append(self, topic: str, number: int, **fields) -> int:
-        """Store a message of transaction T<number> under a topic; its physical offset."""
-        queue = self.broker.queues[topic, 0]
-        properties = {
-            "UNIQ_KEY": f"T{number}",
-            "PGROUP": "GID_A",
-            "REAL_TOPIC": "TopicA",
-            "REAL_QID": "0",
-            "TRAN_MSG": "true",
-        }
-        told = "".join(f"{name}\x01{value}\x02" for name, value in properties.items()).encode()
-        given = {"properties": told, "born_ms": BORN_MS + number, "store_ms": BORN_MS + 1000 + self.physical, **fields}
-        queue.append(encode_record(self.physical, topic=topic.encode(), queue_offset=len(queue), **given))
-        self.physical += 1000
-        return self.physical - 1000
-
-    def sent(self) -> list[tuple[int, str]]:
-        """Code and transaction or message id of every request that decides."""
-        return [
-            (request["code"], request["extFields"].get("transactionId") or request["extFields"]["msgId"])
-            for request in self.server.requests
-            if request["code"] in (37, 323)
-        ]
-
-    def _take(self, request):
-        interrupted = self.interrupt(request)
-        if interrupted is not None:
-            return interrupted
-        fields = request["extFields"]
-        if request["code"] == 37:
-            number = int(fields["transactionId"][1:])
-            if fields["producerGroup"] != "GID_A":
-                return answer(request, 1, remark="The producer group wrong")
-            if fields["commitOrRollback"] == "8":
-                prepared = int(fields["commitLogOffset"])
-                record = self.append("TopicA", number, sys_flag=8)
-                assert record >= prepared
-                self.broker.queues["TopicA", 0][-1] = with_prepared_offset(
-                    self.broker.queues["TopicA", 0][-1], prepared
-                )
-            self.append(OP, number, body=f"{fields['tranStateTableOffset']},".encode(), properties=b"TAGS\x01d\x02")
-            return answer(request)
-        if request["code"] == 323:
-            self.append(HALF, 0)
-            return answer(request)
-        return answer(request, body=b"{}") if request["code"] in (26, 43) else None
-
-    def _route(self, request):
-        topics = {topic for topic, _ in self.broker.queues}
-        if request["code"] == 206:
-            return answer(request, body=json.dumps({"topicList": sorted(topics)}).encode())
-        document = {
-            "queueDatas": [{"brokerName": BROKER, "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}],
-            "brokerDatas": [{"brokerName": BROKER, "cluster": "c", "brokerAddrs": {"0": self.server.address}}],
-        }
-        return answer(request, body=json.dumps(document).encode())
-
-    def close(self) -> None:
-        self.server.close()
-        self.names.close()
-
-
-def with_prepared_offset(record: bytes, offset: int) -> bytes:
-    """The record with preparedTransactionOffset (semantics 6.2: the field before the body's length, hosts of IPv4)."""
-    at = 4 + 4 + 4 + 4 + 4 + 8 + 8 + 4 + 8 + 8 + 8 + 8 + 4
-    return record[:at] + offset.to_bytes(8, "big") + record[at + 8 :]
 
 
 @pytest.fixture
@@ -119,27 +35,29 @@ def land(house: House, broker: Deciding):
     )
 
 
-def settle(house: House, number: int, decision: str) -> Wanted:
-    wanted = Wanted(transaction_ids=(f"T{number}",), decision=decision, reason="ticket 1", decided_by="me@here")
-    decide(house.warehouse, house.settings, wanted, now=NOW, wall_clock=wall_clock)
-    return wanted
+def settle(house: House, number: int, decision: str) -> DecisionRequest:
+    request = DecisionRequest(
+        transaction_ids=(f"T{number}",), decision=decision, reason="ticket 1", decided_by="me@here"
+    )
+    decide(house.warehouse, house.settings, request, now=NOW, wall_clock=wall_clock)
+    return request
 
 
-def send(house: House, broker: Deciding, wanted: Wanted, requested_for: str = "settle", minutes: int = 0):
+def send(house: House, broker: Deciding, request: DecisionRequest, requested_for: str = "settle", minutes: int = 0):
     return run_to_broker(
-        house.warehouse, house.settings, ToSend(requested_for, wanted), name_servers=[broker.names.address],
+        house.warehouse, house.settings, ToSend(requested_for, request), name_servers=[broker.names.address],
         now=NOW + timedelta(minutes=minutes), wall_clock=wall_clock, environ={},
     )  # fmt: skip
 
 
-def answer_checks(house: House, said: dict[str, str], minutes: int = 0) -> Wanted:
+def answer_checks(house: House, said: dict[str, str], minutes: int = 0) -> DecisionRequest:
     """Let a database say this of the open checks; what `resolve --to-broker` sends by."""
     path = house.scratch / "log.db"
     with sqlite3.connect(path) as connection:
         connection.execute("create table if not exists log (id text primary key, state text)")
         connection.executemany("insert into log values (?, ?)", said.items())
     resolve(house, {"DB": f"sqlite:///{path}"}, NOW + timedelta(minutes=minutes))
-    return Wanted(decided_by="me@here")
+    return DecisionRequest(decided_by="me@here")
 
 
 def verdicts(house: House) -> dict[str, str]:
@@ -239,10 +157,10 @@ def test_what_a_person_decided_is_not_overridden_by_an_answer(open_house, decidi
 def test_what_a_broker_decided_meanwhile_is_not_sent(open_house, deciding):
     house = open_house("role=audit", "rocketmq.timeout=1s")
     land(house, deciding)
-    wanted = settle(house, 0, "commit")
+    request = settle(house, 0, "commit")
     deciding.append(OP, 0, body=b"0,", properties=b"TAGS\x01d\x02")
     land(house, deciding)
-    assert send(house, deciding, wanted).counts == {"idle": 1}
+    assert send(house, deciding, request).counts == {"idle": 1}
     assert deciding.sent() == []
 
 
@@ -250,15 +168,15 @@ def test_what_a_broker_decided_meanwhile_is_not_sent(open_house, deciding):
 def test_a_refusal_is_recorded_with_its_words_and_not_repeated(open_house, deciding):
     house = open_house("role=audit", "rocketmq.timeout=1s")
     land(house, deciding)
-    wanted = settle(house, 0, "commit")
+    request = settle(house, 0, "commit")
     deciding.interrupt = lambda request: (
         answer(request, 1, remark="Find prepared transaction message failed") if request["code"] == 37 else None
     )
-    report = send(house, deciding, wanted)
+    report = send(house, deciding, request)
     assert report.counts["refused"] == 1
     assert report.findings == (f"commit of T0 on {BROKER}: refused (code 1): Find prepared transaction message failed",)
     assert states(house)[-1] == ("T0", "commit", "refused", 1)
-    assert send(house, deciding, wanted).counts == {"idle": 1}
+    assert send(house, deciding, request).counts == {"idle": 1}
     assert verdicts(house)["T0"] == "PENDING"
 
 
@@ -301,15 +219,15 @@ def test_a_broker_that_hangs_costs_one_request_and_the_others_stay_to_be_sent(op
 def test_a_process_killed_while_it_sends_never_makes_the_next_one_send_again(open_house, deciding):
     house = open_house("role=audit", "rocketmq.timeout=1s")
     land(house, deciding)
-    wanted = settle(house, 0, "commit")
+    request = settle(house, 0, "commit")
 
     def kill(table, step):
         if step.startswith("outcome"):
             raise Killed
 
     with house.on_write(kill), pytest.raises(Killed):
-        send(house, deciding, wanted)
-    assert send(house, deciding, wanted, minutes=1).counts == {"idle": 1}
+        send(house, deciding, request)
+    assert send(house, deciding, request, minutes=1).counts == {"idle": 1}
     assert deciding.sent() == [(37, "T0")]
     land(house, deciding)
     assert verdicts(house)["T0"] == "COMMITTED"
@@ -328,7 +246,7 @@ def given_up_by_another(house: House) -> None:
 def test_a_plan_that_another_process_gave_up_before_its_first_request_sends_nothing(open_house, deciding, monkeypatch):
     house = open_house("role=audit", "rocketmq.timeout=1s")
     land(house, deciding)
-    wanted = settle(house, 0, "commit")
+    request = settle(house, 0, "commit")
     append = SmallWrite.append
 
     def given_up_right_before(write, path, rows):
@@ -339,9 +257,9 @@ def test_a_plan_that_another_process_gave_up_before_its_first_request_sends_noth
 
     monkeypatch.setattr(SmallWrite, "append", given_up_right_before)
     with pytest.raises(PassConflict, match="given up by another process"):
-        send(house, deciding, wanted)
+        send(house, deciding, request)
     assert deciding.sent() == []
-    assert send(house, deciding, wanted).counts["accepted"] == 1
+    assert send(house, deciding, request).counts["accepted"] == 1
     assert [state for _, _, state, _ in states(house)] == ["sending", "not_sent", "sending", "accepted"]
     assert deciding.sent() == [(37, "T0")]
 
@@ -350,7 +268,7 @@ def test_a_plan_that_another_process_gave_up_before_its_first_request_sends_noth
 def test_what_brokers_said_is_kept_where_another_process_gave_the_plan_up_meanwhile(open_house, deciding):
     house = open_house("role=audit", "rocketmq.timeout=120s")
     land(house, deciding)
-    wanted, other = settle(house, 0, "commit"), settle(house, 1, "commit")
+    request, other = settle(house, 0, "commit"), settle(house, 1, "commit")
 
     def another_sends(request):
         if request["code"] == 37:
@@ -359,7 +277,7 @@ def test_what_brokers_said_is_kept_where_another_process_gave_the_plan_up_meanwh
 
     deciding.interrupt = another_sends
     with pytest.raises(PassConflict, match="given up by another process"):
-        send(house, deciding, wanted)
+        send(house, deciding, request)
     assert sorted((name, state) for name, _, state, _ in states(house)) == [
         ("T0", "accepted"), ("T0", "sending"), ("T1", "accepted"), ("T1", "sending"),
     ]  # fmt: skip
@@ -372,12 +290,12 @@ def test_what_a_broker_gave_up_is_resumed_by_asking_it(open_house, deciding):
     deciding.append(GIVEN_UP, 0)
     land(house, deciding)
     assert verdicts(house)["T0"] == "DISCARDED"
-    wanted = Wanted(groups=("GID_A",), reason="database was down", decided_by="me@here")
-    report = send(house, deciding, wanted, "resume")
-    # Its offset id: 127.0.0.1, port 10911, physical offset 3000 (semantics 6.5).
+    request = DecisionRequest(groups=("GID_A",), reason="database was down", decided_by="me@here")
+    report = send(house, deciding, request, "resume")
+    # Its offset id: 127.0.0.1, port 10911, physical offset 3000 (F5).
     assert deciding.sent() == [(323, "7F00000100002A9F0000000000000BB8")]
     assert report.counts["accepted"] == 1
     assert verdicts(house)["T0"] == "DISCARDED"
-    assert send(house, deciding, wanted, "resume").counts == {"idle": 1}
+    assert send(house, deciding, request, "resume").counts == {"idle": 1}
     land(house, deciding)
     assert verdicts(house)["T0"] == "PENDING"

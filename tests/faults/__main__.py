@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from matrix import Matrix, all_faults
 from rich.console import Console
 from rich.table import Table
-from signals_matrix import COLUMNS, MOMENTS, ended_by_signals, named
+from signals_matrix import COLUMNS, MOMENTS, Trials, named
 
 
 def main() -> int:
@@ -20,6 +21,7 @@ def main() -> int:
     parser.add_argument(
         "--moments", type=int, default=MOMENTS, help="at how many moments commands are sent a signal (10)"
     )
+    parser.add_argument("--minutes", type=float, default=math.inf, help="how long commands are sent signals (all)")
     given = parser.parse_args()
     console = Console(width=140)
     table = Table("fault", "times", "rows lost", "rows too many", "seen", title="Fault matrix")
@@ -40,11 +42,14 @@ def main() -> int:
             console.print(*told, *outcome.notes, sep=" | ")
             table.add_row(*told, "; ".join(outcome.notes))
         by_signals = Table(*COLUMNS, title="Commands ended by signals")
-        for name in commands:
-            counted = ended_by_signals(Path(place), name, moments=given.moments)
-            is_sound &= counted.is_sound
-            console.print(*counted.row(), sep=" | ")
-            by_signals.add_row(*counted.row())
+        if commands:
+            trials = Trials(Path(place), commands, given.moments)
+            for told in trials.run(given.minutes):
+                console.print(told, markup=False, soft_wrap=True)
+            trials.close()
+            for counted in trials.counted.values():
+                is_sound &= counted.is_sound
+                by_signals.add_row(*counted.row())
     if faults:
         console.print(table)
     if commands:

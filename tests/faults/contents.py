@@ -11,7 +11,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from txmq_lib.names import JOB_MAINTAIN, ORIGIN_ACK
-from txmq_lib.tables.pass_log import COMMITTED, STARTED
+from txmq_lib.passes.pass_log import COMMITTED, STARTED
 
 # A job run once more after its pass was committed takes a number for nothing: what counts is all but the numbers.
 NUMBERS = {"landed_pass", "pass_number", "last_report_landed_pass"}

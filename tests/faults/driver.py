@@ -24,21 +24,22 @@ from typing import Any
 from contents import OTHER
 from scenario import ANSWER, ASSIGNMENTS, DATABASE, DATABASE_URL, LATER, RESOLVERS, Step
 
+from txmq_lib.config.resources import conf_dir
+from txmq_lib.config.settings import Settings
+from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import PassConflict, TxmqError, UsageError
 from txmq_lib.names import ACTION_RESUME, COMMIT
+from txmq_lib.passes import retention, runner, writer
+from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.audit import run_audit
-from txmq_lib.pipeline.decisions import Wanted, decide
-from txmq_lib.pipeline.landing import run_land_files, run_land_store
+from txmq_lib.pipeline.decisions import DecisionRequest, decide
+from txmq_lib.pipeline.land.job import run_land_files, run_land_store
 from txmq_lib.pipeline.maintain import run_maintain
-from txmq_lib.pipeline.reconcile import run_reconcile
+from txmq_lib.pipeline.reconcile.job import run_reconcile
 from txmq_lib.pipeline.resolve import run_resolve
 from txmq_lib.pipeline.rollup import run_rollup
 from txmq_lib.pipeline.take_back import run_take_back
-from txmq_lib.resources import conf_dir
-from txmq_lib.session import build_session
-from txmq_lib.settings import Settings
-from txmq_lib.tables import passes, running, upkeep
-from txmq_lib.tables.warehouse import Warehouse
+from txmq_lib.spark.session import build_session
 
 SPARK = (
     "spark.spark.master=local[2]",
@@ -67,7 +68,7 @@ def main() -> None:
     settings = Settings.load([conf_dir() / "few-rows.yaml"], assignments, warehouse=given.warehouse)
     warehouse = Warehouse(build_session("txmq-faults", settings), given.warehouse)
     if given.by_spark:
-        running.SMALL_PASS_BYTES = passes.FEW_ROWS = -1
+        runner.SMALL_PASS_BYTES = writer.FEW_ROWS = -1
     say("ready")
     if given.beside is not None:
         BESIDE[given.beside](warehouse, settings, given.inputs, steps)
@@ -143,10 +144,12 @@ def run(warehouse: Warehouse, settings: Settings, inputs: Path, step: Step) -> N
             environ = {DATABASE_URL: f"sqlite:///{inputs / DATABASE}"}
             run_resolve(warehouse, settings, environ=environ, **told)
         case "settle":
-            told["wanted"] = Wanted((step.transaction,), brokers=("served",), decision=COMMIT, **BY_WHOM)
+            told["request"] = DecisionRequest((step.transaction,), brokers=("served",), decision=COMMIT, **BY_WHOM)
             decide(warehouse, settings, **told)
         case "resume":
-            decide(warehouse, settings, Wanted(brokers=(step.broker,), decision=ACTION_RESUME, **BY_WHOM), **told)
+            decide(
+                warehouse, settings, DecisionRequest(brokers=(step.broker,), decision=ACTION_RESUME, **BY_WHOM), **told
+            )
         case "take-back":
             # Done once more after it was committed, it finds nothing.
             with suppress(UsageError):
@@ -159,10 +162,10 @@ def run(warehouse: Warehouse, settings: Settings, inputs: Path, step: Step) -> N
 def kill_at_every_write(warehouse: Warehouse, listed: Path, here: list[int]) -> None:
     """Kill this process at each write of the scenario's step that `here` holds, once."""
     seen = set(listed.read_text(encoding="utf-8").splitlines()) if listed.exists() else set()
-    write_once, append_row = passes.Pass._write_once, passes.Pass.append_row
-    current: list[passes.Pass] = []
+    write_once, append_row = Pass._write_once, Pass.append_row
+    current: list[Pass] = []
 
-    def reached(when: str, one: passes.Pass, table: str, step: str) -> None:
+    def reached(when: str, one: Pass, table: str, step: str) -> None:
         # By step: what is killed once it is committed is done once more by a pass of another number.
         point = f"{when} {one.job} {here[0]} {table} {step}"
         if point in seen:
@@ -173,12 +176,12 @@ def kill_at_every_write(warehouse: Warehouse, listed: Path, here: list[int]) -> 
             os.fsync(points.fileno())
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
-    def before_write(self: passes.Pass, table: str, step: str, *rest: Any, **named: Any) -> int:
+    def before_write(self: Pass, table: str, step: str, *rest: Any, **named: Any) -> int:
         current[:] = [self]
         reached("before", self, table, step)
         return write_once(self, table, step, *rest, **named)
 
-    def before_row(one: passes.Pass, state: str, *rest: Any) -> None:
+    def before_row(one: Pass, state: str, *rest: Any) -> None:
         current[:] = [one]
         reached("before", one, "pass", state)
         append_row(one, state, *rest)
@@ -190,9 +193,9 @@ def kill_at_every_write(warehouse: Warehouse, listed: Path, here: list[int]) -> 
 
         return watched
 
-    upkeep.compact, upkeep.remove_expired = before_work(upkeep.compact), before_work(upkeep.remove_expired)
-    passes.Pass._write_once = before_write
-    passes.Pass.append_row = before_row
+    retention.compact, retention.remove_expired = before_work(retention.compact), before_work(retention.remove_expired)
+    Pass._write_once = before_write
+    Pass.append_row = before_row
     warehouse.on_write = lambda table, step: reached("after", current[0], table, step)
 
 

@@ -255,7 +255,7 @@ class Matrix:
     def _started(self, run: Path, options: list[str], *, log: str = "stderr.log") -> subprocess.Popen[str]:
         environment = {
             **os.environ,
-            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}",
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}{os.pathsep}{ROOT / 'tests' / 'support'}",
             "SPARK_LOCAL_DIRS": str(run / "scratch"),
         }
         with (run / log).open("a", encoding="utf-8") as errors:

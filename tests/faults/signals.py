@@ -25,7 +25,7 @@ class Ended:
     """How one process ended.
 
     status    None where it hung: it had not ended MOST_SECONDS after the signal
-    seconds   from the signal to the end
+    seconds   from the signal to the end; where it was over before, from its beginning to its end
     words     its stderr
     left      command lines of the processes of its own that were still there MOST_UNTIL_GONE later
     signalled whether it was there to be sent the signal
@@ -80,7 +80,9 @@ def signalled(
             limit = time.monotonic() + 120
             while process.poll() is None and time.monotonic() < limit and not (until in _said(said) and when()):
                 time.sleep(0.05)
-            time.sleep(after_s)
+            begun = time.monotonic()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(after_s)
             is_there, before = process.poll() is None, len(_said(said))
             sent = time.monotonic()
             for _ in range(times):
@@ -90,7 +92,7 @@ def signalled(
                 status: int | None = process.wait(max(0.1, sent + MOST_SECONDS - time.monotonic()))
             except subprocess.TimeoutExpired:
                 status = None
-            seconds = time.monotonic() - sent
+            seconds = time.monotonic() - (sent if is_there else begun)
             left = _left(mark)
             return Ended(status, seconds, _said(said)[before:], left, is_there)
         finally:

@@ -2,72 +2,34 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
 import shutil
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
-from itertools import product
 from pathlib import Path
 
-from captured import unpack_store
 from contents import contents, differences
+from deltalake import DeltaTable
 from signals import ENDING, TXMQ, Ended, signalled
-from truth import CAPTURES
+from signals_commands import COMMANDS, Command, Peers, write_inputs
+
+from txmq_lib.cli import main
+from txmq_lib.config.settings import Settings
+from txmq_lib.spark.session import build_session
 
 MOMENTS = 10
-NOW = ("--now", "2026-11-21T12:00:00Z")
-CONF = ("--conf", "conf/few-rows.yaml")
-BROKER = ("--broker", "oracle-a")
-HALF, END = (str(CAPTURES / "restart" / f"{name}.jsonl.gz") for name in ("half", "ends"))
-OFFSETS = str(CAPTURES / "restart" / "config" / "consumerOffset.json")
-# What is there before a command that is ended is begun.
-LANDED = (("land", "half", HALF, *BROKER, *NOW), ("land", "end", END, *BROKER, *NOW))
-RECONCILED = (*LANDED, ("reconcile", *NOW))
-ROLLED = (("land", "offset", OFFSETS, *BROKER, *NOW),)
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command, and those before it; `{place}` in its arguments is a directory of its own.
-
-    may_stop  whether the first signal is a wish to stop, so that it may also end with status 0 and more than one line
-    has_end   whether it ends when it is left alone
-    """
-
-    arguments: tuple[str, ...]
-    before: tuple[tuple[str, ...], ...] = ()
-    may_stop: bool = False
-    has_end: bool = True
-
-
-COMMANDS = {
-    "init": Command(("init",)),
-    "land": Command(("land", "half", HALF, *BROKER, *NOW)),
-    "land-store": Command(("land", "store", "{place}/store", *BROKER, *NOW)),
-    "reconcile": Command(("reconcile", *NOW), LANDED),
-    "resolve": Command(("resolve", *NOW), RECONCILED),
-    "rollup": Command(("rollup", *NOW), ROLLED),
-    "audit": Command(("audit", *NOW), RECONCILED),
-    "run": Command(("--conf", "{place}/sources.yaml", "run", *NOW)),
-    "maintain": Command(("--set", "maintain.small_files=2", "maintain"), RECONCILED),
-    "take-back": Command(("take-back", *BROKER, "--apply"), LANDED),
-    "demo": Command(("demo",)),
-    "serve": Command(
-        ("--conf", "{place}/sources.yaml", "serve", "--now-first", "--health-file", "{place}/health.json"),
-        may_stop=True,
-        has_end=False,
-    ),
-    "status": Command(("status", "--watch", "0.5", *NOW), RECONCILED, has_end=False),
-    "verdicts": Command(("verdicts", *NOW), RECONCILED),
-    "report": Command(("report", "--out", "{place}/report.html", *NOW), RECONCILED),
-    "metrics": Command(("metrics", "--out", "{place}/metrics.prom", *NOW), RECONCILED),
-    "doctor": Command(("doctor",), LANDED),
-}
-WITHOUT_END_S = 20.0  # what is watched of a command that never ends
+SETTINGS = "conf/few-rows.yaml"
+# The next run, and what is there before, are done by one JVM that stays; only what is ended needs one of its own.
+STAYING = "spark.spark.driver.memory=1g"
+WITHOUT_END_S = 40.0  # what is watched of a command that never ends
+MOST_TRIES = 2
+ROUNDS = 2 * len(ENDING)
+REQUESTS = "broker_request"
 
 
 @dataclass
@@ -81,6 +43,8 @@ class Counted:
     hangs: int = 0
     left: int = 0
     lines_other: int = 0
+    carried_on: int = 0
+    not_carried_on: int = 0
     rows_other: int = 0
     slowest_s: float = 0.0
     notes: list[str] = field(default_factory=list)
@@ -88,12 +52,14 @@ class Counted:
     @property
     def is_sound(self) -> bool:
         """Whether all was as told."""
-        return not (self.statuses_other or self.hangs or self.left or self.lines_other or self.rows_other)
+        ends = self.statuses_other or self.hangs or self.left or self.lines_other
+        return not (ends or self.not_carried_on or self.rows_other)
 
     def row(self) -> list[str]:
         """The line of the table."""
         counts = (self.trials, self.over_before, self.statuses_other, self.hangs, self.left, self.lines_other)
-        return [self.command, *map(str, (*counts, self.rows_other)), f"{self.slowest_s:.1f}", "; ".join(self.notes)]
+        told = (*counts, self.carried_on, self.not_carried_on, self.rows_other)
+        return [self.command, *map(str, told), f"{self.slowest_s:.1f}", "; ".join(self.notes)]
 
     def take(self, number: int, ended: Ended, *, may_stop: bool, told: str) -> None:
         """One trial."""
@@ -113,78 +79,156 @@ class Counted:
 
 
 COLUMNS = (
-    *(
-        "command",
-        "trials",
-        "over before",
-        "statuses other than told",
-        "hangs",
-        "processes left",
-        "more or less than a line",
-    ),
-    *("rows other than undisturbed", "slowest s", "seen"),
+    *("command", "trials", "over before", "statuses other than told", "hangs", "processes left"),
+    *("more or less than a line", "next runs", "that failed", "rows other than undisturbed", "slowest s", "seen"),
 )
 
 
-def ended_by_signals(place: Path, name: str, times: Sequence[int] = (1, 2), moments: int = MOMENTS) -> Counted:
-    """The command at every moment, ended by each signal; after each ten it is left alone and makes what it should."""
-    command, counted = COMMANDS[name], Counted(name)
-    base = _prepared(place / f"{name}-base", command)
-    whole = _copy(base, place / f"{name}-whole")
-    begun = time.monotonic()
-    if command.has_end:
-        _left_alone(whole, command)
-    seconds = time.monotonic() - begun if command.has_end else WITHOUT_END_S
-    expected = _contents(whole)
-    for number, often in product(ENDING, times):
-        run = _copy(base, place / f"{name}-{number.name}-{often}")
-        for moment in range(moments):
-            after_s = seconds * (moment + 0.5) / moments
-            ended = signalled(_line(run, command), number, after_s, times=often)
-            counted.take(number, ended, may_stop=command.may_stop, told=f"{number.name} x{often} after {after_s:.1f} s")
-            if name == "serve" and (health := run / "health.json").exists():
-                counted.statuses_other += json.loads(health.read_text())["state"] != "stopped"
-        if command.has_end:
-            _left_alone(run, command)
-            differing = differences(expected, _contents(run))
-            counted.rows_other += sum(lost + extra for lost, extra in differing.values())
-            counted.notes += [f"{table}: {lost} lost, {extra} too many" for table, (lost, extra) in differing.items()]
+class Trials:
+    """Trials of the named commands, in rounds: each ends every command once at every moment, by another signal.
+
+    After each trial of the first round the same command is left alone and must make what it makes undisturbed.
+    """
+
+    def __init__(self, place: Path, names: Sequence[str], moments: int = MOMENTS) -> None:
+        self.counted = {name: Counted(name) for name in names}
+        self._place, self._moments = place, moments
+        self._was_signalled = False
+        self._peers = Peers(place)
+        self._session = build_session("txmq-faults", Settings.load([SETTINGS], [STAYING]))
+        self._start_s = self._alone_s(place / "start", ("init",))
+        self._bases: dict[tuple[tuple[str, ...], ...], Path] = {}
+        self._expected: dict[str, tuple[float, dict[str, Counter[str]]]] = {}
+
+    def close(self) -> None:
+        """Let go of whom the commands talked to."""
+        self._session.stop()
+        self._peers.close()
+
+    def run(self, minutes: float) -> Iterator[str]:
+        """A line per trial; none is begun once so many minutes are over."""
+        limit = time.monotonic() + 60 * minutes
+        # Spread, so that whatever was done when the time is over is of all: 5, 8, 1, 4, 7, ...
+        moments = sorted(range(self._moments), key=lambda moment: (7 * moment + 5) % self._moments)
+        for turn in range(ROUNDS):
+            for moment in moments:
+                for at, name in enumerate(self.counted):
+                    if time.monotonic() > limit:
+                        return
+                    which = at + moment + turn
+                    number, times = ENDING[which % 3], 1 + which % 2
+                    for _ in range(MOST_TRIES):
+                        yield self._trial(name, moment, number, times, is_carried_on=turn == 0)
+                        if self._was_signalled:
+                            break
+
+    def _trial(self, name: str, moment: int, number: int, times: int, *, is_carried_on: bool) -> str:
+        command, counted = COMMANDS[name], self.counted[name]
+        seconds, expected = self._undisturbed(name)
+        run = self._copied(command, name)
+        self._peers.begin()
+        after_s = seconds * (moment + 0.5) / self._moments
+        ended = signalled([TXMQ, *self._line(run, command.arguments)], number, after_s, times=times)
+        told = f"{name} {number.name} x{times} after {after_s:.1f} of {seconds:.1f} s"
+        counted.take(number, ended, may_stop=command.may_stop, told=told)
+        self._was_signalled = ended.signalled
+        if not ended.signalled:  # it was quicker than thought, and is tried again
+            self._expected[name] = min(seconds, ended.seconds), expected
+        if ended.signalled and name == "serve" and (health := run / "health.json").exists():
+            counted.statuses_other += json.loads(health.read_text())["state"] != "stopped"
+        seen = f"{told}: {ended.status} in {ended.seconds:.1f} s" if ended.signalled else f"{told}: over before"
+        if command.has_end and is_carried_on and ended.signalled:
+            counted.carried_on += 1
+            try:
+                differing = self._carried_on(run, command, expected)
+                counted.rows_other += sum(lost + extra for lost, extra in differing.values())
+                notes = [f"{table}: {lost} lost, {extra} too many" for table, (lost, extra) in differing.items()]
+            except RuntimeError as error:
+                counted.not_carried_on += 1
+                notes = [str(error)]
+            counted.notes += [f"{told}: {note}" for note in notes]
+            seen += f", carried on: {'; '.join(notes) or 'as undisturbed'}"
         shutil.rmtree(run)
-    return counted
+        faults = [] if command.may_stop else ended.faults(number)
+        return seen + "".join(f" | {fault}" for fault in faults)
+
+    def _undisturbed(self, name: str) -> tuple[float, dict[str, Counter[str]]]:
+        """About how long the command takes, and what is there then."""
+        if name not in self._expected:
+            command, seconds = COMMANDS[name], WITHOUT_END_S
+            run = self._copied(command, name)
+            self._peers.begin()
+            if command.has_end and command.starts_jvm:
+                # A JVM of its own knows nothing yet, and takes about twice as long for the same.
+                seconds = self._start_s + 2 * _timed(lambda: self._left_alone(run, command.arguments))
+            elif command.has_end:
+                seconds = self._alone_s(run, command.arguments)
+            self._expected[name] = seconds, _contents(run)
+            shutil.rmtree(run)
+        return self._expected[name]
+
+    def _alone_s(self, run: Path, arguments: tuple[str, ...]) -> float:
+        """How long a command takes as a process of its own."""
+        line, begun = [TXMQ, *self._line(run, arguments)], time.monotonic()
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
+        _require_done(arguments, done.returncode, done.stderr)
+        return time.monotonic() - begun
+
+    def _carried_on(self, run: Path, command: Command, expected: dict[str, Counter[str]]) -> dict[str, tuple[int, int]]:
+        """What differs once the command was left alone; of what brokers are told, what never was or was told again."""
+        self._left_alone(run, command.arguments)
+        found = _contents(run)
+        if not command.sends:
+            differing = differences(expected, found)
+            if differing.get("pass", (1,))[0] == 0:
+                del differing["pass"]  # it had committed before it was ended, and is done once more
+            return differing
+        # A request that was cut off may have arrived: it is closed, and not sent again.
+        requests, decided = expected[REQUESTS], self._peers.broker.sent()
+        table = DeltaTable(str(run / "warehouse" / REQUESTS)).to_pyarrow_table(columns=["transaction_id"])
+        known = {*table["transaction_id"].to_pylist()}
+        again = sum(count - 1 for count in Counter(decided).values())
+        differing = differences({**expected, REQUESTS: Counter()}, {**found, REQUESTS: Counter()})
+        differing.pop("pass", None)  # how many requests there were is among its counts
+        if again or 2 * len(known) != requests.total():
+            differing[REQUESTS] = (requests.total() // 2 - len(known), again)
+        return differing
+
+    def _copied(self, command: Command, name: str) -> Path:
+        if command.before not in self._bases:
+            base = self._place / f"base-{len(self._bases)}"
+            base.mkdir(parents=True)
+            write_inputs(base)
+            self._peers.begin()
+            for before in command.before:
+                self._left_alone(base, before)
+            self._bases[command.before] = base
+        run = self._place / name
+        shutil.copytree(self._bases[command.before], run)
+        return run
+
+    def _line(self, run: Path, arguments: tuple[str, ...]) -> list[str]:
+        filled = [
+            argument.replace("{place}", str(run)).replace("{namesrv}", self._peers.broker.names.address)
+            for argument in arguments
+        ]
+        return ["--conf", SETTINGS, "--warehouse", str(run / "warehouse"), *filled]
+
+    def _left_alone(self, run: Path, arguments: tuple[str, ...]) -> None:
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()) as said:
+            status = main(self._line(run, arguments))
+        _require_done(arguments, status, said.getvalue())
 
 
-def _prepared(base: Path, command: Command) -> Path:
-    base.mkdir(parents=True)
-    store = unpack_store("basic", base / "unpacked")
-    store.rename(base / "store")
-    for before in command.before:
-        _left_alone(base, Command(before))
-    return base
+def _timed(work: Callable[[], object]) -> float:
+    begun = time.monotonic()
+    work()
+    return time.monotonic() - begun
 
 
-def _copy(base: Path, run: Path) -> Path:
-    shutil.copytree(base, run)
-    sources = [
-        {"kind": "half", "paths": [HALF], "broker": "oracle-a"},
-        {"kind": "end", "paths": [END], "broker": "oracle-a"},
-    ]
-    (run / "sources.yaml").write_text(json.dumps({"sources": sources}), encoding="utf-8")
-    return run
-
-
-def _line(run: Path, command: Command) -> list[str]:
-    arguments = [argument.format(place=run) for argument in command.arguments]
-    return [TXMQ, *CONF, "--warehouse", str(run / "warehouse"), *arguments]
-
-
-def _left_alone(run: Path, command: Command) -> None:
-    done = subprocess.run(_line(run, command), capture_output=True, text=True, check=False, env=_environment())
-    if done.returncode not in (0, 1):
-        raise RuntimeError(f"{command.arguments[0]}: status {done.returncode}: {done.stderr[-2000:]}")
-
-
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("TXMQ_")}
+def _require_done(arguments: tuple[str, ...], status: int, words: str) -> None:
+    if status not in (0, 1):
+        raise RuntimeError(f"{arguments}: status {status}: {words[-2000:]}")
 
 
 def _contents(run: Path) -> dict[str, Counter[str]]:

@@ -14,9 +14,9 @@ from fuzz.surfaces import SURFACES
 from fuzz.tally import Tally, run
 from house import House
 
-from txmq_lib.session import build_session
-from txmq_lib.settings import Settings
-from txmq_lib.tables.warehouse import Warehouse
+from txmq_lib.config.settings import Settings
+from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.spark.session import build_session
 
 SHOWN_ESCAPES = 3
 

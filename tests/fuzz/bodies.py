@@ -13,7 +13,7 @@ import lz4.frame
 import zstandard
 from fuzz.hostile import damaged, text
 
-from txmq_lib.sources.message_format import MAX_BODY_BYTES, read_body
+from txmq_lib.rocketmq.store.message_format import MAX_BODY_BYTES, read_body
 
 
 def body(chance: Random) -> int:

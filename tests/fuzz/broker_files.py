@@ -12,8 +12,8 @@ import pyarrow as pa
 from fuzz.hostile import damaged, json_text, text, value
 
 from txmq_lib.errors import InputError
-from txmq_lib.sources.consume_queue import queue_bounds
-from txmq_lib.sources.consumer_offset_file import ConsumerOffsets, OffsetEntry, parse_consumer_offsets
+from txmq_lib.rocketmq.store.consume_queue import queue_bounds
+from txmq_lib.rocketmq.store.consumer_offset_file import ConsumerOffsets, OffsetEntry, parse_consumer_offsets
 
 OFFSET_REASONS = {"OFFSET_FILE_UNREADABLE", "OFFSET_ENTRY_MALFORMED", "OFFSET_NOT_INTEGER", "OFFSET_NEGATIVE"}
 

@@ -1,4 +1,4 @@
-"""The landing contract (README) once more in plain Python: which lines are good, what they say, what is wrong with others.
+"""The landing contract once more in plain Python: which lines are good, what they say, what is wrong with others.
 
 Written from the contract, not from txmq's rules; Spark is not used. Numbers of an end, an offset report or an ack may
 be texts. What the contract leaves open (a field named twice, a fraction among properties) is `open`.

@@ -16,10 +16,10 @@ from fuzz.tally import Tally
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from txmq_lib.pipeline.landing import _judged
+from txmq_lib.pipeline.land.files import json_lines, list_files
+from txmq_lib.pipeline.land.job import _judged
 from txmq_lib.rules.contract import message_rows, quick_message_rows
 from txmq_lib.rules.contract_events import ack_rows, end_rows, offset_rows
-from txmq_lib.sources.landing_files import json_lines, list_files
 
 NOW_MS = 1_795_262_400_000
 MESSAGE = {

@@ -10,11 +10,13 @@ from fuzz.tally import Tally
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from txmq_lib.names import OP_TOPIC
 from txmq_lib.rules.op import op_faults, op_tokens
-from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.spark.local_frame import local_frame
 
-OP_ROWS = """broker_name string, queue_id int, queue_offset bigint, commit_log_offset bigint, store_timestamp timestamp,
-             content_hash bigint, raw string, source string, properties map<string,string>, body binary"""
+OP_ROWS = """broker_name string, topic string, queue_id int, queue_offset bigint, commit_log_offset bigint,
+             store_timestamp timestamp, content_hash bigint, raw string, source string,
+             properties map<string,string>, body binary"""
 
 
 def run_ops(spark: SparkSession, count: int, seed: int) -> Tally:
@@ -23,7 +25,10 @@ def run_ops(spark: SparkSession, count: int, seed: int) -> Tally:
     chance = Random(f"{name}/{seed}")
     bodies = [_op_body(chance) for _ in range(count)] + [b"12,x345," * 500_000, b"," * 4_000_000, b"7" * 4_000_000]
     tally, begun = Tally(name, tried=len(bodies)), time.monotonic()
-    rows = [("b", 0, place, place, None, 0, "{}", str(place), {"TAGS": "d"}, held) for place, held in enumerate(bodies)]
+    rows = [
+        ("b", OP_TOPIC, 0, place, place, None, 0, "{}", str(place), {"TAGS": "d"}, held)
+        for place, held in enumerate(bodies)
+    ]
     ops = local_frame(spark, rows, OP_ROWS).repartition(2)
     tokens = (
         op_tokens(ops)

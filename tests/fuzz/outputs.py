@@ -12,10 +12,10 @@ from fuzz.hostile import ODD_TEXTS, text
 from views.report_rows import NOON
 
 from txmq_lib.alerts.changes import Alert
-from txmq_lib.cli.alert import _payload
-from txmq_lib.cli.render import write_csv, write_json
-from txmq_lib.cli.status import aligned
-from txmq_lib.outside import LONGEST_LINE, chart_names, line, page_words
+from txmq_lib.cli.output.render import write_csv, write_json
+from txmq_lib.cli.run.alert import _payload
+from txmq_lib.cli.run.status import aligned
+from txmq_lib.escaping import LONGEST_LINE, chart_names, line, page_words
 from txmq_lib.report import charts
 from txmq_lib.report.page import Finding, Report, Tile, html
 from txmq_lib.report.parts import Section, Table

@@ -34,7 +34,7 @@ from txmq_lib.names import (
 from txmq_lib.views.catalogue import VIEWS
 from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.select import Asked, view_rows
+from txmq_lib.views.select import ViewQuery, view_rows
 from txmq_lib.views.trace import trace
 
 KNOWN_PROPERTIES = (
@@ -190,19 +190,19 @@ def _offset_table(chance: Random) -> bytes:
 def _ask(house: House, tally: Tally) -> None:
     reader = WarehouseReader(house.warehouse.uri)
     for view in VIEWS:
-        asking = Asked(lag_window=LagWindow(NOW, 60_000) if view.is_lag_judged else None)
+        asking = ViewQuery(lag_window=LagWindow(NOW, 60_000) if view.is_lag_judged else None)
         rows = list(view_rows(reader, view, asking, columns=view.columns))
         json.dumps(rows).encode()
         for option, columns in view.filters.items():
             if len(columns) > 1 or columns[0] not in view.columns:
                 continue
             at = view.columns.index(columns[0])
-            for asked in {row[at] for row in rows[:20] if isinstance(row[at], str)}:
-                asking_for = replace(asking, filters={option: [asked]})
+            for query in {row[at] for row in rows[:20] if isinstance(row[at], str)}:
+                asking_for = replace(asking, filters={option: [query]})
                 found = list(view_rows(reader, view, asking_for, columns=view.columns))
                 tally.tried += 1
-                if len(found) != sum(row[at] == asked for row in rows):
-                    tally.escapes.append(f"{view.command} --{option} {asked!a} finds {len(found)} rows")
+                if len(found) != sum(row[at] == query for row in rows):
+                    tally.escapes.append(f"{view.command} --{option} {query!a} finds {len(found)} rows")
     for row in house.rows("half_message")[:30]:
         tally.tried += 1
         if not trace(reader, row["transaction_id"]):

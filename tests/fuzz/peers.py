@@ -20,12 +20,12 @@ from remoting_server import RemotingServer, drip
 
 from txmq_lib.alerts.webhook import Webhook
 from txmq_lib.answers.http import HttpResolver
-from txmq_lib.cli.endpoint import Counted, endpoint
+from txmq_lib.cli.run.endpoint import Counted, endpoint
+from txmq_lib.config.resolver_settings import HttpResolver as HttpSettings
 from txmq_lib.errors import AlertUnsentError, RemotingError
-from txmq_lib.remoting.connection import Access, Connection
-from txmq_lib.remoting.name_server import topics
-from txmq_lib.resolver_settings import HttpResolver as HttpSettings
-from txmq_lib.service.health import Health
+from txmq_lib.rocketmq.remoting.connection import Access, Connection
+from txmq_lib.rocketmq.remoting.name_server import topics
+from txmq_lib.service.health_file import Health
 
 MIB = 1024 * 1024
 TIMEOUT_MS = 250

@@ -11,10 +11,10 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 from txmq_lib.errors import InputError
-from txmq_lib.sources.broker_conf import read_broker_conf
-from txmq_lib.sources.commit_log import list_files, log_end
-from txmq_lib.sources.consume_queue import queue_bounds
-from txmq_lib.sources.consumer_offset_file import consumer_offset_state, read_consumer_offset_file
+from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
+from txmq_lib.rocketmq.store.commit_log import list_files, log_end
+from txmq_lib.rocketmq.store.consume_queue import queue_bounds
+from txmq_lib.rocketmq.store.consumer_offset_file import consumer_offset_state, read_consumer_offset_file
 
 SECRET = "root:x:0:0:the words of another file"
 REFUSED = re.compile(r"no plain file|is a link, a pipe or a device")

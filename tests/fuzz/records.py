@@ -13,10 +13,10 @@ from fuzz.contract import HIGHEST_OFFSET, LATEST_MS
 from fuzz.hostile import damaged, number, text
 from record_encoder import encode_record
 
-from txmq_lib.sources.commit_log import list_files, log_end, record_at
-from txmq_lib.sources.message_batch import property_maps
-from txmq_lib.sources.message_format import MAX_BODY_BYTES
-from txmq_lib.sources.store import read_range
+from txmq_lib.rocketmq.store.commit_log import list_files, log_end, record_at
+from txmq_lib.rocketmq.store.message_batch import property_maps
+from txmq_lib.rocketmq.store.message_format import MAX_BODY_BYTES
+from txmq_lib.rocketmq.store_source import read_range
 
 RECORD_REASONS = {
     *("RECORD_TORN", "RECORD_MALFORMED", "OFFSET_OUT_OF_RANGE", "TIMESTAMP_OUT_OF_RANGE"),

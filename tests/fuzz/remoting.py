@@ -12,11 +12,18 @@ from fuzz.hostile import EDGE_NUMBERS, damaged, json_text, number, text, value
 
 from txmq_lib.errors import RemotingError
 from txmq_lib.names import OP_TOPIC
-from txmq_lib.remoting.broker import MESSAGES_PER_PULL, Queue, broker_config, max_offsets, pull_request, pulled
-from txmq_lib.remoting.connection import Access, Connection
-from txmq_lib.remoting.frame import FLAG_RESPONSE, Command, encode
-from txmq_lib.remoting.name_server import Route, routes, topics
-from txmq_lib.remoting.queue_entries import listed
+from txmq_lib.rocketmq.remoting.broker import (
+    MESSAGES_PER_PULL,
+    Queue,
+    broker_config,
+    max_offsets,
+    pull_request,
+    pulled,
+)
+from txmq_lib.rocketmq.remoting.connection import Access, Connection
+from txmq_lib.rocketmq.remoting.frame import FLAG_RESPONSE, Command, encode
+from txmq_lib.rocketmq.remoting.name_server import Route, routes, topics
+from txmq_lib.rocketmq.remoting.queue_entries import listed
 
 QUEUE = Queue(OP_TOPIC, 0)
 

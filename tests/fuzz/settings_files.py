@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 
 from fuzz.hostile import EDGE_NUMBERS, damaged, json_text, text, value
 
+from txmq_lib.config.settings import Settings
+from txmq_lib.config.yaml_layers import read_file
 from txmq_lib.errors import SettingsError
-from txmq_lib.layers import read_file
-from txmq_lib.settings import Settings
 
 
 def settings(chance: Random) -> int:

@@ -12,11 +12,11 @@ from fuzz.tally import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from txmq_lib.config.settings import Settings
 from txmq_lib.errors import SettingsError
-from txmq_lib.settings import Settings
-from txmq_lib.sources.consumer_offset_file import parse_consumer_offsets
-from txmq_lib.sources.message_batch import property_maps
-from txmq_lib.sources.message_format import read_body, read_frame
+from txmq_lib.rocketmq.store.consumer_offset_file import parse_consumer_offsets
+from txmq_lib.rocketmq.store.message_batch import property_maps
+from txmq_lib.rocketmq.store.message_format import read_body, read_frame
 
 CASES = 150
 BOUND = 10_000

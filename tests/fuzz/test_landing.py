@@ -13,8 +13,8 @@ from fuzz.passes import SETTINGS, run_passes
 from house import House
 from pyspark.sql import SparkSession
 
-from txmq_lib.settings import Settings
-from txmq_lib.tables.warehouse import Warehouse
+from txmq_lib.config.settings import Settings
+from txmq_lib.delta.warehouse import Warehouse
 
 LINES, OPS, ROWS = 600, 200, 30
 SEED = 20261121

@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 
 from fuzz.hostile import damaged
 
-from txmq_lib.sources import line_reader
-from txmq_lib.sources.line_reader import Stretch, read_lines
+from txmq_lib.files import line_reader
+from txmq_lib.files.line_reader import Stretch, read_lines
 
 PIECES = (b"a", b"{}", b"\n", b"\n", b"\r", b"\r\n", b" ", b"\xff", b"\0", b"\xe2\x80\xa8", b"bcdefgh" * 3, b"x" * 200)
 MARK = b"\xef\xbb\xbf"

@@ -85,6 +85,17 @@ def large_lines(place: Path) -> tuple[str, Path]:
     return "message", place
 
 
+def large_ops(place: Path) -> tuple[str, Path]:
+    """Op messages with bodies as large as a broker stores, and larger: millions of tokens, of nothing, of no offsets."""
+    most = 4 * MIB
+    bodies = [b"7," * (most // 2), *[b"," * most] * 8, *[b"x," * (most // 2)] * 8, *[b"7," * 8 * MIB] * 8]
+    with gzip.open(place / "ops.jsonl.gz", "wt", 1, encoding="utf-8") as out:
+        for offset, body in enumerate([*[b"7,"] * GOOD, *bodies]):
+            told = {"topic": "RMQ_SYS_TRANS_OP_HALF_TOPIC", "properties": {"TAGS": "d"}}
+            out.write(line(offset, bodyBase64=base64.b64encode(body).decode(), **told))
+    return "op", place
+
+
 def broken_lines(place: Path) -> tuple[str, Path]:
     """Lines as long as may be that are no JSON: each is kept in quarantine."""
     with gzip.open(place / "large.jsonl.gz", "wt", 1, encoding="utf-8") as out:
@@ -117,6 +128,13 @@ INPUTS = (
     Hostile("1,000 bodies of 1 MiB", store(1000, MIB), GOOD + 1000),
     Hostile("a gzipped line of 400 MB", long_line, GOOD, ["LINE_TOO_LONG"]),
     Hostile("lines with bodies of 16 MiB", large_lines, GOOD),
+    Hostile(
+        "op bodies of millions of tokens",
+        large_ops,
+        GOOD + 2 * MIB,
+        ["OP_BODY_EMPTY"] * 8 + ["OP_BODY_TOO_LARGE"] * 8 + ["OP_TOKEN"] * 8,
+        "op_message",
+    ),
     Hostile("broken lines of 20 MiB", broken_lines, GOOD, ["BROKEN_JSON"] * 20),
     Hostile("10,000 files", many_files, 10_000),
     Hostile("odd names under LC_ALL=C", odd_names, 4, environment={"LC_ALL": "C", "PYTHONUTF8": "0"}),

@@ -19,13 +19,13 @@ from typing import Any
 from engine_model import End, Half, Transaction
 from histories import end_row, half_row
 
-from txmq_lib.resources import conf_dir
-from txmq_lib.service.rounds import Step, Told
+from txmq_lib.config.resources import conf_dir
+from txmq_lib.config.settings import Settings
+from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.passes.current import PassReport
+from txmq_lib.service.rounds import Listeners, Step
 from txmq_lib.service.service import services
-from txmq_lib.session import build_session
-from txmq_lib.settings import Settings
-from txmq_lib.tables.passes import PassReport
-from txmq_lib.tables.warehouse import Warehouse
+from txmq_lib.spark.session import build_session
 
 MIB = 1 << 20
 HALVES = 5
@@ -71,7 +71,7 @@ def measured(scratch: Path, at: list[int], *, is_idle: bool) -> list[dict[str, A
         settings,
         wall_clock=lambda: datetime.now(UTC),
         environ={},
-        told=Told(report, failure, lost),
+        listeners=Listeners(report, failure, lost),
         is_first_at_once=True,
     )
     figures = []

@@ -18,17 +18,17 @@ from rich.console import Console
 
 from txmq_lib.cli import main
 from txmq_lib.cli.app import globals_first
-from txmq_lib.cli.clock import moment, time_ago, wall_clock
-from txmq_lib.cli.deciding import summary
-from txmq_lib.cli.demo import tell_next
-from txmq_lib.cli.given import location
-from txmq_lib.cli.passes import is_past_threshold
-from txmq_lib.cli.render import write_csv
-from txmq_lib.cli.tables import fitting, write_table
+from txmq_lib.cli.options import location
+from txmq_lib.cli.output.render import write_csv
+from txmq_lib.cli.output.tables import fitting, write_table
+from txmq_lib.cli.run.clock import moment, time_ago, wall_clock
+from txmq_lib.cli.run.decisions import summary
+from txmq_lib.cli.run.demo import tell_next
+from txmq_lib.cli.run.passes import is_past_threshold
+from txmq_lib.config.settings import Settings
 from txmq_lib.errors import UsageError
+from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline.decisions import findings
-from txmq_lib.settings import Settings
-from txmq_lib.tables.passes import PassReport
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {"pyspark", "py4j", "delta", "pyarrow", "pandas", "duckdb", "deltalake", "sqlalchemy", "httpx"}
@@ -208,9 +208,9 @@ def test_a_check_without_an_answer_keeps_nothing_from_being_sent(capsys, monkeyp
             raise failure
 
     silent = PassReport("resolve", 3, {"asked": 2, "commit": 1, "no_answer": 1}, {})
-    monkeypatch.setattr("txmq_lib.cli.passes.spark_warehouse", lambda *_: nullcontext((None, None)))
+    monkeypatch.setattr("txmq_lib.cli.run.passes.spark_warehouse", lambda *_: nullcontext((None, None)))
     monkeypatch.setattr("txmq_lib.pipeline.resolve.run_resolve", lambda *_, **__: silent)
-    monkeypatch.setattr("txmq_lib.cli.jobs.send", send)
+    monkeypatch.setattr("txmq_lib.cli.commands.jobs.send", send)
     given = ("resolve", "--to-broker", "--apply", "--namesrv", "127.0.0.1:9876")
     assert (run(capsys, *given)[0], sent) == (status, ["resolve"])
 

@@ -11,7 +11,16 @@ import pytest
 from record_encoder import MAGIC_BLANK, STORE_MS, blank, encode_record, encode_records, write_log
 
 from txmq_lib.errors import InputError
-from txmq_lib.sources.commit_log import LogEnd, LogFile, RecordIdentity, list_files, log_end, open_log, record_at, walk
+from txmq_lib.rocketmq.store.commit_log import (
+    LogEnd,
+    LogFile,
+    RecordIdentity,
+    list_files,
+    log_end,
+    open_log,
+    record_at,
+    walk,
+)
 
 SIZE = 118  # of one record that encode_record writes unless told otherwise
 THREE = encode_records(0, 3)

@@ -10,7 +10,7 @@ import pytest
 from captured import CAPTURE_NAMES, unpack_store
 from truth import rows as capture_rows
 
-from txmq_lib.sources.consume_queue import QueueBounds, queue_bounds
+from txmq_lib.rocketmq.store.consume_queue import QueueBounds, queue_bounds
 
 END_OF_LOG = 10**9
 PREFILL = (0, 0x7FFFFFFF, 0)

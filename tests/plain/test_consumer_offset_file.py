@@ -13,7 +13,7 @@ from captured import unpack_store
 from truth import CAPTURES
 
 from txmq_lib.errors import InputError
-from txmq_lib.sources.consumer_offset_file import (
+from txmq_lib.rocketmq.store.consumer_offset_file import (
     BadOffsetEntry,
     ConsumerOffsets,
     OffsetEntry,

@@ -15,9 +15,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from txmq_lib.cli import endpoint as endpoints
-from txmq_lib.cli.endpoint import Counted, endpoint, listen_address
-from txmq_lib.service.health import Health
+from txmq_lib.cli.run import endpoint as endpoints
+from txmq_lib.cli.run.endpoint import Counted, endpoint, listen_address
+from txmq_lib.service.health_file import Health
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])

@@ -13,19 +13,19 @@ from pathlib import Path
 import pytest
 from captured import unpack_store
 
-from txmq_lib import scratch as own
 from txmq_lib.alerts.state import AlertState
 from txmq_lib.cli import main
-from txmq_lib.cli.given import Given, settings_of
-from txmq_lib.cli.metrics import told_before
+from txmq_lib.cli.options import Options, settings_of
+from txmq_lib.cli.run.metrics import told_before
 from txmq_lib.errors import InputError
-from txmq_lib.plain_file import UnfitError, read_plain
-from txmq_lib.sources.broker_conf import read_broker_conf
-from txmq_lib.sources.commit_log import list_files, open_log
-from txmq_lib.sources.consume_queue import queue_bounds
-from txmq_lib.sources.consumer_offset_file import consumer_offset_state, read_consumer_offset_file
-from txmq_lib.sources.landing_files import _local_files_under, lines_at_hand
-from txmq_lib.whole_file import own_umask, write_whole
+from txmq_lib.files import scratch
+from txmq_lib.files.atomic_file import own_umask, write_whole
+from txmq_lib.files.plain_file import UnfitError, read_plain
+from txmq_lib.pipeline.land.files import _local_files_under, materialized_lines
+from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
+from txmq_lib.rocketmq.store.commit_log import list_files, open_log
+from txmq_lib.rocketmq.store.consume_queue import queue_bounds
+from txmq_lib.rocketmq.store.consumer_offset_file import consumer_offset_state, read_consumer_offset_file
 
 SECRET = "root:x:0:0"
 
@@ -126,8 +126,8 @@ def test_what_a_killed_writer_left_goes_and_what_a_living_one_holds_stays(tmp_pa
     code = """
 import os, sys
 from pathlib import Path
-from txmq_lib import whole_file
-descriptor, half_way = whole_file._begun(Path(sys.argv[1]))
+from txmq_lib.files import atomic_file
+descriptor, half_way = atomic_file._begun(Path(sys.argv[1]))
 print(half_way.name, flush=True)
 sys.stdin.read()
 """
@@ -163,7 +163,7 @@ def test_the_state_of_alerts_follows_nobodys_links(tmp_path, what):
 
 
 def test_scratch_is_for_one_user_alone_and_what_killed_processes_left_goes(tmp_path):
-    code = "from txmq_lib.scratch import scratch; print(scratch(), flush=True); (scratch() / 'spill').write_text('x'); input()"
+    code = "from txmq_lib.files.scratch import scratch; print(scratch(), flush=True); (scratch() / 'spill').write_text('x'); input()"
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
 
     def process():
@@ -187,10 +187,10 @@ def test_scratch_is_for_one_user_alone_and_what_killed_processes_left_goes(tmp_p
 
 
 def test_scratch_of_others_is_left_alone(tmp_path, monkeypatch):
-    (tmp_path / f"{own.PREFIX}open").mkdir(mode=0o755)
-    (tmp_path / f"{own.PREFIX}link").symlink_to(tmp_path)
-    (tmp_path / f"{own.PREFIX}file").write_text("x")
-    own._remove_leftovers(tmp_path)
+    (tmp_path / f"{scratch.PREFIX}open").mkdir(mode=0o755)
+    (tmp_path / f"{scratch.PREFIX}link").symlink_to(tmp_path)
+    (tmp_path / f"{scratch.PREFIX}file").write_text("x")
+    scratch._remove_leftovers(tmp_path)
     assert len(list(tmp_path.iterdir())) == 3
 
 
@@ -213,7 +213,7 @@ def test_metrics_are_not_put_in_the_place_of_a_device(tmp_path, capsys):
 
 @pytest.mark.parametrize(("readable_by", "mode"), [("owner", 0o600), ("group", 0o640), ("all", 0o644)])
 def test_what_is_written_is_readable_by_those_who_were_asked_for(tmp_path, readable_by, mode):
-    settings = settings_of(Given((), (f"readable_by={readable_by}",), str(tmp_path)))
+    settings = settings_of(Options((), (f"readable_by={readable_by}",), str(tmp_path)))
     assert settings.readable_by == readable_by
     write_whole(tmp_path / "out", "text")
     (tmp_path / "directory").mkdir()
@@ -237,7 +237,7 @@ def test_what_is_planted_among_landing_files_is_told_of(tmp_path):
     for name, what in (("link.jsonl", "link"), ("pipe.jsonl", "pipe"), ("device.jsonl", "device")):
         planted(tmp_path / name, what)
     (tmp_path / "directory.jsonl").symlink_to(tmp_path)
-    rows = lines_at_hand(_local_files_under(str(tmp_path)), 1000).to_pylist()
+    rows = materialized_lines(_local_files_under(str(tmp_path)), 1000).to_pylist()
     assert {(row["value"], row["reason"]) for row in rows} == {("", "FILE_UNREADABLE")}
     assert len(rows) == 4
     assert all("no plain file" in row["detail"] for row in rows)

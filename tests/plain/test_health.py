@@ -12,13 +12,13 @@ import pytest
 
 from txmq_lib.cli import main
 from txmq_lib.errors import UsageError
-from txmq_lib.service.health import serving_pid
+from txmq_lib.service.health_file import serving_pid
 
 KEEPS = """
 import sys, time
 from datetime import UTC, datetime
 from pathlib import Path
-from txmq_lib.service.health import Health
+from txmq_lib.service.health_file import Health
 Health(Path(sys.argv[1]), lambda: datetime.now(UTC))
 print("kept", flush=True)
 time.sleep(60)

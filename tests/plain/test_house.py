@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from txmq_lib import errors, jars, java, resources
+from txmq_lib import errors
+from txmq_lib.config import resources
+from txmq_lib.spark import jars, java
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -109,7 +111,7 @@ def a_java(directory, version):
 @pytest.mark.parametrize(("version", "major"), [("11.0.6", 11), ("1.8.0_392", 8)])
 def test_an_old_java_is_named_in_one_sentence(tmp_path, version, major):
     env = {"JAVA_HOME": str(a_java(tmp_path, version)), "PATH": ""}
-    told = run(sys.executable, "-m", "txmq_lib.java", env=env)
+    told = run(sys.executable, "-m", "txmq_lib.spark.java", env=env)
     assert (told.returncode, told.stdout) == (3, "")
     assert told.stderr == (
         f"Spark needs Java 17 or newer and {tmp_path}/bin/java is version {major}: "
@@ -119,7 +121,7 @@ def test_an_old_java_is_named_in_one_sentence(tmp_path, version, major):
 
 @pytest.mark.parametrize("env", [{"PATH": ""}, {"PATH": "", "JAVA_HOME": "/nowhere"}])
 def test_a_missing_java_is_one_sentence(env):
-    told = run(sys.executable, "-m", "txmq_lib.java", env=env)
+    told = run(sys.executable, "-m", "txmq_lib.spark.java", env=env)
     assert told.returncode == 3
     assert told.stderr.startswith("Spark needs Java 17 or newer and ")
     assert told.stderr.count("\n") == 1
@@ -186,11 +188,11 @@ def test_make_alone_lists_what_can_be_made():
 
 
 WRITERS = {
-    "txmq_lib/cli/said.py",  # what commands say
-    "txmq_lib/cli/metrics.py",  # what prometheus_client has escaped
-    "txmq_lib/cli/tables.py",  # rich writes there; each cell was made visible
-    "txmq_lib/jars.py",  # programs of their own, of the set-up
-    "txmq_lib/java.py",
+    "txmq_lib/cli/output/said.py",  # what commands say
+    "txmq_lib/cli/run/metrics.py",  # what prometheus_client has escaped
+    "txmq_lib/cli/output/tables.py",  # rich writes there; each cell was made visible
+    "txmq_lib/spark/jars.py",  # programs of their own, of the set-up
+    "txmq_lib/spark/java.py",
 }
 
 

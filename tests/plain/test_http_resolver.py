@@ -18,9 +18,9 @@ from hostile_server import Behaviour, HostileServer
 from questions import NOW, check
 
 from txmq_lib.answers import http
-from txmq_lib.answers.check import Check
 from txmq_lib.answers.http import HttpResolver
-from txmq_lib.resolver_settings import HttpResolver as HttpSettings
+from txmq_lib.answers.protocol import Check
+from txmq_lib.config.resolver_settings import HttpResolver as HttpSettings
 
 MIB = 1024 * 1024
 Manner = Callable[["Handler", dict[str, Any]], None]

@@ -7,9 +7,9 @@ import shutil
 
 import pytest
 
-from txmq_lib import jars, session
+from txmq_lib.config.settings import Settings
 from txmq_lib.errors import EnvironmentFault
-from txmq_lib.settings import Settings
+from txmq_lib.spark import jars, session
 
 SPARK_JAR, STORAGE_JAR = jars.jar_names()
 REAL = jars.jars_dir()
@@ -53,7 +53,7 @@ def test_a_session_takes_no_jar_that_was_changed_since_it_was_fetched(place, mon
     with pytest.raises(EnvironmentFault) as fault:
         session.build_session("changed", Settings.load())
     assert f"{place / name} is not " in fault.value.message
-    assert "python -m txmq_lib.jars" in fault.value.message
+    assert "python -m txmq_lib.spark.jars" in fault.value.message
 
 
 def test_a_session_fetches_missing_jars_by_the_pinned_hashes_too(place, central, monkeypatch):

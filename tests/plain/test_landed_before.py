@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from txmq_lib.pipeline.landed_before import remembered, states
+from txmq_lib.pipeline.land.unchanged_inputs import remembered, states
 
 FILE = {"path": "/in/a.jsonl", "size": 7, "modified_ms": 1}
 

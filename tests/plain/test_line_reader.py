@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from txmq_lib.sources.line_reader import MAX_RAW_BYTES, Stretch, read_lines
+from txmq_lib.files.line_reader import MAX_RAW_BYTES, Stretch, read_lines
 
 MIB = 1 << 20
 

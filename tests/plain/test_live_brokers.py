@@ -8,14 +8,14 @@ import pytest
 from record_encoder import STORE_MS, encode_record
 from remoting_server import FakeBroker, RemotingServer, answer
 
+from txmq_lib.config.settings import Settings
 from txmq_lib.errors import RefusedError, SettingsError, UsageError
-from txmq_lib.pipeline.broker_settings import conf_findings, live_findings
-from txmq_lib.pipeline.live_brokers import access_of, is_wanted, live_brokers
-from txmq_lib.pipeline.live_ranges import KnownQueue, plan_queues
-from txmq_lib.remoting.broker import Queue
-from txmq_lib.remoting.connection import Access, Connection
-from txmq_lib.settings import Settings
-from txmq_lib.sources.broker_conf import read_broker_conf
+from txmq_lib.pipeline.land.broker_settings import conf_findings, live_findings
+from txmq_lib.pipeline.land.live_brokers import access_of, is_wanted, live_brokers
+from txmq_lib.pipeline.land.live_ranges import KnownQueue, plan_queues
+from txmq_lib.rocketmq.remoting.broker import Queue
+from txmq_lib.rocketmq.remoting.connection import Access, Connection
+from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
 
 HALF, OP, GIVEN_UP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
 ACCESS = Access(timeout=2)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from txmq_lib.sources.at_hand import at_most
-from txmq_lib.sources.local_files import found, has_scheme, path_of, uri_of
+from txmq_lib.files.local_files import found, has_scheme, path_of, uri_of
+from txmq_lib.files.materialized import at_most
 
 SCHEMA = pa.schema([("n", pa.int64())])
 

@@ -11,8 +11,8 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
-from txmq_lib.tables.delta_log import LEAST_ROW_BYTES, DeltaLogView
-from txmq_lib.tables.log_entries import FEW_FILES, LogEntries, real_path
+from txmq_lib.delta.log_entries import FEW_FILES, LogEntries, real_path
+from txmq_lib.delta.log_view import LEAST_ROW_BYTES, DeltaLogView
 
 NO_SESSION = cast("SparkSession", None)  # a log on this machine needs none
 

@@ -12,10 +12,10 @@ from captured import CAPTURE_NAMES, CAPTURES, EPOCH, MESSAGE_KINDS, as_stored, u
 from record_encoder import encode_record, encode_records
 from truth import rows as capture_rows
 
-from txmq_lib.sources.commit_log import list_files, log_end
-from txmq_lib.sources.message_batch import ARROW_SCHEMA, decode_batches, property_maps
-from txmq_lib.sources.message_format import END, Frame, read_frame
-from txmq_lib.sources.store import read_range
+from txmq_lib.rocketmq.store.commit_log import list_files, log_end
+from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA, decode_batches, property_maps
+from txmq_lib.rocketmq.store.message_format import END, Frame, read_frame
+from txmq_lib.rocketmq.store_source import read_range
 
 # What a store also holds: the timer's own messages, which the reading client of the captures did not ask for.
 UNREAD_TOPICS = {"rmq_sys_wheel_timer"}

@@ -12,8 +12,8 @@ import pytest
 import zstandard
 from record_encoder import encode_record
 
-from txmq_lib.sources.message_batch import decode_batches
-from txmq_lib.sources.message_format import (
+from txmq_lib.rocketmq.store.message_batch import decode_batches
+from txmq_lib.rocketmq.store.message_format import (
     END,
     host_text,
     is_complete,

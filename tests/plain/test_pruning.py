@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txmq_lib.pipeline.pruning import MOST_RANGES, _joined_over_least_gaps
+from txmq_lib.pipeline.shared.pruning import MOST_RANGES, _joined_over_least_gaps
 
 BUCKET = 100
 

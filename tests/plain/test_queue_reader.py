@@ -7,10 +7,10 @@ from record_encoder import encode_record
 from remoting_server import FakeBroker, RemotingServer, answer
 
 from txmq_lib.errors import ProtocolError, RefusedError
-from txmq_lib.remoting.connection import Access, Connection
-from txmq_lib.sources.message_format import HEADER_FIELDS, read_header
-from txmq_lib.sources.queue_reader import QueueRange, read_queue
-from txmq_lib.sources.rocketmq import MESSAGES_PER_TASK, RANGE_UNREAD, access_of, grouped, read_ranges
+from txmq_lib.rocketmq.live_source import MESSAGES_PER_TASK, RANGE_UNREAD, access_of, grouped, read_ranges
+from txmq_lib.rocketmq.remoting.connection import Access, Connection
+from txmq_lib.rocketmq.remoting.queue_reader import QueueRange, read_queue
+from txmq_lib.rocketmq.store.message_format import HEADER_FIELDS, read_header
 
 ACCESS = Access(timeout=2)
 QUEUE = ("TopicA", 0)

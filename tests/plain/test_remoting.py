@@ -1,4 +1,4 @@
-"""The remoting client: frames as semantics 7 has them, peers that lie, stall or hang up, and what each request says."""
+"""The remoting client: frames as F6 has them, peers that lie, stall or hang up, and what each request says."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import pytest
 from remoting_server import RemotingServer, answer, drip, frame
 
 from txmq_lib.errors import ProtocolError, RefusedError, UnreachableError, UsageError
-from txmq_lib.remoting import broker, name_server
-from txmq_lib.remoting.broker import End, Queue
-from txmq_lib.remoting.connection import LARGE_ANSWER, Access, Connection, Tls
-from txmq_lib.remoting.frame import MAX_FRAME_BYTES, Command, decode, encode, frame_length
-from txmq_lib.remoting.signature import Credentials
+from txmq_lib.rocketmq.remoting import broker, name_server
+from txmq_lib.rocketmq.remoting.broker import End, Queue
+from txmq_lib.rocketmq.remoting.connection import LARGE_ANSWER, Access, Connection, Tls
+from txmq_lib.rocketmq.remoting.frame import MAX_FRAME_BYTES, Command, decode, encode, frame_length
+from txmq_lib.rocketmq.remoting.signature import Credentials
 
 PATIENT = Access(timeout=5)
 SHORT = Access(timeout=0.3)

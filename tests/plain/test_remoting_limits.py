@@ -13,15 +13,14 @@ from remoting_server import FakeBroker, RemotingServer, Reply, Request, answer
 
 from txmq_lib.errors import ProtocolError, UnreachableError
 from txmq_lib.names import HALF_TOPIC, OP_TOPIC
-from txmq_lib.pipeline import live_brokers as live
-from txmq_lib.pipeline.live_brokers import LiveBroker, live_brokers
-from txmq_lib.remoting import connection as connections
-from txmq_lib.remoting import name_server as name_servers
-from txmq_lib.remoting.broker import Queue, broker_config, max_offsets
-from txmq_lib.remoting.connection import Access, Connection
-from txmq_lib.remoting.name_server import routes, topics
-from txmq_lib.remoting.queue_entries import listed
-from txmq_lib.sources.consumer_offset_file import parse_consumer_offsets
+from txmq_lib.pipeline.land.live_brokers import MOST_BROKERS, LiveBroker, live_brokers
+from txmq_lib.rocketmq.remoting import connection as connections
+from txmq_lib.rocketmq.remoting import name_server as name_servers
+from txmq_lib.rocketmq.remoting.broker import Queue, broker_config, max_offsets
+from txmq_lib.rocketmq.remoting.connection import Access, Connection
+from txmq_lib.rocketmq.remoting.name_server import routes, topics
+from txmq_lib.rocketmq.remoting.queue_entries import listed
+from txmq_lib.rocketmq.store.consumer_offset_file import parse_consumer_offsets
 
 MIB = 1024 * 1024
 PATIENT = Access(timeout=20)
@@ -111,7 +110,7 @@ def test_so_many_queues_and_no_more():
 
 def test_so_many_brokers_and_no_more_and_none_with_a_name_of_a_megabyte():
     with pytest.raises(ProtocolError, match="1,000 brokers"):
-        looked_up(tells([HALF_TOPIC], route(live.MOST_BROKERS + 1)))
+        looked_up(tells([HALF_TOPIC], route(MOST_BROKERS + 1)))
     with pytest.raises(ProtocolError, match="route of"):
         looked_up(tells([HALF_TOPIC], route(1, name="b" * 100_000)))
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from txmq_lib.secrets import SPARK_REGEX, has_secret, is_ambiguous, is_secret, scrubbed, secrets_of_header
+from txmq_lib.config.secrets import SPARK_REGEX, has_secret, is_ambiguous, is_secret, scrubbed, secrets_of_header
 
 
 @pytest.mark.parametrize(

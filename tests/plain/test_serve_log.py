@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from txmq_lib.cli.serve import RoundLog
-from txmq_lib.tables.passes import PassReport
+from txmq_lib.cli.run.serve import RoundLog
+from txmq_lib.passes.current import PassReport
 
 DOWN = "broker b: not read: 10.0.0.2:10911: no answer within 3 s"
 

@@ -8,11 +8,11 @@ from threading import Barrier, Event, Thread
 
 import pytest
 
+from txmq_lib.passes.current import PassReport
 from txmq_lib.service import rounds
 from txmq_lib.service.latch import CountDownLatch
-from txmq_lib.service.rounds import Step, Told, run_round
+from txmq_lib.service.rounds import Listeners, Step, run_round
 from txmq_lib.service.thread import PeriodicService, ServiceThread
-from txmq_lib.tables.passes import PassReport
 
 LONG_S = 60.0
 SOON_S = 5.0
@@ -333,7 +333,7 @@ def test_a_step_that_failed_is_tried_again_after_its_pauses_however_long_the_int
     runs: list[float] = []
     pauses: list[float] = []
     done = Event()
-    told = Told(
+    listeners = Listeners(
         report=lambda step, report: done.set(),
         failure=lambda step, error, pause_s: pauses.append(pause_s),
         lost=lambda name, error: None,
@@ -341,7 +341,7 @@ def test_a_step_that_failed_is_tried_again_after_its_pauses_however_long_the_int
     steps = [failing_at_first(3, runs)]
     service = PeriodicService(
         "retrying",
-        lambda: run_round(steps, told, is_stopped=lambda: service.is_stopped),
+        lambda: run_round(steps, listeners, is_stopped=lambda: service.is_stopped),
         interval_s=LONG_S,
         first_delay_s=0,
         is_at_fixed_rate=is_at_fixed_rate,

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from txmq_lib.durations import duration_text, milliseconds
+from txmq_lib.config.durations import duration_text, milliseconds
+from txmq_lib.config.resources import conf_dir
+from txmq_lib.config.settings import BrokerPolicy, Settings
 from txmq_lib.errors import EXIT_USAGE, SettingsError
-from txmq_lib.resources import conf_dir
-from txmq_lib.settings import BrokerPolicy, Settings
 
 DEFAULTS = BrokerPolicy(
     role="engine",
@@ -439,7 +439,7 @@ def test_the_example_for_a_cluster_loads():
 
 
 def test_settings_are_read_without_loading_spark():
-    code = "import sys, txmq_lib.settings; print({'pyspark', 'delta', 'pyarrow'} & set(sys.modules))"
+    code = "import sys, txmq_lib.config.settings; print({'pyspark', 'delta', 'pyarrow'} & set(sys.modules))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout == "set()\n"
 

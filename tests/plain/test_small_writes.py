@@ -9,11 +9,11 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from txmq_lib.schemas import table_spec
-from txmq_lib.tables import small_writes
-from txmq_lib.tables.conform import struct_type
-from txmq_lib.tables.local_frame import arrow_rows
-from txmq_lib.tables.small_writes import SmallWrite, can_write, create_table, with_own_arrays
+from txmq_lib.config.table_specs import table_spec
+from txmq_lib.delta import small_writes
+from txmq_lib.delta.conform import struct_type
+from txmq_lib.delta.small_writes import SmallWrite, can_write, create_table, with_own_arrays
+from txmq_lib.spark.local_frame import arrow_rows
 
 SPEC = table_spec("landing_frontier")
 STEP = SmallWrite("txmq/land/landing_frontier/frontier", 1, "txmq land pass 1 frontier")

@@ -12,11 +12,11 @@ import pytest
 from questions import NOW, check
 from sqlalchemy import event
 
-from txmq_lib.answers.secrets import SecretMissingError, database_url, headers, missing_secrets
+from txmq_lib.answers.credentials import SecretMissingError, database_url, headers, missing_secrets
 from txmq_lib.answers.sql import SqlResolver
-from txmq_lib.resolver_settings import HttpResolver
-from txmq_lib.resolver_settings import SqlResolver as SqlSettings
-from txmq_lib.settings import Settings
+from txmq_lib.config.resolver_settings import HttpResolver
+from txmq_lib.config.resolver_settings import SqlResolver as SqlSettings
+from txmq_lib.config.settings import Settings
 
 TABLE = {"kind": "sql", "url_env": "DB", "table": "log", "key_column": "id", "state_column": "state",
          "commit": ["C"], "rollback": ["R"]}  # fmt: skip

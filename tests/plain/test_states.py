@@ -8,7 +8,7 @@ import pytest
 from questions import NOW, check
 
 from txmq_lib.answers.states import answers_of_rows, half_columns, looked_up
-from txmq_lib.resolver_settings import DeltaResolver, state_text
+from txmq_lib.config.resolver_settings import DeltaResolver, state_text
 
 
 def rules(**given: Any) -> DeltaResolver:

@@ -9,9 +9,9 @@ import pytest
 from record_encoder import blank, encode_record, encode_records, write_log
 
 from txmq_lib.errors import UsageError
-from txmq_lib.sources.commit_log import list_files, log_end
-from txmq_lib.sources.message_batch import ARROW_SCHEMA
-from txmq_lib.sources.store import FileRange, StoreReader, records_at_hand
+from txmq_lib.rocketmq.store.commit_log import list_files, log_end
+from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA
+from txmq_lib.rocketmq.store_source import FileRange, StoreReader, materialized_records
 
 THREE = encode_records(0, 3)
 NOTHING = dict.fromkeys(ARROW_SCHEMA.names)
@@ -140,7 +140,7 @@ def test_a_body_that_is_too_large_for_the_reader_is_left_out(tmp_path):
     options = {"path": str(write_log(tmp_path, [log])), "from_offset": "0", "to_offset": str(len(log))}
     told = [
         (row["queue_offset"], row["reason"])
-        for row in records_at_hand({**options, "max_body_bytes": "100"}).to_pylist()
+        for row in materialized_records({**options, "max_body_bytes": "100"}).to_pylist()
     ]
     assert told == [(0, "BODY_TOO_LARGE"), (1, None)]
-    assert records_at_hand({**options, "max_body_bytes": "101"})["reason"].to_pylist() == [None, None]
+    assert materialized_records({**options, "max_body_bytes": "101"})["reason"].to_pylist() == [None, None]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from txmq_lib import jars
+from txmq_lib.spark import jars
 
 ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from txmq_lib.config.settings import Settings
+from txmq_lib.passes.pass_log import Standing
 from txmq_lib.pipeline.maintain import MIB, Compaction, bounded_compactions, held_for
-from txmq_lib.settings import Settings
-from txmq_lib.tables.pass_log import Standing
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NOW_MS = 1_795_262_400_000

@@ -8,9 +8,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from txmq_lib.schemas import table_spec
-from txmq_lib.tables.conform import struct_type
-from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.config.table_specs import table_spec
+from txmq_lib.delta.conform import struct_type
+from txmq_lib.spark.local_frame import local_frame
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 QUEUE = {"broker_name": "b", "consumer_group": "g", "topic": "t", "queue_id": 0}

@@ -1,4 +1,4 @@
-"""Who is asked, who is given up, who waits, at every border (R44-R52, R61-R63, design section 3)."""
+"""Who is asked, who is given up, who waits, at every border (R44-R52, R61-R63)."""
 
 from __future__ import annotations
 

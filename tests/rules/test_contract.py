@@ -9,7 +9,7 @@ from builders import NOW_MS, table_of
 from pyspark.sql import functions as F
 
 from txmq_lib.rules.contract import MESSAGE_COLUMNS, message_rows, quick_message_rows, stored_properties, topic_fault
-from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.spark.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 

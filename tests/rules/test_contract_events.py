@@ -8,7 +8,7 @@ import pytest
 from builders import NOW_MS, table_of
 
 from txmq_lib.rules.contract_events import ack_rows, end_rows, offset_rows
-from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.spark.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 

@@ -6,7 +6,7 @@ import pytest
 from builders import table_of
 
 from txmq_lib.rules.duplicates import counted_by_content, event_hash, judged_by_key
-from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.spark.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 

@@ -16,7 +16,7 @@ from txmq_lib.rules.effects import (
     restored_messages_by_block,
     restored_places,
 )
-from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.spark.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 

@@ -9,7 +9,7 @@ from pyspark.sql.functions import lit
 
 from txmq_lib.rules.frontier import advanced, file_reports, reached
 from txmq_lib.rules.runs import RUN_FIELDS
-from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.spark.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from txmq_lib.rules.effects import places_by_block
 from txmq_lib.rules.invariants import broken_invariants
-from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.spark.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 

@@ -7,7 +7,7 @@ from builders import NOW, NOW_MS, at, table_of
 from pyspark.sql import functions as F
 
 from txmq_lib.rules.moments import age_ms, is_time, later, timestamp_of
-from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.spark.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 

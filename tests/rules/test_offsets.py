@@ -15,7 +15,7 @@ from txmq_lib.rules.offsets import (
     rolled_up,
     starting_points,
 )
-from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.spark.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 

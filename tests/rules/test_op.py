@@ -6,12 +6,13 @@ import pytest
 from builders import at, lines_of
 
 from txmq_lib.rules.op import KEPT, op_faults, op_tokens
-from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.spark.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 
-DDL = """broker_name string, queue_id int, queue_offset bigint, commit_log_offset bigint, store_timestamp timestamp,
+DDL = """broker_name string, topic string, queue_id int, queue_offset bigint, commit_log_offset bigint, store_timestamp timestamp,
          content_hash bigint, raw string, source string, position bigint, properties map<string,string>, body binary"""
+MIB = 1 << 20
 TAGGED = {"TAGS": "d", "WAIT": "true"}
 
 BODIES = [  # why, tags, body, (place, half offset) of each row, reason and detail of its fault
@@ -36,6 +37,10 @@ BODIES = [  # why, tags, body, (place, half offset) of each row, reason and deta
     ("a long one is named by how it begins", TAGGED, b"7" * 5000, [], [("OP_TOKEN", "names " + "7" * 40)]),
     ("an empty body", TAGGED, b"", [], [("OP_BODY_EMPTY", "the body names no half")]),
     ("a comma alone", TAGGED, b",", [], [("OP_BODY_EMPTY", "the body names no half")]),
+    ("as large as a broker stores", TAGGED, b"5," + b"7" * (4 * MIB - 2), [(0, 5)], [("OP_TOKEN", "names " + "7" * 40)]),
+    ("larger", TAGGED, b"5," + b"7" * (4 * MIB - 1), [],
+     [("OP_BODY_TOO_LARGE", "a body of 4194305 bytes, and a broker stores 4194304 at most")]),
+    ("larger, with another tag", {"TAGS": "x"}, b"7" * (4 * MIB + 1), [], [("OP_TAG", "tag is x, not d")]),
     ("another tag", {"TAGS": "x"}, b"5,", [], [("OP_TAG", "tag is x, not d")]),
     ("a capital tag", {"TAGS": "D"}, b"5,6,", [], [("OP_TAG", "tag is D, not d")]),
     ("no tag", {"WAIT": "true"}, b"5,", [], [("OP_TAG", "tag is absent, not d")]),
@@ -45,7 +50,7 @@ BODIES = [  # why, tags, body, (place, half offset) of each row, reason and deta
 
 def test_each_token_of_a_body_is_a_row_or_a_fault(spark):
     given = [
-        ("b", 1, number, 100 + number, at(number), 9, f"raw {why}", why, 55, tags, body)
+        ("b", "RMQ_SYS_TRANS_OP_HALF_TOPIC", 1, number, 100 + number, at(number), 9, f"raw {why}", why, 55, tags, body)
         for number, (why, tags, body, _, _) in enumerate(BODIES)
     ]
     ops = local_frame(spark, given, DDL)
@@ -56,3 +61,23 @@ def test_each_token_of_a_body_is_a_row_or_a_fault(spark):
     assert bad == sorted((why, *one, f"raw {why}") for why, _, _, _, faults in BODIES for one in faults)
     whole = lines_of(op_tokens(ops).where("queue_offset = 1"), *KEPT, "position", "half_queue_offset")
     assert whole == [("b", 1, 1, 101, 1, "d", 9, place, offset) for place, offset in ((0, 6), (1, 3), (2, 7))]
+
+
+def test_an_op_of_the_rocksdb_pair_names_a_physical_offset_in_a_property(spark):
+    """R117: the body is one byte 0x00."""
+    cases = [
+        ("named", {**TAGGED, "TRANS_OFFSET": "400"}, [(0, 400)], []),
+        ("absent", TAGGED, [], [("OP_HALF_PLACE", "no property TRANS_OFFSET (R117)")]),
+        ("no number", {**TAGGED, "TRANS_OFFSET": "4,5"}, [], [("OP_TOKEN", "names 4,5")]),
+        ("another tag", {"TAGS": "x", "TRANS_OFFSET": "400"}, [], [("OP_TAG", "tag is x, not d")]),
+    ]
+    rows = [
+        ("b", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC", -2, number, number, at(number), 9, "raw", why, 55, tags, b"\x00")
+        for number, (why, tags, _, _) in enumerate(cases)
+    ]
+    ops = local_frame(spark, rows, DDL)
+    named = lines_of(op_tokens(ops).join(ops.select("queue_offset", "source"), "queue_offset"),
+                     "source", "position", "half_queue_offset")  # fmt: skip
+    assert named == [(why, *one) for why, _, told, _ in cases for one in told]
+    faults = lines_of(op_faults(ops), "source", "reason", "detail")
+    assert faults == sorted((why, *one) for why, _, _, told in cases for one in told)

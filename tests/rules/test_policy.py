@@ -7,7 +7,7 @@ from builders import table_of
 from pyspark.sql import functions as F
 
 from txmq_lib.rules.policy import Limits, Policies
-from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.spark.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from builders import NOW, evidence, policies, rows, table_of
 
-from txmq_lib.rules.figures import transaction_figures
+from txmq_lib.rules.evidence import transaction_figures
 from txmq_lib.rules.orphans import committed_by_brokers, without_half
 from txmq_lib.rules.verdict import judged
 

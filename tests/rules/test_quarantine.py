@@ -7,7 +7,7 @@ from builders import NOW, lines_of, rows, schema_of, table_of
 from pyspark.sql import functions as F
 
 from txmq_lib.rules.quarantine import not_yet_quarantined, quarantine_rows
-from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.spark.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 

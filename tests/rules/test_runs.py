@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from txmq_lib.rules import runs as rules
-from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.spark.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 

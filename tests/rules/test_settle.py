@@ -7,7 +7,7 @@ from builders import NOW, RESERVED_MS, at, policies, rows, schema_of, table_of
 from chispa import assert_df_equality
 
 from txmq_lib.rules.settle import immunity_limit_ms, java_long, judged_ends, matched_ends, outcome_rows
-from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.spark.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 

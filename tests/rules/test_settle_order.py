@@ -1,4 +1,4 @@
-"""Several ends of one transaction: the first accepted decides, the rest repeat or contradict (R18, design 3)."""
+"""Several ends of one transaction: the first accepted decides, the rest repeat or contradict (R18)."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import pytest
 from builders import at, lines_of
 
 from txmq_lib.rules.transaction import join_transaction, transactions_of
-from txmq_lib.tables.local_frame import local_frame
+from txmq_lib.spark.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 

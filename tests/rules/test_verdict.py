@@ -1,4 +1,4 @@
-"""The verdict table of design section 3, row by row, from what landed or was written for a transaction."""
+"""The table of docs/pages/verdicts.md, row by row, from what landed or was written for a transaction."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from builders import NOW, at, policies, rows, schema_of, table_of
 from chispa import assert_df_equality
 
 from txmq_lib.rules.decisions import resumes
-from txmq_lib.rules.figures import Evidence, diverted_halves, transaction_figures
+from txmq_lib.rules.evidence import Evidence, diverted_halves, transaction_figures
 from txmq_lib.rules.verdict import changed, judged
 
 pytestmark = pytest.mark.spark
@@ -87,7 +87,7 @@ def verdicts(spark, found, *, role="audit", frontier=ALL_READ, **roles):
 
 
 def test_every_row_of_the_table_in_the_audit_role(spark):
-    # Retried and delayed copies of committed messages, and what others put there, make nothing visible: semantics 3.2.
+    # Retried and delayed copies of committed messages, and what others put there, make nothing visible: E2.
     noise = [
         {"transaction_id": STORIES[0][0], "topic": "%RETRY%CG", "prepared_transaction_offset": 1},
         {"transaction_id": STORIES[2][0], "topic": "%RETRY%CG", "prepared_transaction_offset": 201},

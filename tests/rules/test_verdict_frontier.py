@@ -1,11 +1,11 @@
-"""Verdicts that depend on the time up to which a source has been read: EXPIRED_UNSEEN (design section 3)."""
+"""Verdicts that depend on the time up to which a source has been read: EXPIRED_UNSEEN."""
 
 from __future__ import annotations
 
 import pytest
 from builders import NOW, NOW_MS, RESERVED_MS, at, evidence, lines_of, policies, rows, table_of
 
-from txmq_lib.rules.figures import transaction_figures
+from txmq_lib.rules.evidence import transaction_figures
 from txmq_lib.rules.verdict import expiring, judged, next_expiry
 
 pytestmark = pytest.mark.spark

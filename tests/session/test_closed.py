@@ -13,8 +13,8 @@ from processes import PROC, Seen, watched
 from truth import CAPTURES
 
 from txmq_lib.cli.app import app
-from txmq_lib.cli.jobs import FILE_KINDS
-from txmq_lib.jvm_start import LOOPBACK
+from txmq_lib.cli.commands.jobs import FILE_KINDS
+from txmq_lib.spark.jvm_start import LOOPBACK
 
 pytestmark = [
     pytest.mark.spark,
@@ -50,8 +50,8 @@ def test_an_object_from_somebody_without_the_secret_is_not_deserialised(spark):
 
 TOLD = """
 import json, sys
-from txmq_lib.session import build_session
-from txmq_lib.settings import Settings
+from txmq_lib.spark.session import build_session
+from txmq_lib.config.settings import Settings
 
 spark = build_session("told", Settings.load(sys.argv[1:]))
 java = spark._jvm.java.lang.System.getProperty

@@ -9,13 +9,13 @@ import zipfile
 
 import pytest
 
-from txmq_lib import jars
+from txmq_lib.spark import jars
 
 pytestmark = pytest.mark.jobs
 
 POM = "<project><modelVersion>4.0.0</modelVersion><groupId>io.delta</groupId><artifactId>{}</artifactId><version>{}</version>{}</project>"
 NEEDS = "<dependencies><dependency><groupId>io.delta</groupId><artifactId>{}</artifactId><version>{}</version></dependency></dependencies>"
-FETCH = "import sys; from pathlib import Path; from txmq_lib import jars; jars.jars_dir = lambda: Path(sys.argv[1]); sys.exit(jars.main())"
+FETCH = "import sys; from pathlib import Path; from txmq_lib.spark import jars; jars.jars_dir = lambda: Path(sys.argv[1]); sys.exit(jars.main())"
 
 
 def test_a_jar_planted_in_the_local_maven_repository_is_found_out(tmp_path):

@@ -10,17 +10,17 @@ import sys
 import pytest
 from deltalake import DeltaTable
 
-from txmq_lib.jvm_start import collector
-from txmq_lib.session import build_session
-from txmq_lib.settings import Settings
-from txmq_lib.tables.effort import partitions_for
+from txmq_lib.config.settings import Settings
+from txmq_lib.spark.jvm_start import collector
+from txmq_lib.spark.session import build_session
+from txmq_lib.spark.tuning import partitions_for
 
 pytestmark = pytest.mark.spark
 
 FIRST_SESSION = """
 import json, os, sys
-from txmq_lib.session import build_session
-from txmq_lib.settings import Settings
+from txmq_lib.spark.session import build_session
+from txmq_lib.config.settings import Settings
 
 spark = build_session("first", Settings.load(assignments=sys.argv[1:]))
 keys = ("spark.master", "spark.driver.memory", "spark.ui.enabled", "spark.sql.session.timeZone",

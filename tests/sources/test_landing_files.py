@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from txmq_lib.errors import NothingToLandError, UsageError
-from txmq_lib.sources.landing_files import json_lines, lines_at_hand, list_files
-from txmq_lib.sources.landing_lines import grouped
+from txmq_lib.pipeline.land.files import json_lines, list_files, materialized_lines
+from txmq_lib.pipeline.land.lines_source import grouped
 
 BODY = 1 << 20
 ODD_NAMES = ("a b", "c%20d", "é#x?", "plus+", "{x}[1]*", "back\\slash")
@@ -84,8 +84,8 @@ def test_parquet_files_landed_together_say_what_each_says_alone(spark, tmp_path:
     assert values == [{"id": 0}, {"id": 7, "told": True}, {"id": 8}]
 
 
-def values_of(spark, files, at_hand=None):
-    rows = json_lines(spark, files, BODY, at_hand).orderBy("position").collect()
+def values_of(spark, files, materialized=None):
+    rows = json_lines(spark, files, BODY, materialized).orderBy("position").collect()
     return [(row["value"], row["fault"]["reason"] if row["fault"] else None) for row in rows]
 
 
@@ -103,9 +103,11 @@ def test_a_line_that_is_too_long_or_a_file_that_breaks_costs_only_itself(spark, 
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
     files = list_files(spark, [str(tmp_path)])
-    at_hand = lines_at_hand(files, BODY) if is_few else None
+    materialized = materialized_lines(files, BODY) if is_few else None
     rows = (
-        json_lines(spark, files, BODY, at_hand).orderBy("position").withColumn("value", F.col("value").cast("binary"))
+        json_lines(spark, files, BODY, materialized)
+        .orderBy("position")
+        .withColumn("value", F.col("value").cast("binary"))
     )
     found = [(row["source"].rpartition("/")[2], bytes(row["value"])[:9], row["fault"]) for row in rows.collect()]
     good = [(source, value) for source, value, fault in found if fault is None and not source.startswith("c.")]

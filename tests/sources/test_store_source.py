@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from record_encoder import STORE_MS, blank, encode_record, encode_records, write_log
 from truth import rows as capture_rows
 
-from txmq_lib.sources.commit_log import list_files, log_end
-from txmq_lib.sources.store import RocketmqStore
+from txmq_lib.rocketmq.store.commit_log import list_files, log_end
+from txmq_lib.rocketmq.store_source import RocketmqStore
 
 pytestmark = pytest.mark.spark
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema, write_deltalake
 
-from txmq_lib.schemas import TableSpec, table_specs
+from txmq_lib.config.table_specs import TableSpec, table_specs
 
 PLAIN_DEFAULTS: dict[str, Any] = {
     "string": "",

@@ -15,9 +15,9 @@ import pytest
 from views.conftest import append
 
 from txmq_lib.alerts.state import AlertState
-from txmq_lib.cli.alert import STATE_FILE, send_alerts, send_alerts_after_pass
-from txmq_lib.cli.clock import moment
-from txmq_lib.cli.given import Given
+from txmq_lib.cli.options import Options
+from txmq_lib.cli.run.alert import STATE_FILE, send_alerts, send_alerts_after_pass
+from txmq_lib.cli.run.clock import moment
 
 NOON = "2026-11-21T12:00:00Z"
 SECRET = "hook-s3cret"
@@ -157,14 +157,14 @@ def test_a_dead_webhook_tells_no_secret_and_fails_no_pass(warehouse, alert, monk
     code, out, err = alert(uri, *settings)
     assert (code, "ALERT_UNSENT" in err) == (3, True)
     assert SECRET not in out + err
-    options = Given((), ("alerts.url_env=HOOK_URL", *settings), uri)
+    options = Options((), ("alerts.url_env=HOOK_URL", *settings), uri)
     send_alerts_after_pass(options, moment(NOON), {"HOOK_URL": f"http://127.0.0.1:9/{SECRET}"})
     said = capsys.readouterr().err
     assert said.startswith("alerts: ALERT_UNSENT: ")
     assert SECRET not in said
     send_alerts_after_pass(options, moment(NOON), {})
     assert "alerts: SETTINGS_INVALID" in capsys.readouterr().err
-    send_alerts_after_pass(Given((), settings, f"{uri}/absent"), moment(NOON), {})
+    send_alerts_after_pass(Options((), settings, f"{uri}/absent"), moment(NOON), {})
     assert capsys.readouterr().err == ""  # no webhook, nothing to tell
 
 
@@ -200,7 +200,7 @@ def test_the_state_may_lie_elsewhere_and_what_is_none_is_an_error(warehouse, ale
 
 def test_two_at_once_tell_once(warehouse, hook, told):
     uri = warehouse({"pending_half": PENDING})
-    options = Given((), ("alerts.url_env=HOOK_URL", "thresholds.pending=2"), uri)
+    options = Options((), ("alerts.url_env=HOOK_URL", "thresholds.pending=2"), uri)
     address = {"HOOK_URL": f"http://127.0.0.1:{hook.server_address[1]}/{SECRET}"}
     both = [threading.Thread(target=send_alerts_after_pass, args=(options, moment(NOON), address)) for _ in range(2)]
     for each in both:
@@ -226,6 +226,6 @@ def test_what_holds_is_read_while_nobody_else_tells(warehouse, monkeypatch):
         return {}
 
     monkeypatch.setattr(AlertState, "held", noted)
-    monkeypatch.setattr("txmq_lib.cli.alert._found", found)
-    options = Given((), ("alerts.url_env=HOOK_URL",), warehouse({}))
+    monkeypatch.setattr("txmq_lib.cli.run.alert._found", found)
+    options = Options((), ("alerts.url_env=HOOK_URL",), warehouse({}))
     send_alerts(options, moment(NOON), {"HOOK_URL": "http://127.0.0.1:9/"})

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from txmq_lib import jars
-from txmq_lib.cli.findings import directory_finding, package_findings
-from txmq_lib.cli.warehouse_findings import clock_finding, time_findings
+from txmq_lib.cli.run.findings import directory_finding, package_findings
+from txmq_lib.cli.run.warehouse_findings import clock_finding, time_findings
+from txmq_lib.spark import jars
 from txmq_lib.views.reader import WarehouseReader
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -68,7 +68,7 @@ def test_a_temporary_folder_that_will_not_do_fails(found, monkeypatch, tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path / "nowhere"))
     assert found("scratch")[1][0][:2] == ("fail", f"TMPDIR={tmp_path / 'nowhere'} cannot be used")
     monkeypatch.delenv("TMPDIR")
-    monkeypatch.setattr("txmq_lib.cli.findings.is_noexec", lambda directory: directory == Path("/tmp"))
+    monkeypatch.setattr("txmq_lib.cli.run.findings.is_noexec", lambda directory: directory == Path("/tmp"))
     assert "noexec" in found("scratch")[1][-1][1]
 
 
@@ -84,7 +84,7 @@ def test_missing_jars_are_fetched_by_each_session_so_they_only_warn(found, monke
     monkeypatch.setattr(jars, "jars_dir", lambda: tmp_path)
     _, [(state, told, advice)] = found("jars")
     assert (state, str(tmp_path) in told) == ("warn", True)
-    assert "-m txmq_lib.jars" in advice
+    assert "-m txmq_lib.spark.jars" in advice
 
 
 def test_a_jar_that_is_not_the_pinned_one_fails(found, monkeypatch, tmp_path):
@@ -117,11 +117,13 @@ def test_a_host_without_an_address_fails_unless_spark_is_told_one(found, monkeyp
 
 
 def test_packages_of_other_versions_warn_and_missing_ones_fail(monkeypatch):
-    monkeypatch.setattr("txmq_lib.cli.findings.requires", lambda name: ["duckdb==0.0.1", 'pytest==1; extra == "dev"'])
+    monkeypatch.setattr(
+        "txmq_lib.cli.run.findings.requires", lambda name: ["duckdb==0.0.1", 'pytest==1; extra == "dev"']
+    )
     [finding] = package_findings()
     assert finding.state == "warn"
     assert finding.found.endswith(", tested with 0.0.1")
-    monkeypatch.setattr("txmq_lib.cli.findings.requires", lambda name: ["no-such-package==1"])
+    monkeypatch.setattr("txmq_lib.cli.run.findings.requires", lambda name: ["no-such-package==1"])
     [finding] = package_findings()
     assert (finding.state, finding.found) == ("fail", "no-such-package missing, tested with 1")
 

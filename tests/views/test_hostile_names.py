@@ -15,7 +15,7 @@ from serving import TXMQ
 from views.report_rows import NOON, rows
 
 from txmq_lib.alerts.changes import Alert
-from txmq_lib.cli.alert import _payload
+from txmq_lib.cli.run.alert import _payload
 from txmq_lib.report import charts
 
 # Sequences of terminals, line ends of all kinds, marks of direction and without width, what has no sign at all.

@@ -14,7 +14,7 @@ import truth
 from txmq_lib.views.catalogue import OFFSETS
 from txmq_lib.views.lag import MOST_LOOKED_UP, LagWindow
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.select import Asked, view_rows
+from txmq_lib.views.select import ViewQuery, view_rows
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 WINDOW = LagWindow(NOON, 600_000)
@@ -62,7 +62,7 @@ def judged(warehouse):
             "consumer_offset": offsets, "consumer_offset_commit": reports, "message": messages, "landing_frontier": ends,
         }  # fmt: skip
         reader = WarehouseReader(warehouse(content))
-        rows = view_rows(reader, OFFSETS, Asked(lag_window=window), columns=OFFSETS.columns)
+        rows = view_rows(reader, OFFSETS, ViewQuery(lag_window=window), columns=OFFSETS.columns)
         told = [dict(zip(OFFSETS.columns, row, strict=True)) for row in rows]
         return {(row["consumer_group"], row["queue_id"]): row for row in told}
 

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from views.conftest import append
 from views.test_status import ROWS
 
-from txmq_lib.resources import conf_dir
+from txmq_lib.config.resources import conf_dir
 from txmq_lib.views.counters import Piece, carried_over, notes
 from txmq_lib.views.metric_names import FAMILIES
 

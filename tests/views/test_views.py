@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable, Schema, write_deltalake
 from views.conftest import PLAIN_DEFAULTS, append, with_column_added
 
-from txmq_lib.schemas import table_specs
+from txmq_lib.config.table_specs import table_specs
 
 TEN = "2026-11-21T10:00:00.000Z"
 ELEVEN = "2026-11-21T11:00:00.000Z"

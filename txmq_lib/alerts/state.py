@@ -13,8 +13,8 @@ from pathlib import Path
 
 from txmq_lib.alerts.changes import Alert
 from txmq_lib.errors import AlertUnsentError, InputError
-from txmq_lib.plain_file import open_lock, read_plain
-from txmq_lib.whole_file import write_whole
+from txmq_lib.files.atomic_file import write_whole
+from txmq_lib.files.plain_file import open_lock, read_plain
 
 MOST_BYTES = 16 << 20
 # More than one run may tell for (webhook.py), with the reading of the tables before it.

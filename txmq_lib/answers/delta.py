@@ -11,10 +11,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from txmq_lib.answers.check import QUERY_FAILED, Answer, Check, no_answer
+from txmq_lib.answers.protocol import QUERY_FAILED, Answer, Check, no_answer
 from txmq_lib.answers.states import answers_of_rows, half_columns, looked_up
-from txmq_lib.resolver_settings import DeltaResolver as DeltaSettings
-from txmq_lib.secrets import scrubbed
+from txmq_lib.config.resolver_settings import DeltaResolver as DeltaSettings
+from txmq_lib.config.secrets import scrubbed
 
 
 class DeltaResolver:

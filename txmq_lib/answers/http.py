@@ -13,10 +13,10 @@ from typing import Any
 
 import httpx
 
-from txmq_lib.answers.check import BAD_ANSWER, RESOLVER_UNUSABLE, UNREACHABLE, Answer, Check, in_few_words, no_answer
+from txmq_lib.answers.protocol import BAD_ANSWER, RESOLVER_UNUSABLE, UNREACHABLE, Answer, Check, in_few_words, no_answer
+from txmq_lib.config.resolver_settings import HttpResolver as HttpSettings
+from txmq_lib.config.secrets import scrubbed, secrets_of_header
 from txmq_lib.names import COMMIT, HALF_TOPIC, PROPERTY_CHECK_TIMES, ROLLBACK, UNKNOWN
-from txmq_lib.resolver_settings import HttpResolver as HttpSettings
-from txmq_lib.secrets import scrubbed, secrets_of_header
 
 # LocalTransactionState of RocketMQ's client, UNKNOW as it is spelt there.
 STATES = {"COMMIT_MESSAGE": COMMIT, "ROLLBACK_MESSAGE": ROLLBACK, "UNKNOW": UNKNOWN}

@@ -7,14 +7,14 @@ from datetime import datetime
 
 from pyspark.sql import SparkSession
 
-from txmq_lib.answers.check import RESOLVER_UNUSABLE, Answer, Check, Resolver, no_answer
+from txmq_lib.answers.credentials import SecretMissingError, database_url, headers
 from txmq_lib.answers.delta import DeltaResolver
 from txmq_lib.answers.http import HttpResolver
-from txmq_lib.answers.secrets import SecretMissingError, database_url, headers
+from txmq_lib.answers.protocol import RESOLVER_UNUSABLE, Answer, Check, Resolver, no_answer
 from txmq_lib.answers.sql import SqlResolver
-from txmq_lib.resolver_settings import DeltaResolver as DeltaSettings
-from txmq_lib.resolver_settings import ResolverSettings
-from txmq_lib.resolver_settings import SqlResolver as SqlSettings
+from txmq_lib.config.resolver_settings import DeltaResolver as DeltaSettings
+from txmq_lib.config.resolver_settings import ResolverSettings
+from txmq_lib.config.resolver_settings import SqlResolver as SqlSettings
 
 
 class Unusable:

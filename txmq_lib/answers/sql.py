@@ -10,10 +10,10 @@ from sqlalchemy import URL, Select, TextClause, bindparam, column, create_engine
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 
-from txmq_lib.answers.check import QUERY_FAILED, RESOLVER_UNUSABLE, UNREACHABLE, Answer, Check, no_answer
+from txmq_lib.answers.protocol import QUERY_FAILED, RESOLVER_UNUSABLE, UNREACHABLE, Answer, Check, no_answer
 from txmq_lib.answers.states import answers_of_rows, half_columns, looked_up
-from txmq_lib.resolver_settings import SqlResolver as SqlSettings
-from txmq_lib.secrets import is_ambiguous, scrubbed, secrets_of_url
+from txmq_lib.config.resolver_settings import SqlResolver as SqlSettings
+from txmq_lib.config.secrets import is_ambiguous, scrubbed, secrets_of_url
 
 LIBPQ_DRIVERS = ("psycopg", "psycopg2")
 MYSQL_DRIVERS = ("pymysql", "mysqldb")

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from txmq_lib.answers.check import (
+from txmq_lib.answers.protocol import (
     ABSENT,
     FOREIGN_KEYS,
     KEY_MISSING,
@@ -19,8 +19,8 @@ from txmq_lib.answers.check import (
     in_few_words,
     no_answer,
 )
+from txmq_lib.config.resolver_settings import PROPERTY_KEY, StateRules, state_text
 from txmq_lib.names import COMMIT, ROLLBACK, UNKNOWN
-from txmq_lib.resolver_settings import PROPERTY_KEY, StateRules, state_text
 
 # No column of Spark has more digits, and int() refuses thousands of them.
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,37}")

@@ -10,11 +10,11 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; its exit status (design section 7). Without `argv` the process's arguments, and it ends then."""
+    """Run one command; its exit status (errors.py). Without `argv` the process's arguments, and it ends then."""
     with signals.watched(is_program=argv is None):
         # Takes a while, in which a signal may come.
         from txmq_lib.cli.app import run
-        from txmq_lib.cli.given import umask_restored
+        from txmq_lib.cli.options import umask_restored
 
         with umask_restored():
             return run(argv)

@@ -9,9 +9,11 @@ from typing import Annotated
 
 import typer
 
-from txmq_lib.cli import decisions, health, jobs, more, signals, views
-from txmq_lib.cli.given import Given
-from txmq_lib.cli.said import say_error
+from txmq_lib.cli import signals
+from txmq_lib.cli.commands import config as config_commands
+from txmq_lib.cli.commands import decisions, jobs, monitoring, views
+from txmq_lib.cli.options import Options
+from txmq_lib.cli.output.said import say_error
 from txmq_lib.errors import EXIT_DONE, EXIT_FAILED, TxmqError, code_and_words
 
 GLOBAL_OPTIONS = ("--conf", "--set", "--warehouse")
@@ -43,14 +45,14 @@ def take_globals(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the trace of an error.")] = False,
 ) -> None:
     """Keep what holds for every command."""
-    ctx.obj = Given(tuple(conf or ()), tuple(assignments or ()), warehouse)
+    ctx.obj = Options(tuple(conf or ()), tuple(assignments or ()), warehouse)
 
 
 jobs.add_to(app)
 decisions.add_to(app)
 views.add_to(app)
-health.add_to(app)
-more.add_to(app)
+monitoring.add_to(app)
+config_commands.add_to(app)
 
 
 def run(argv: Sequence[str] | None = None) -> int:

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from txmq_lib.cli.processes import end_all_started
-from txmq_lib.scratch import remove_scratch
+from txmq_lib.files.scratch import remove_scratch
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Spark's hooks stop the context and remove its files: 1 s at most where nothing is wrong.

@@ -9,25 +9,26 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.pipeline.evidence import evidence_of, whole_evidence
-from txmq_lib.pipeline.idle import is_idle
-from txmq_lib.pipeline.known_runs import frontier_with_runs
-from txmq_lib.pipeline.misread import proved_until_now
-from txmq_lib.pipeline.orphans import Orphans, find_orphans, write_orphans
-from txmq_lib.pipeline.policies import policies_of
-from txmq_lib.pipeline.pruning import near_offsets, near_times, near_twins
-from txmq_lib.pipeline.roles import record, require_same_role
+from txmq_lib.config.settings import Settings
+from txmq_lib.delta.log_view import LEAST_ROW_BYTES
+from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.runner import run_passes
+from txmq_lib.pipeline.shared.evidence import evidence_of, whole_evidence
+from txmq_lib.pipeline.shared.idle import is_idle
+from txmq_lib.pipeline.shared.known_runs import frontier_with_runs
+from txmq_lib.pipeline.shared.misread import proved_until_now
+from txmq_lib.pipeline.shared.orphans import Orphans, find_orphans, write_orphans
+from txmq_lib.pipeline.shared.policies import policies_of
+from txmq_lib.pipeline.shared.pruning import near_offsets, near_times, near_twins
+from txmq_lib.pipeline.shared.roles import record, require_same_role
 from txmq_lib.rules.decisions import resumes
-from txmq_lib.rules.figures import Evidence, diverted_halves, transaction_figures
+from txmq_lib.rules.evidence import Evidence, diverted_halves, transaction_figures
+from txmq_lib.rules.half import is_of_rocksdb, named_offset
 from txmq_lib.rules.orphans import with_same_id
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction import join_transaction, transactions_of
-from txmq_lib.rules.verdict import changed, expiring, judged, next_expiry, unexpired
-from txmq_lib.settings import Settings
-from txmq_lib.tables.delta_log import LEAST_ROW_BYTES
-from txmq_lib.tables.passes import Pass, PassReport
-from txmq_lib.tables.running import run_passes
-from txmq_lib.tables.warehouse import Warehouse
+from txmq_lib.rules.verdict import changed, expiring, judged, moved_by_settings, next_expiry
 
 JOB = "audit"
 INPUTS = (
@@ -121,8 +122,7 @@ def _touched(current: Pass, frontier: DataFrame, orphans: Orphans, policies: Pol
     if current.since_versions:
         # At the first pass every half is new already.
         if current.last_note.get("settings_fingerprint") != current.settings.fingerprint():
-            settled = current.read("verdict").where("is_settled")
-            keys.append(unexpired(settled, frontier, policies=policies, now=current.now))
+            keys.append(moved_by_settings(current.read("verdict"), frontier, policies=policies, now=current.now))
         keys += [_named_by_new_ops(current), _of_new_messages(current, new_messages), _of_orphans(current, orphans)]
     return reduce(DataFrame.unionByName, keys).distinct()  # several new rows may concern one transaction
 
@@ -131,7 +131,9 @@ def _named_by_new_ops(current: Pass) -> DataFrame:
     ops = current.new_rows("op_message").select(
         "broker_name", "queue_id", F.col("half_queue_offset").alias("queue_offset")
     )
-    halves = near_offsets("queue_offset", ops, "queue_offset").rows(current, "half_message")
+    by_queue = near_offsets("queue_offset", ops.where(~is_of_rocksdb()), "queue_offset")
+    by_place = near_offsets("commit_log_offset", ops.where(is_of_rocksdb()), "queue_offset")
+    halves = (by_queue | by_place).rows(current, "half_message").withColumn("queue_offset", named_offset())
     return transactions_of(halves.join(ops, on=["broker_name", "queue_id", "queue_offset"], how="left_semi"))
 
 

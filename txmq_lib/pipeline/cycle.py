@@ -7,18 +7,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from txmq_lib.config.settings import Settings, Source
+from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import NothingToLandError, RemotingError
-from txmq_lib.pipeline import audit, landing, reconcile, resolve, rollup
+from txmq_lib.passes.current import PassReport
+from txmq_lib.pipeline import audit, resolve, rollup
 from txmq_lib.pipeline.audit import run_audit
-from txmq_lib.pipeline.landing import run_land_files, run_land_rocketmq, run_land_store
-from txmq_lib.pipeline.landing_rocketmq import KIND as ROCKETMQ
-from txmq_lib.pipeline.landing_rocketmq import UNREAD, WHOLE, Parts
-from txmq_lib.pipeline.reconcile import run_reconcile
+from txmq_lib.pipeline.land import job as landing
+from txmq_lib.pipeline.land.job import run_land_files, run_land_rocketmq, run_land_store
+from txmq_lib.pipeline.land.live import KIND as ROCKETMQ
+from txmq_lib.pipeline.land.live import UNREAD, WHOLE, Parts
+from txmq_lib.pipeline.reconcile import job as reconcile
+from txmq_lib.pipeline.reconcile.job import run_reconcile
 from txmq_lib.pipeline.resolve import require_secrets, run_resolve
 from txmq_lib.pipeline.rollup import run_rollup
-from txmq_lib.settings import Settings, Source
-from txmq_lib.tables.passes import PassReport
-from txmq_lib.tables.warehouse import Warehouse
 
 OFFSET_KINDS = ("offset", "ack")
 

@@ -12,6 +12,10 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from txmq_lib.config.settings import Settings
+from txmq_lib.config.table_specs import table_spec
+from txmq_lib.delta.conform import struct_type
+from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import UsageError
 from txmq_lib.names import (
     ACTION_RESUME,
@@ -20,26 +24,23 @@ from txmq_lib.names import (
     OUTCOME_ACCEPTED,
     PENDING,
     TRANSACTION_KEY,
+    UNDECIDED,
 )
-from txmq_lib.pipeline.evidence import evidence_of
-from txmq_lib.pipeline.known_runs import frontier_with_runs
-from txmq_lib.pipeline.orphans import orphans_of_before
-from txmq_lib.pipeline.policies import policies_of
-from txmq_lib.pipeline.reconcile_inputs import END_COLUMNS, prior_decisions, refused_places, waiting_ends
-from txmq_lib.pipeline.roles import require_same_role
+from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.runner import preview, run_passes
+from txmq_lib.pipeline.reconcile.inputs import END_COLUMNS, prior_decisions, refused_places, waiting_ends
+from txmq_lib.pipeline.shared.evidence import evidence_of
+from txmq_lib.pipeline.shared.known_runs import frontier_with_runs
+from txmq_lib.pipeline.shared.orphans import orphans_of_before
+from txmq_lib.pipeline.shared.policies import policies_of
+from txmq_lib.pipeline.shared.roles import require_same_role
 from txmq_lib.rules import settle
 from txmq_lib.rules.answers import DEFINITE, end_of_answers
-from txmq_lib.rules.decisions import BROKERS, EXPIRED, RESUMABLE, UNDECIDED, resumes, standing, with_resume_action
-from txmq_lib.rules.figures import transaction_figures
+from txmq_lib.rules.decisions import BROKERS, EXPIRED, RESUMABLE, resumes, standing, with_resume_action
+from txmq_lib.rules.evidence import transaction_figures
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 from txmq_lib.rules.verdict import judged
-from txmq_lib.schemas import table_spec
-from txmq_lib.settings import Settings
-from txmq_lib.tables.conform import struct_type
-from txmq_lib.tables.local_frame import local_frame
-from txmq_lib.tables.passes import Pass, PassReport
-from txmq_lib.tables.running import preview, run_passes
-from txmq_lib.tables.warehouse import Warehouse
+from txmq_lib.spark.local_frame import local_frame
 
 SETTLE, RESUME = "settle", "resume"
 DECISIONS = "manual_decision"
@@ -56,7 +57,7 @@ Planned = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DecisionRequest:
     """Which transactions a person means, and what is recorded of the decision.
 
     None and () leave open; `born_ms` tells twins of one id apart (R66)
@@ -83,13 +84,13 @@ class Wanted:
         }
 
 
-def planned(warehouse: Warehouse, settings: Settings, wanted: Wanted, *, now: datetime) -> list[Planned]:
+def planned(warehouse: Warehouse, settings: Settings, request: DecisionRequest, *, now: datetime) -> list[Planned]:
     """What `decide` would do now, one row (PLAN_COLUMNS) per transaction; nothing is written.
 
     UsageError where nothing can be decided as wanted.
     """
     warehouse.ensure()
-    arguments, job = wanted.to_arguments(), _job(wanted.decision)
+    arguments, job = request.to_arguments(), _job(request.decision)
     current = preview(warehouse, job, now=now, arguments=arguments, settings=settings, wall_clock=lambda: now)
     try:
         require_same_role(current)
@@ -101,7 +102,7 @@ def planned(warehouse: Warehouse, settings: Settings, wanted: Wanted, *, now: da
 def decide(
     warehouse: Warehouse,
     settings: Settings,
-    wanted: Wanted,
+    request: DecisionRequest,
     *,
     now: datetime,
     wall_clock: Callable[[], datetime],
@@ -120,12 +121,12 @@ def decide(
 
     report = run_passes(
         warehouse,
-        _job(wanted.decision),
+        _job(request.decision),
         _decide,
         now=now,
         settings=settings,
         wall_clock=wall_clock,
-        arguments=wanted.to_arguments,
+        arguments=request.to_arguments,
         is_idle=is_idle,
         require=require_same_role,
     )
@@ -178,7 +179,7 @@ def standing_now(current: Pass, keys: DataFrame) -> DataFrame:
     return standing(verdicts, evidence.halves, evidence.given_up, policies=policies, now=current.now)
 
 
-def wanted_rows(current: Pass, table: str) -> DataFrame:
+def requested_rows(current: Pass, table: str) -> DataFrame:
     """Rows of a table of messages that the arguments mean."""
     rows, arguments = current.read(table), current.arguments
     for column, values in (
@@ -204,7 +205,7 @@ def _collected(frame: DataFrame) -> list[Planned]:
 
 def _settle_plan(current: Pass) -> list[Planned]:
     decision, name = current.arguments["decision"], ", ".join(current.arguments["transaction_ids"])
-    found = _collected(standing_now(current, transactions_of(wanted_rows(current, "half_message"))))
+    found = _collected(standing_now(current, transactions_of(requested_rows(current, "half_message"))))
     if not found:
         raise UsageError(f"no half message of transaction {name} has landed; an end needs its place")
     undecided = [row for row in found if row["verdict"] in UNDECIDED]
@@ -281,7 +282,7 @@ def _ends(current: Pass, rows: Sequence[Planned]) -> DataFrame:
 
 
 def _resume_plan(current: Pass) -> list[Planned]:
-    given_up = transactions_of(wanted_rows(current, "trans_check_max_time"))
+    given_up = transactions_of(requested_rows(current, "trans_check_max_time"))
     now_standing = current.cached(standing_now(current, given_up))
     plan = _collected(with_resume_action(now_standing.where(F.col("verdict") == DISCARDED)))
     asked_for = {*current.arguments["transaction_ids"]}

@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
+from txmq_lib.config.settings import Maintain, Settings
+from txmq_lib.config.table_specs import table_spec, table_specs
+from txmq_lib.delta.warehouse import CHANGE_FEED_MERGES, Warehouse
 from txmq_lib.errors import PassConflict
 from txmq_lib.names import JOB_MAINTAIN
-from txmq_lib.pipeline import audit, reconcile, rollup
+from txmq_lib.passes import retention
+from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.pass_log import Standing, standings, unfinished
+from txmq_lib.passes.runner import run_passes
+from txmq_lib.pipeline import audit, rollup
+from txmq_lib.pipeline.reconcile import job as reconcile
 from txmq_lib.rules.moments import epoch_ms
-from txmq_lib.schemas import table_spec, table_specs
-from txmq_lib.settings import Maintain, Settings
-from txmq_lib.tables import upkeep
-from txmq_lib.tables.pass_log import Standing, standings, unfinished
-from txmq_lib.tables.passes import Pass, PassReport
-from txmq_lib.tables.running import run_passes
-from txmq_lib.tables.warehouse import CHANGE_FEED_MERGES, Warehouse
 
 JOB = JOB_MAINTAIN
 MIB = 1 << 20
@@ -119,7 +120,7 @@ def planned_upkeep(warehouse: Warehouse, wanted: Maintain, *, now: datetime) -> 
     keep_from = now - timedelta(milliseconds=wanted.file_retention_ms)
     with ThreadPoolExecutor(max_workers=TABLES_AT_ONCE) as pool:
         found = list(
-            pool.map(lambda name: upkeep.table_files(warehouse, name, removed_before=keep_from), table_specs())
+            pool.map(lambda name: retention.table_files(warehouse, name, removed_before=keep_from), table_specs())
         )
     compactions = bounded_compactions({files.table: files.sizes for files in found}, wanted)
     readers = _readers(warehouse)
@@ -230,7 +231,7 @@ def _readers(warehouse: Warehouse) -> list[Standing]:
 
 def _has_other_retention(warehouse: Warehouse, wanted: Maintain) -> bool:
     """Whether any table is to keep replaced files or log entries for another span than it was told."""
-    return any(upkeep.is_kept_otherwise(warehouse, table, **_spans(wanted)) for table in table_specs())
+    return any(retention.is_kept_otherwise(warehouse, table, **_spans(wanted)) for table in table_specs())
 
 
 def _spans(wanted: Maintain) -> dict[str, int]:
@@ -243,7 +244,7 @@ def _old_passes(warehouse: Warehouse, wanted: Maintain, now: datetime) -> int:
     if wanted.pass_retention_ms is None:
         return 0
     before = now - timedelta(milliseconds=wanted.pass_retention_ms)
-    return warehouse.read("pass").where(upkeep.old_passes(warehouse, before)).count()
+    return warehouse.read("pass").where(retention.old_passes(warehouse, before)).count()
 
 
 def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], wanted: Maintain) -> PassReport:
@@ -254,13 +255,13 @@ def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], wanted: Maintain
     warehouse = current.warehouse
     counts = dict.fromkeys(("compacted_files", "removed_files", "old_passes", "conflicts"), 0)
     with current.timed("retention"):
-        told = [upkeep.keep_for(warehouse, table, **_spans(wanted)) for table in table_specs()]
+        told = [retention.keep_for(warehouse, table, **_spans(wanted)) for table in table_specs()]
     counts["retention_set"] = told.count(True)
     counts["conflicts"] += told.count(None)
     for table in planned:
         if table.compaction is not None:
             with current.timed("compact"):
-                done = upkeep.compact(
+                done = retention.compact(
                     warehouse,
                     table.table,
                     below_bytes=table.compaction.below_bytes,
@@ -272,8 +273,8 @@ def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], wanted: Maintain
         if table.old_passes and wanted.pass_retention_ms is not None:
             before = current.now - timedelta(milliseconds=wanted.pass_retention_ms)
             with current.timed("old_passes"):
-                done = upkeep.remove_passes(
-                    warehouse, upkeep.old_passes(warehouse, before), tag=current.tag("old_passes")
+                done = retention.remove_passes(
+                    warehouse, retention.old_passes(warehouse, before), tag=current.tag("old_passes")
                 )
             counts["old_passes" if done else "conflicts"] += table.old_passes if done else 1
             warehouse.on_write(table.table, "old_passes")
@@ -286,7 +287,7 @@ def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], wanted: Maintain
             counts["held"] = counts.get("held", 0) + 1
         elif table.removes_files:
             with current.timed("remove"):
-                upkeep.remove_expired(warehouse, table.table)
+                retention.remove_expired(warehouse, table.table)
             counts["removed_files"] += table.expired_files
             warehouse.on_write(table.table, "remove")
     return current.commit(counts)

@@ -18,27 +18,27 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.answers.check import Answer, Check, Resolver
+from txmq_lib.answers.credentials import missing_secrets
+from txmq_lib.answers.protocol import Answer, Check, Resolver
 from txmq_lib.answers.resolvers import resolver_of
-from txmq_lib.answers.secrets import missing_secrets
+from txmq_lib.config.settings import Settings
+from txmq_lib.config.table_specs import table_spec
+from txmq_lib.delta.conflicts import is_cancelled
+from txmq_lib.delta.conform import struct_type
+from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import LeftOff, SettingsError
-from txmq_lib.jvm import uncancelled
 from txmq_lib.names import COMMIT, ORIGIN_RESOLVE, ROLE_AUDIT, ROLLBACK, TRANSACTION_KEY, UNKNOWN
-from txmq_lib.pipeline.evidence import evidence_of
-from txmq_lib.pipeline.orphans import orphans_of_before
-from txmq_lib.pipeline.pruning import near_times
-from txmq_lib.pipeline.roles import require_same_role
+from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.runner import run_passes
+from txmq_lib.pipeline.shared.evidence import evidence_of
+from txmq_lib.pipeline.shared.orphans import orphans_of_before
+from txmq_lib.pipeline.shared.pruning import near_times
+from txmq_lib.pipeline.shared.roles import require_same_role
 from txmq_lib.rules.answers import DEFINITE, QUESTION, end_of_answers, given_up_checks, open_checks
-from txmq_lib.rules.figures import transaction_figures
+from txmq_lib.rules.evidence import transaction_figures
 from txmq_lib.rules.transaction import transactions_of
-from txmq_lib.schemas import table_spec
-from txmq_lib.settings import Settings
-from txmq_lib.tables.conflicts import is_cancelled
-from txmq_lib.tables.conform import struct_type
-from txmq_lib.tables.local_frame import local_frame
-from txmq_lib.tables.passes import Pass, PassReport
-from txmq_lib.tables.running import run_passes
-from txmq_lib.tables.warehouse import Warehouse
+from txmq_lib.spark.jvm import uncancelled
+from txmq_lib.spark.local_frame import local_frame
 
 JOB = "resolve"
 ANSWERS = "check_answer"

@@ -8,15 +8,15 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from txmq_lib.config.settings import Settings
+from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.names import OFFSET_KEY, ORIGIN_ACK
-from txmq_lib.pipeline.pruning import near_times
+from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.runner import run_passes
+from txmq_lib.pipeline.shared.pruning import near_times
 from txmq_lib.rules.acks import HOLDER, acked_reports, redelivery_counts
 from txmq_lib.rules.offset_kinds import queue_kinds
 from txmq_lib.rules.offsets import queues_to_replay, reports_not_rolled_up, rolled_up, starting_points
-from txmq_lib.settings import Settings
-from txmq_lib.tables.passes import Pass, PassReport
-from txmq_lib.tables.running import run_passes
-from txmq_lib.tables.warehouse import Warehouse
 
 JOB = "rollup"
 REPORTS, ACKS, OFFSETS = "consumer_offset_commit", "consumer_ack", "consumer_offset"
@@ -60,7 +60,7 @@ def _roll_up(current: Pass) -> PassReport:
             seeds, reports = state, current.cached_if_small(current.new_rows(REPORTS).unionByName(found))
         else:
             seeds, reports = _started(current, state, found)
-        kinds = None if current.is_small else current.if_few(queue_kinds(seeds, reports), most=MOST_QUEUES_SENT)
+        kinds = None if current.is_small else current.broadcastable(queue_kinds(seeds, reports), most=MOST_QUEUES_SENT)
     with current.timed("roll_up"):
         window_ms = CONFLICT_INTERVALS * current.settings.persist_consumer_offset_interval_ms
         rolled = current.cached(rolled_up(seeds, reports, conflict_window_ms=window_ms, kinds=kinds))

@@ -9,18 +9,19 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from txmq_lib.config.settings import Settings
+from txmq_lib.config.table_specs import table_specs
+from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import UsageError
-from txmq_lib.names import JOB_TAKE_BACK, OP_TOPIC, ORIGIN_LANDED
-from txmq_lib.pipeline import roles
-from txmq_lib.pipeline.landing_messages import TABLE_OF_KIND
+from txmq_lib.names import JOB_TAKE_BACK, ORIGIN_LANDED
+from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.pass_log import ROLE_GIVEN, unfinished
+from txmq_lib.passes.runner import run_passes
+from txmq_lib.pipeline.land.messages import TABLE_OF_KIND
+from txmq_lib.pipeline.shared import roles
 from txmq_lib.rules import frontier
+from txmq_lib.rules.half import op_topic, stored_queue_id
 from txmq_lib.rules.runs import QUEUE
-from txmq_lib.schemas import table_specs
-from txmq_lib.settings import Settings
-from txmq_lib.tables.pass_log import ROLE_GIVEN, unfinished
-from txmq_lib.tables.passes import Pass, PassReport
-from txmq_lib.tables.running import run_passes
-from txmq_lib.tables.warehouse import Warehouse
 
 PLACE = (*QUEUE, "queue_offset", "store_timestamp", "commit_log_offset")
 ALL, WRITTEN_HERE = "true", f"origin <> '{ORIGIN_LANDED}'"
@@ -121,9 +122,11 @@ def _landed_to(current: Pass, broker_name: str) -> DataFrame:
     """Rows of landing_frontier for what of a broker stays."""
     is_left = (F.col("broker_name") == broker_name) & (F.col("origin") == ORIGIN_LANDED)
     landed = [current.read(table).where(is_left) for table in TABLE_OF_KIND.values() if table != "op_message"]
-    landed.append(current.read("op_message").where(is_left).withColumn("topic", F.lit(OP_TOPIC)))
+    landed.append(
+        current.read("op_message").where(is_left).withColumns({"topic": op_topic(), "queue_id": stored_queue_id()})
+    )
     # Where a reading client saw the end of a queue is not kept with its rows: it is told when they land again.
     untold = F.lit(None).cast("bigint").alias("told_end")
-    placed = [rows.select(*PLACE, untold) for rows in landed]
+    placed = [rows.withColumn("queue_id", stored_queue_id()).select(*PLACE, untold) for rows in landed]
     reports = frontier.file_reports(reduce(DataFrame.unionByName, placed))
     return frontier.advanced(current.warehouse.empty("landing_frontier"), reports, pass_number=current.number)

@@ -18,6 +18,10 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from txmq_lib.config.settings import Settings
+from txmq_lib.config.table_specs import table_spec
+from txmq_lib.delta.conform import struct_type
+from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import RemotingError
 from txmq_lib.names import (
     ACTION_RESUME,
@@ -34,24 +38,20 @@ from txmq_lib.names import (
     REQUEST_UNANSWERED,
     ROLLBACK,
     TRANSACTION_KEY,
+    UNDECIDED,
 )
-from txmq_lib.pipeline.decisions import DECISIONS, RESUME, SETTLE, Wanted, standing_now, wanted_rows
-from txmq_lib.pipeline.live_brokers import access_of
-from txmq_lib.pipeline.roles import require_same_role
-from txmq_lib.remoting.broker import End, end_transaction, resume_check
-from txmq_lib.remoting.connection import SUCCESS, Access, Connection
-from txmq_lib.remoting.frame import Command
-from txmq_lib.remoting.name_server import name_server, routes
+from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.runner import preview, run_passes
+from txmq_lib.pipeline.decisions import DECISIONS, RESUME, SETTLE, DecisionRequest, requested_rows, standing_now
+from txmq_lib.pipeline.land.live_brokers import access_of
+from txmq_lib.pipeline.shared.roles import require_same_role
+from txmq_lib.rocketmq.remoting.broker import End, end_transaction, resume_check
+from txmq_lib.rocketmq.remoting.connection import SUCCESS, Access, Connection
+from txmq_lib.rocketmq.remoting.frame import Command
+from txmq_lib.rocketmq.remoting.name_server import name_server, routes
 from txmq_lib.rules.answers import DEFINITE
-from txmq_lib.rules.decisions import UNDECIDED
 from txmq_lib.rules.transaction import join_transaction, transactions_of
-from txmq_lib.schemas import table_spec
-from txmq_lib.settings import Settings
-from txmq_lib.tables.conform import struct_type
-from txmq_lib.tables.local_frame import local_frame
-from txmq_lib.tables.passes import Pass, PassReport
-from txmq_lib.tables.running import preview, run_passes
-from txmq_lib.tables.warehouse import Warehouse
+from txmq_lib.spark.local_frame import local_frame
 
 JOB = "to_broker"
 REQUESTS = "broker_request"
@@ -73,14 +73,14 @@ Request = dict[str, Any]
 
 @dataclass(frozen=True)
 class ToSend:
-    """What is to be sent: answers that `resolve` planned, or what `settle` or `resume` mean by `wanted`."""
+    """What is to be sent: answers that `resolve` planned, or what `settle` or `resume` mean by `request`."""
 
     requested_for: str
-    wanted: Wanted
+    request: DecisionRequest
 
     def to_arguments(self) -> dict[str, Any]:
         """As the plan of a pass records it."""
-        return {"requested_for": self.requested_for, **self.wanted.to_arguments()}
+        return {"requested_for": self.requested_for, **self.request.to_arguments()}
 
 
 @dataclass
@@ -251,14 +251,14 @@ def _answered(current: Pass) -> DataFrame:
 
 
 def _settled(current: Pass) -> DataFrame:
-    decisions = wanted_rows(current, DECISIONS).where(F.col("action").isin(*DEFINITE))
+    decisions = requested_rows(current, DECISIONS).where(F.col("action").isin(*DEFINITE))
     last = decisions.groupBy(*TRANSACTION_KEY).agg(F.max_by(F.struct("action", "reason"), "pass_number").alias("_last"))
     return _undecided(current, last.select(*TRANSACTION_KEY, "_last.action", "_last.reason"))
 
 
 def _resumable(current: Pass) -> DataFrame:
     """Resumes for what brokers gave up; an expired one would be given up again at once (R45, R73)."""
-    given_up = wanted_rows(current, "trans_check_max_time")
+    given_up = requested_rows(current, "trans_check_max_time")
     standing = standing_now(current, transactions_of(given_up)).where(F.col("verdict") == DISCARDED)
     newest = given_up.groupBy(*TRANSACTION_KEY).agg(
         F.max_by(F.struct("queue_offset", "commit_log_offset", "offset_msg_id"), "queue_offset").alias("_row")

@@ -45,7 +45,7 @@ def built_report(
 def _tiles(status: Status) -> list[Tile]:
     oldest = status.oldest
     contradicted = status.with_verdict(*CONTRADICTED)
-    discarded = status.with_verdict(names.DISCARDED)
+    discarded = status.with_verdict(names.DISCARDED, names.DISCARDED_UNSEEN)
     return [
         Tile("undecided", count_text(status.pending_count), "pending"),
         Tile("age of the oldest", span_text(status.now - oldest.oldest_timestamp) if oldest else "-", "pending"),

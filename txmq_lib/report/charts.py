@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import vl_convert
 
-from txmq_lib.outside import chart_names
+from txmq_lib.escaping import chart_names
 
 Spec: TypeAlias = dict[str, Any]
 BarRow: TypeAlias = tuple[str, str, float]

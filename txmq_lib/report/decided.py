@@ -13,7 +13,7 @@ from txmq_lib.report.shared import ROWS_LISTED, figure_over_time, left_out
 from txmq_lib.views import reasons
 from txmq_lib.views.catalogue import VERDICTS
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.select import Asked, row_count, view_rows
+from txmq_lib.views.select import ViewQuery, row_count, view_rows
 from txmq_lib.views.status import CONTRADICTED, Status
 from txmq_lib.views.trace import Story, traces
 
@@ -23,6 +23,7 @@ HUES_OF_VERDICTS: Mapping[str, str] = {
     names.ROLLED_BACK: "var(--hue-1)",
     names.PENDING: "var(--hue-6)",
     names.DISCARDED: "var(--hue-2)",
+    names.DISCARDED_UNSEEN: "var(--hue-12)",
     names.DUPLICATED: "var(--hue-4)",
     names.CONFLICT: "var(--hue-5)",
     names.COMMITTED_AND_DISCARDED: "var(--hue-7)",
@@ -78,15 +79,15 @@ def verdict_section(reader: WarehouseReader, period: Period, status: Status) -> 
 def contradiction_section(reader: WarehouseReader) -> Section:
     """Transactions visible twice or contradicted, each with a link to its story."""
     title = "Duplicated and contradicted transactions"
-    asked = Asked(filters={"state": CONTRADICTED}, limit=STORIES_TOLD)
+    query = ViewQuery(filters={"state": CONTRADICTED}, limit=STORIES_TOLD)
     columns = (
         *("broker_name", "transaction_id", "producer_group", "born_timestamp", "verdict", "real_topic"),
         *("visible_count", "op_count", "contradicting_count", "last_timestamp"),
     )
-    rows = [dict(zip(columns, row, strict=True)) for row in view_rows(reader, VERDICTS, asked, columns=columns)]
+    rows = [dict(zip(columns, row, strict=True)) for row in view_rows(reader, VERDICTS, query, columns=columns)]
     if not rows:
         return Section("contradictions", title, empty="No transaction is visible twice or contradicted.")
-    total = row_count(reader, VERDICTS, asked)
+    total = row_count(reader, VERDICTS, query)
     stories = _stories(reader, rows)
     listed = [
         (

@@ -13,7 +13,7 @@ from txmq_lib.views.catalogue import OFFSETS
 from txmq_lib.views.figures import OffsetGroup
 from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.reader import Scan, WarehouseReader
-from txmq_lib.views.select import MOST_VALUES, Asked, view_rows
+from txmq_lib.views.select import MOST_VALUES, ViewQuery, view_rows
 
 GROUPS_DRAWN = 6
 
@@ -59,8 +59,8 @@ def offset_history(
     if not worst:
         return OffsetHistory({}, ())
     drawn = [(group.broker_name, group.consumer_group) for group in worst]
-    asked = Asked(filters={"group": sorted({group for _, group in drawn})}, lag_window=window)
-    rows = [dict(zip(SHOWN, row, strict=True)) for row in view_rows(reader, OFFSETS, asked, columns=SHOWN)]
+    query = ViewQuery(filters={"group": sorted({group for _, group in drawn})}, lag_window=window)
+    rows = [dict(zip(SHOWN, row, strict=True)) for row in view_rows(reader, OFFSETS, query, columns=SHOWN)]
     now = {key: row for row in rows if (key := _queue_key(row))[:2] in drawn}
     behind = _behind(reader, period, now)
     queues = sorted((Queue(key, now[key], behind[key], _rewinds(now[key], period)) for key in now), key=_worst_first)

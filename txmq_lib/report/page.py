@@ -11,7 +11,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from txmq_lib.outside import page_words
+from txmq_lib.escaping import page_words
 from txmq_lib.report.charts import NARROW, WIDE, Chart
 from txmq_lib.report.parts import Link, Section
 

@@ -1,4 +1,4 @@
-"""Who is asked now, who is given up, and when the rest is due (R44-R52, R61-R63, design section 3). Pure."""
+"""Who is asked now, who is given up, and when the rest is due (R44-R52, R61-R63). Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.names import GIVEN_UP_CHECK_MAX, GIVEN_UP_EXPIRED, HALF_TOPIC, ROLE_ENGINE, TRANSACTION_KEY
+from txmq_lib.names import GIVEN_UP_CHECK_MAX, GIVEN_UP_EXPIRED, ROLE_ENGINE, TRANSACTION_KEY
+from txmq_lib.rules.half import half_topic, stored_queue_id
 from txmq_lib.rules.moments import age_ms, later
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.settle import java_long, milliseconds
@@ -95,8 +96,8 @@ def check_requests(open_transactions: DataFrame, *, now: datetime, pass_number: 
         *TRANSACTION_KEY,
         (F.col("check_times") + 1).alias("check_times"),
         F.lit(now).alias("check_timestamp"),
-        F.lit(HALF_TOPIC).alias("topic"),
-        "queue_id",
+        half_topic().alias("topic"),
+        stored_queue_id().alias("queue_id"),
         F.col("queue_offset").alias("tran_state_table_offset"),
         "commit_log_offset",
         F.col("transaction_id").alias("msg_id"),

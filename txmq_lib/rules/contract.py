@@ -1,4 +1,4 @@
-"""The landing contract for messages (design section 8): a JSON text per row becomes typed columns or a reason. Pure."""
+"""The landing contract for messages: a JSON text per row becomes typed columns or a reason. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.names import (
-    HALF_TOPIC,
+    HALF_TOPICS,
     HIGHEST_OFFSET,
     MAX_TIME_TOPIC,
     OFFSET_OUT_OF_RANGE,
-    OP_TOPIC,
+    OP_TOPICS,
     PROPERTY_MAX_OFFSET,
     READER_PROPERTIES,
     TRANSACTION_TOPICS,
@@ -59,7 +59,7 @@ MESSAGE_FIELDS = {
     "bodyBase64": "string",
 }
 OFFSETS = ("queueOffset", "commitLogOffset", "preparedTransactionOffset")
-TOPIC_OF_KIND = {"half": HALF_TOPIC, "op": OP_TOPIC, "max-time": MAX_TIME_TOPIC}
+TOPICS_OF_KIND = {"half": HALF_TOPICS, "op": OP_TOPICS, "max-time": (MAX_TIME_TOPIC,)}
 NUMBERS = ("queue_id", "queue_offset", "commit_log_offset", "reconsume_times", "prepared_transaction_offset")
 TEXTS = ("topic", "born_host", "store_host", "offset_msg_id")
 MESSAGE_COLUMNS = (
@@ -162,7 +162,7 @@ def _ddl(fields: dict[str, str]) -> str:
 
 
 def stored_properties(properties: Column) -> Column:
-    """Properties as a broker stores them (semantics 6.4): each has a name and a value, none is a reading client's."""
+    """Properties as a broker stores them (F4): each has a name and a value, none is a reading client's."""
 
     def is_stored(name: Column, value: Column) -> Column:
         return F.coalesce((F.length(name) > 0) & (F.length(value) > 0), F.lit(False)) & ~name.isin(*READER_PROPERTIES)
@@ -178,7 +178,7 @@ def stored_properties(properties: Column) -> Column:
 
 
 def told_end() -> Column:
-    """Where its queue ended as a reading client read this row (semantics 6.4): the next offset; null: none told."""
+    """Where its queue ended as a reading client read this row (F4): the next offset; null: none told."""
     told = F.col("properties")[PROPERTY_MAX_OFFSET].try_cast("bigint")
     return F.when((told > F.col("queue_offset")) & (told <= HIGHEST_OFFSET), told)
 
@@ -186,7 +186,7 @@ def told_end() -> Column:
 def topic_fault(kind: str) -> Column:
     """Fault of a message landed as `kind` from a topic that is not that kind's; null where it fits."""
     topic = F.col("topic")
-    wrong = topic != TOPIC_OF_KIND[kind] if kind in TOPIC_OF_KIND else topic.isin(*TRANSACTION_TOPICS)
+    wrong = ~topic.isin(*TOPICS_OF_KIND[kind]) if kind in TOPICS_OF_KIND else topic.isin(*TRANSACTION_TOPICS)
     return fault(wrong, "WRONG_TOPIC", F.concat(F.lit(f"landed as {kind} but its topic is "), topic))
 
 

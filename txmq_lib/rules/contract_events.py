@@ -1,4 +1,4 @@
-"""The landing contract for ends, offset reports and acknowledgements (design section 8). Pure.
+"""The landing contract for ends, offset reports and acknowledgements (docs/pages/reference/landing.md). Pure.
 
 Numbers may come as strings.
 """

@@ -7,13 +7,11 @@ from datetime import datetime
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.names import ACTION_RESUME, DISCARDED, EXPIRED_UNSEEN, PENDING, ROLE_AUDIT, TRANSACTION_KEY
+from txmq_lib.names import ACTION_RESUME, ROLE_AUDIT, TRANSACTION_KEY
 from txmq_lib.rules.moments import age_ms
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction import join_transaction
 
-# Nobody has decided it, or nobody saw it decided.
-UNDECIDED = (PENDING, DISCARDED, EXPIRED_UNSEEN)
 RESUMABLE, EXPIRED, BROKERS = "resume", "expired", "left_to_broker"
 
 

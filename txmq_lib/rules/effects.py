@@ -21,7 +21,7 @@ from txmq_lib.names import (
     SYS_FLAG_COMMIT,
     SYS_FLAG_TRANSACTION_MASK,
 )
-from txmq_lib.rules.offset_words import offset_words, ranked_offsets
+from txmq_lib.rules.offset_bitmap import offset_bitmap, ranked_offsets
 
 END_ORDER = ("ts", "commit_or_rollback", "landed_pass", "landing_order")
 MAX_TIME_QUEUE_ID = 0
@@ -150,8 +150,10 @@ def op_rows(named: DataFrame, frontier: DataFrame, *, now: datetime, pass_number
     named  broker_name, queue_id, half_queue_offset of each half
     count  how many they are
     """
-    words = offset_words(named.withColumnRenamed("half_queue_offset", "queue_offset"))
-    ops = ranked_offsets(words, parts=-(-count // OPS_OF_A_TASK)).withColumnRenamed("queue_offset", "half_queue_offset")
+    bitmap = offset_bitmap(named.withColumnRenamed("half_queue_offset", "queue_offset"))
+    ops = ranked_offsets(bitmap, parts=-(-count // OPS_OF_A_TASK)).withColumnRenamed(
+        "queue_offset", "half_queue_offset"
+    )
     return _placed(ops.withColumn("topic", F.lit(OP_TOPIC)), frontier, F.col("rank")).select(
         *("broker_name", "queue_id", "queue_offset"),
         F.lit(0).alias("position"),

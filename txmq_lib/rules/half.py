@@ -6,6 +6,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.names import (
+    HALF_TOPIC,
+    OP_TOPIC,
     PROPERTY_CHECK_IMMUNITY,
     PROPERTY_CHECK_TIMES,
     PROPERTY_KEYS,
@@ -15,10 +17,44 @@ from txmq_lib.names import (
     PROPERTY_REAL_TOPIC,
     PROPERTY_TAGS,
     PROPERTY_UNIQ_KEY,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    ROCKSDB_QUEUE_ID,
 )
 from txmq_lib.rules.contract import MESSAGE_COLUMNS, stored_properties
 
 HASHED = tuple(name for name in MESSAGE_COLUMNS if name not in ("properties", "queue_id", "queue_offset"))
+
+
+def table_queue_id() -> Column:
+    """`queue_id` of a half or op as tables have it: each pair of topics has a queue 0."""
+    is_of_rocksdb = F.col("topic").isin(ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC)
+    return F.when(is_of_rocksdb, F.lit(ROCKSDB_QUEUE_ID)).otherwise(F.col("queue_id"))
+
+
+def stored_queue_id() -> Column:
+    """The queue that a half or op is stored in, of its `queue_id` in a table."""
+    return F.when(is_of_rocksdb(), F.lit(0)).otherwise(F.col("queue_id"))
+
+
+def half_topic() -> Column:
+    """The topic that a half is stored in, of its `queue_id` in a table."""
+    return F.when(is_of_rocksdb(), ROCKSDB_HALF_TOPIC).otherwise(HALF_TOPIC)
+
+
+def op_topic() -> Column:
+    """The topic that an op is stored in, of its `queue_id` in a table."""
+    return F.when(is_of_rocksdb(), ROCKSDB_OP_TOPIC).otherwise(OP_TOPIC)
+
+
+def is_of_rocksdb() -> Column:
+    """Whether a half or op in a table is one of the RocksDB pair."""
+    return F.col("queue_id") == ROCKSDB_QUEUE_ID
+
+
+def named_offset() -> Column:
+    """By which offset an op names the half: its queue offset (R26), or its physical one (R117)."""
+    return F.when(is_of_rocksdb(), F.col("commit_log_offset")).otherwise(F.col("queue_offset"))
 
 
 def property_of(name: str) -> Column:
@@ -46,7 +82,7 @@ def messages(stored: DataFrame) -> DataFrame:
 
 
 def half_messages(stored: DataFrame) -> DataFrame:
-    """Rows of `half_message`; none of the properties is needed for a half to be accepted (design section 2)."""
+    """Rows of `half_message`; none of the properties is needed for a half to be accepted."""
     return stored.select(
         "*",
         *message_columns(),

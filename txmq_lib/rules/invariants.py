@@ -1,4 +1,4 @@
-"""What must never be, as frames that must be empty (design section 3). Pure."""
+"""What must never be, as frames that must be empty. Pure."""
 
 from __future__ import annotations
 

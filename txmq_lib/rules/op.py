@@ -1,11 +1,11 @@
-"""Op messages into one row per named half offset (R26, R27, R31, R32). Pure."""
+"""Op messages into one row per half they name (R26, R27, R31, R32, R117). Pure."""
 
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.names import OP_TAG, PROPERTY_TAGS
+from txmq_lib.names import OP_TAG, PROPERTY_HALF_PLACE, PROPERTY_TAGS, ROCKSDB_OP_TOPIC
 from txmq_lib.rules.contract import fault
 
 KEPT = (
@@ -18,13 +18,17 @@ KEPT = (
     "content_hash",
 )
 TOLD_TOKENS, TOLD_LENGTH = 5, 40
+# A broker's maxMessageSize, 4 MiB; its own op bodies end near 4,096 bytes (R27). All tokens of one are held at once.
+MOST_BYTES = 4 << 20
 
 
 def op_tokens(ops: DataFrame) -> DataFrame:
     """One row per token of each op body that names a half, in the order written.
 
     Columns  KEPT, position (place in the body, from 0), half_queue_offset
-    Rule     empty pieces are nothing (every token ends in a comma, R26); an op without tag `d` closes nothing (R32)
+    Rule     empty pieces are nothing (every token ends in a comma, R26); an op without tag `d` closes nothing (R32);
+             nor does one larger than a broker stores; one of the RocksDB pair names a physical offset, in a property
+             (R117): its half_queue_offset is that
     """
     # A body of 4 MB has a million tokens: nothing large may stand beside them.
     pieces = _with_pieces(ops).select(*KEPT, F.posexplode("pieces").alias("position", "piece"))
@@ -38,6 +42,9 @@ def op_faults(ops: DataFrame) -> DataFrame:
         "odd", F.filter("pieces", lambda piece: (piece != "") & _offset(piece).isNull())
     )
     told = F.transform(F.slice("odd", 1, TOLD_TOKENS), lambda piece: F.left(piece, F.lit(TOLD_LENGTH)))
+    size = F.octet_length("body")
+    of_most = F.lit(f" bytes, and a broker stores {MOST_BYTES} at most")
+    too_large = F.concat(F.lit("a body of "), size.cast("string"), of_most)
     others = F.size("odd") - TOLD_TOKENS
     more = F.when(others > 0, F.concat(F.lit(" and "), others.cast("string"), F.lit(" more"))).otherwise("")
     names_none = F.forall("pieces", lambda piece: piece == "")
@@ -47,6 +54,8 @@ def op_faults(ops: DataFrame) -> DataFrame:
             "OP_TAG",
             F.concat(F.lit("tag is "), F.coalesce("tags", F.lit("absent")), F.lit(", not d")),
         ),
+        fault(size > MOST_BYTES, "OP_BODY_TOO_LARGE", too_large),
+        fault(names_none & _is_of_rocksdb(), "OP_HALF_PLACE", F.lit(f"no property {PROPERTY_HALF_PLACE} (R117)")),
         fault(names_none, "OP_BODY_EMPTY", F.lit("the body names no half")),
         fault(F.size("odd") > 0, "OP_TOKEN", F.concat(F.lit("names "), F.concat_ws(", ", told), more)),
     )
@@ -55,11 +64,18 @@ def op_faults(ops: DataFrame) -> DataFrame:
 
 
 def _with_pieces(ops: DataFrame) -> DataFrame:
-    """`ops` with `tags`, and `pieces` of the body; none of an op that closes nothing."""
+    """`ops` with `tags`, and `pieces` of the body; none of an op that closes nothing, or is too large."""
     tagged = ops.withColumn("tags", F.col("properties")[PROPERTY_TAGS])
     # As a broker reads it: bytes that are no UTF-8 spoil their own token only.
-    text = F.when(F.col("tags").eqNullSafe(OP_TAG), F.make_valid_utf8(F.col("body").cast("string")))
-    return tagged.withColumn("pieces", F.split(text, ","))
+    is_read = F.col("tags").eqNullSafe(OP_TAG) & (F.octet_length("body") <= MOST_BYTES)
+    text = F.when(is_read, F.make_valid_utf8(F.col("body").cast("string")))
+    place = F.when(is_read, F.coalesce(F.col("properties")[PROPERTY_HALF_PLACE], F.lit("")))
+    pieces = F.when(_is_of_rocksdb(), F.array(place)).otherwise(F.split(text, ","))
+    return tagged.withColumn("pieces", F.when(is_read, pieces))
+
+
+def _is_of_rocksdb() -> Column:
+    return F.col("topic") == ROCKSDB_OP_TOPIC
 
 
 def _offset(piece: Column) -> Column:

@@ -7,7 +7,8 @@ from pyspark.sql import functions as F
 
 from txmq_lib.names import SYS_FLAG_COMMIT, SYS_FLAG_TRANSACTION_MASK, TRANSACTION_KEY
 from txmq_lib.rules.decisions import not_resumed
-from txmq_lib.rules.offset_words import offset_words
+from txmq_lib.rules.half import named_offset
+from txmq_lib.rules.offset_bitmap import offset_bitmap
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 
 NEWEST = ("queue_id", "queue_offset", "commit_log_offset", "offset_msg_id", "check_immunity")
@@ -41,18 +42,18 @@ def folded(halves: DataFrame) -> DataFrame:
 
 
 def named_offsets(ops: DataFrame, effective: DataFrame) -> DataFrame:
-    """Offsets of halves that `ops` name or `effective` ends decide, as words: their transactions are decided (R26)."""
+    """Bitmap of the offsets of halves that `ops` name or `effective` ends decide: they are decided (R26)."""
     of_ends = effective.select(
         "broker_name", F.col("half_queue_id").alias("queue_id"), F.col("half_queue_offset").alias("queue_offset")
     )
     of_ops = ops.select("broker_name", "queue_id", F.col("half_queue_offset").alias("queue_offset"))
-    return offset_words(of_ends.unionByName(of_ops))
+    return offset_bitmap(of_ends.unionByName(of_ops))
 
 
 def opened(pending: DataFrame, touched_halves: DataFrame) -> DataFrame:
     """Transactions that may be undecided: those pending before, and those of new half rows with all their copies.
 
-    What txmq asked before stays known; broker copies only extend the chain (design section 3).
+    What txmq asked before stays known; broker copies only extend the chain.
     """
     renewed = folded(touched_halves)
     untouched = join_transaction(pending, transactions_of(renewed), "left_anti").drop("next_check_timestamp")
@@ -96,7 +97,9 @@ def named_by_ops(copies: DataFrame, ops: DataFrame) -> DataFrame:
         F.col("store_timestamp").alias("op_store_timestamp"),
         F.col("commit_log_offset").alias("op_place"),
     )
-    named = copies.join(tokens, on=["broker_name", "queue_id", "queue_offset"], how="inner")
+    named = copies.withColumn("queue_offset", named_offset()).join(
+        tokens, on=["broker_name", "queue_id", "queue_offset"], how="inner"
+    )
     return named.select(*TRANSACTION_KEY, "op_store_timestamp", "op_place")
 
 
@@ -131,7 +134,7 @@ def _prepared_there(places: DataFrame, messages: DataFrame) -> DataFrame:
 
     Rule  it is_committed by its sysFlag commit bits, the prepared offset = physical offset of a half or given-up row,
           and an equal transaction id; with the real topic: retried and rescheduled copies keep the bits but not the
-          rest (semantics 3.2). A message of no transaction names place 0.
+          rest (E2). A message of no transaction names place 0.
     """
     named = messages.select(
         "broker_name",

@@ -14,6 +14,7 @@ from txmq_lib.names import (
     PROPERTY_TRAN_MSG,
     PROPERTY_TRANSACTION_ID,
     PROPERTY_UNIQ_KEY,
+    ROCKSDB_HALF_TOPIC,
     SYS_FLAG_BATCH_MASK,
     SYS_FLAG_TRANSACTION_MASK,
     TIMER_PROPERTIES,
@@ -42,10 +43,15 @@ def has_delay() -> Column:
 
 def prepare_fault() -> Column:
     """Why a message under its own topic cannot become a half; null where it can (R1, R8, R9)."""
-    # An empty value is never stored (semantics 6.4).
+    # An empty value is never stored (F4).
     has_timer = F.greatest(*[F.coalesce(F.length(property_of(name)) > 0, F.lit(False)) for name in TIMER_PROPERTIES])
     is_batch = F.col("sys_flag").bitwiseAND(SYS_FLAG_BATCH_MASK) != 0
     return F.coalesce(
+        fault(
+            F.col("topic") == ROCKSDB_HALF_TOPIC,
+            "HALF_IN_ROCKSDB",
+            F.lit("a broker that keeps its halves in RocksDB decides them itself: its role is audit (R116)"),
+        ),
         fault(~is_prepared(), "NOT_PREPARED", F.lit("TRAN_MSG is not true (R1)")),
         fault(has_timer, "TIMER_IN_TRANSACTION", F.lit("timer properties divert a half (R8)")),
         fault(is_batch, "BATCH_IN_TRANSACTION", F.lit("a batch cannot be a half (R9)")),

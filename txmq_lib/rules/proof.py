@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.names import (
-    OP_TOPIC,
+    OP_TOPICS,
     REASON_ELSEWHERE,
     REASON_FILE_END,
     REASON_GAP,
@@ -27,6 +27,7 @@ from txmq_lib.names import (
     REASON_UNREAD,
 )
 from txmq_lib.rules.frontier import WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID, whole_reads
+from txmq_lib.rules.half import table_queue_id
 from txmq_lib.rules.runs import holes_between, no_runs, told_to
 
 PATTERNS = r"^\[(.*)\]$"  # how landing_frontier names a log of which some topics are read
@@ -205,8 +206,8 @@ def _queues(frontier: DataFrame) -> DataFrame:
 
 
 def _op_queues(frontier: DataFrame) -> DataFrame:
-    return frontier.where(F.col("topic") == OP_TOPIC).select(
-        "broker_name", F.col("queue_id").alias("half_queue_id"), F.col("runs").alias("_op_runs")
+    return frontier.where(F.col("topic").isin(*OP_TOPICS)).select(
+        "broker_name", table_queue_id().alias("half_queue_id"), F.col("runs").alias("_op_runs")
     )
 
 

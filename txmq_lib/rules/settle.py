@@ -1,4 +1,4 @@
-"""END_TRANSACTION requests judged as a broker would, each transaction decided once (R11-R18, design 3). Pure."""
+"""END_TRANSACTION requests judged as a broker would, each transaction decided once (R11-R18). Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from txmq_lib.names import (
     UNKNOWN,
 )
 from txmq_lib.rules.moments import age_ms
-from txmq_lib.rules.offset_words import offset_words, with_membership
+from txmq_lib.rules.offset_bitmap import offset_bitmap, with_membership
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction import join_transaction
 
@@ -66,8 +66,8 @@ JUDGED_BY = (
 
 
 def landed_offsets(halves: DataFrame) -> DataFrame:
-    """The queue offsets of `halves`, of whatever half queue, as words."""
-    return offset_words(halves.select("broker_name", F.lit(0).alias("queue_id"), "queue_offset"))
+    """The queue offsets of `halves`, of whatever half queue, as a bitmap."""
+    return offset_bitmap(halves.select("broker_name", F.lit(0).alias("queue_id"), "queue_offset"))
 
 
 def matched_ends(
@@ -128,7 +128,7 @@ def judged_ends(matched: DataFrame, decided: DataFrame, *, policies: Policies, n
     """`matched` with what became of each end.
 
     Adds     outcome, decision, reason, code, remark, is_effective (the one that decides the transaction)
-    Order    ts, a commit before a rollback, then as landed (design section 3)
+    Order    ts, a commit before a rollback, then as landed
     decided  transactions decided before this pass: transaction key and `prior_decision`
     """
     reason = _reason(policies, now)

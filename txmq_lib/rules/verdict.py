@@ -1,4 +1,4 @@
-"""The verdict of a transaction, from what landed or was written for it (design section 3). Pure."""
+"""The verdict of a transaction, from what landed or was written for it (docs/pages/verdicts.md). Pure."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from txmq_lib.names import (
     COMMITTED_OP_LOST,
     CONFLICT,
     DISCARDED,
+    DISCARDED_UNSEEN,
     DIVERTED,
     DUPLICATED,
     EXPIRED_UNSEEN,
@@ -30,11 +31,14 @@ from txmq_lib.names import (
     ROLLED_BACK,
     TRANSACTION_KEY,
 )
-from txmq_lib.rules.figures import FIGURES
+from txmq_lib.rules.check import check_limit_ms
+from txmq_lib.rules.evidence import FIGURES
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.proof import with_proof
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 
+# It checks once more than transactionCheckMax (R119), and a round may begin just before a half is due.
+ROUNDS_TO_SPARE = 2
 UNSETTLED = (PENDING, RESOLVED_UNKNOWN)
 UNSETTLED_REASONS = (REASON_FILE_END, REASON_OP_UNREAD)
 
@@ -50,7 +54,8 @@ def judged(
 ) -> DataFrame:
     """Rows of `verdict` from transaction_figures, landing_frontier and quarantine; the first rule that fits decides."""
     read = figures.join(F.broadcast(_brokers(frontier, now)), on="broker_name", how="left")
-    placed = with_proof(read, frontier, quarantine)
+    timed = read.withColumn("checks_end_timestamp", _checks_end(policies))
+    placed = with_proof(timed, frontier, quarantine)
     rules = [
         (DUPLICATED, F.col("visible_count") >= 2),
         (CONFLICT, _is_conflict(policies)),
@@ -61,6 +66,7 @@ def judged(
         (RESOLVED_UNKNOWN, policies.has_role(ROLE_AUDIT) & (F.col("op_count") >= 1) & F.col("_proof").isNull()),
         (ROLLED_BACK, F.col("op_count") >= 1),
         (DISCARDED, F.col("is_discarded")),
+        (DISCARDED_UNSEEN, policies.has_role(ROLE_AUDIT) & _has_passed("checks_end_timestamp")),
         (DIVERTED, (F.col("half_count") == 0) & (F.col("diverted_count") > 0)),
         (EXPIRED_UNSEEN, _is_expired(policies)),
     ]
@@ -78,6 +84,7 @@ def judged(
         "broker_check_times",
         "first_timestamp",
         "last_timestamp",
+        "checks_end_timestamp",
         F.lit(pass_number).cast("bigint").alias("pass_number"),
         (~may_change).alias("is_settled"),
     )
@@ -107,14 +114,19 @@ def expiring(unsettled: DataFrame, frontier: DataFrame, *, policies: Policies, n
     """Keys of unsettled verdicts that time has changed, or what was read may have: expired unseen, or not proved."""
     placed = unsettled.join(F.broadcast(_brokers(frontier, now)), on="broker_name", how="left")
     is_unproven = F.col("verdict") != PENDING
-    return transactions_of(placed.where(is_unproven | _is_expired(policies)))
+    is_over = policies.has_role(ROLE_AUDIT) & _has_passed("checks_end_timestamp")
+    return transactions_of(placed.where(is_unproven | is_over | _is_expired(policies)))
 
 
-def unexpired(settled: DataFrame, frontier: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:
-    """Keys of `settled` verdicts that say expired unseen, and under these policies are not: a setting has changed."""
-    expired = settled.where(F.col("verdict") == EXPIRED_UNSEEN)
-    placed = expired.join(F.broadcast(_brokers(frontier, now)), on="broker_name", how="left")
-    return transactions_of(placed.where(~_is_expired(policies)))
+def moved_by_settings(verdicts: DataFrame, frontier: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:
+    """Keys of `verdicts` that other settings may have changed: expired unseen and not so under these, or in RocksDB."""
+    timed = verdicts.where(F.col("verdict") == EXPIRED_UNSEEN)
+    placed = timed.join(F.broadcast(_brokers(frontier, now)), on="broker_name", how="left")
+    unexpired = transactions_of(placed.where(~_is_expired(policies)))
+    unseen = verdicts.where(
+        F.col("verdict").isin(PENDING, DISCARDED_UNSEEN) & F.col("checks_end_timestamp").isNotNull()
+    )
+    return unexpired.unionByName(transactions_of(unseen))
 
 
 def next_expiry(unsettled: DataFrame, frontier: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:
@@ -141,6 +153,21 @@ def _is_expired(policies: Policies) -> Column:
     born_before = F.unix_millis("_frontier_timestamp") - policies.column("file_reserved_time_ms")
     is_older = F.coalesce(F.unix_millis("born_timestamp") < born_before, F.lit(False))
     return policies.has_role(ROLE_AUDIT) & is_older
+
+
+def _checks_end(policies: Policies) -> Column:
+    """When a broker that keeps halves in RocksDB is done with checking one, and forgets it (R119); null for others."""
+    waited = F.greatest(
+        F.unix_millis("born_timestamp") + check_limit_ms(policies), F.unix_millis("half_store_timestamp")
+    )
+    rounds = policies.column("transaction_check_max").cast("bigint") + ROUNDS_TO_SPARE
+    end_ms = waited + rounds * policies.column("transaction_check_interval_ms").cast("bigint")
+    return F.when(F.col("is_in_rocksdb"), F.timestamp_millis(end_ms))
+
+
+def _has_passed(timestamp: str) -> Column:
+    """Whether a record stored later than `timestamp` has landed."""
+    return F.coalesce(F.col("_frontier_timestamp") > F.col(timestamp), F.lit(False))
 
 
 def _brokers(frontier: DataFrame, now: datetime) -> DataFrame:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from txmq_lib.errors import code_and_words
-from txmq_lib.tables.passes import PassReport
+from txmq_lib.passes.current import PassReport
 
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 5.0, 300.0
 
@@ -43,7 +43,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Told:
+class Listeners:
     """Who is told what steps did, and what ended a service thread: its name and the error."""
 
     report: Callable[[str, PassReport], None]
@@ -51,16 +51,16 @@ class Told:
     lost: Callable[[str, Exception], None]
 
 
-def run_round(steps: Sequence[Step], told: Told, *, is_stopped: Callable[[], bool]) -> float | None:
+def run_round(steps: Sequence[Step], listeners: Listeners, *, is_stopped: Callable[[], bool]) -> float | None:
     """Run every step that is due, in order, until stopped; what a stop cut off counts as no failure.
 
     When the first of those that failed is tried again, in monotonic seconds; None where none has.
     """
-    _run_due(steps, told, is_stopped)
+    _run_due(steps, listeners, is_stopped)
     return min((step.next_try for step in steps if step.next_try is not None), default=None)
 
 
-def _run_due(steps: Sequence[Step], told: Told, is_stopped: Callable[[], bool]) -> None:
+def _run_due(steps: Sequence[Step], listeners: Listeners, is_stopped: Callable[[], bool]) -> None:
     for step in steps:
         if is_stopped():
             return
@@ -72,7 +72,7 @@ def _run_due(steps: Sequence[Step], told: Told, is_stopped: Callable[[], bool]) 
             if is_stopped():
                 return
             code, words = code_and_words(error)
-            told.failure(step, f"{code}: {words}", step.failed(time.monotonic()))
+            listeners.failure(step, f"{code}: {words}", step.failed(time.monotonic()))
         else:
             step.succeeded()
-            told.report(step.name, report)
+            listeners.report(step.name, report)

@@ -11,15 +11,15 @@ from threading import Lock, Thread
 
 from pyspark.sql import SparkSession
 
+from txmq_lib.config.settings import Settings
+from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import LeftOff
-from txmq_lib.jvm import set_active
+from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline.cycle import Work, works_of_cycle, works_on_offsets
-from txmq_lib.service.rounds import Step, Told, run_round
+from txmq_lib.service.rounds import Listeners, Step, run_round
 from txmq_lib.service.thread import PeriodicService
-from txmq_lib.session import session_beside
-from txmq_lib.settings import Settings
-from txmq_lib.tables.passes import PassReport
-from txmq_lib.tables.warehouse import Warehouse
+from txmq_lib.spark.jvm import set_active
+from txmq_lib.spark.session import session_beside
 
 # As a client begins to report offsets (R85).
 OFFSETS_FIRST_DELAY_S = 10.0
@@ -32,7 +32,7 @@ def services(
     *,
     wall_clock: Callable[[], datetime],
     environ: Mapping[str, str],
-    told: Told,
+    listeners: Listeners,
     is_first_at_once: bool = False,
 ) -> list[PeriodicService]:
     """The threads, not started yet. SettingsError where a secret is missing.
@@ -43,7 +43,9 @@ def services(
     on_offsets = works_on_offsets(settings, wall_clock=wall_clock, environ=environ)
     works = works_of_cycle(settings, takes_offsets=False, wall_clock=wall_clock, environ=environ)
     locks: defaultdict[str, Lock] = defaultdict(Lock)
-    service = partial(_service, warehouse=warehouse, settings=settings, told=told, locks=locks, wall_clock=wall_clock)
+    service = partial(
+        _service, warehouse=warehouse, settings=settings, listeners=listeners, locks=locks, wall_clock=wall_clock
+    )
     check_interval_s = settings.transaction_check_interval_ms / 1000
     cycle = service(
         "txmq-cycle",
@@ -79,7 +81,7 @@ def _service(
     *,
     warehouse: Warehouse,
     settings: Settings,
-    told: Told,
+    listeners: Listeners,
     locks: defaultdict[str, Lock],
     wall_clock: Callable[[], datetime],
     interval_s: float,
@@ -92,7 +94,7 @@ def _service(
 
     def work() -> float | None:
         _enter(own.spark, name)
-        return run_round(steps, told, is_stopped=lambda: service.is_stopped)
+        return run_round(steps, listeners, is_stopped=lambda: service.is_stopped)
 
     def interrupt() -> None:
         own.on_write = own.on_part = _leave_off
@@ -105,7 +107,7 @@ def _service(
         first_delay_s=first_delay_s,
         is_at_fixed_rate=is_at_fixed_rate,
         interrupt=interrupt,
-        on_failure=partial(told.lost, name),
+        on_failure=partial(listeners.lost, name),
     )
     return service
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from txmq_lib import names
 from txmq_lib.views import reasons
-from txmq_lib.views.deciding import decided
+from txmq_lib.views.decision_progress import decided
 from txmq_lib.views.story import Event, Row, counted
 
 MEANING = {
@@ -21,6 +21,7 @@ MEANING = {
     names.ROLLED_BACK: "rolled back, never visible",
     names.RESOLVED_UNKNOWN: "decided; commit or rollback is not known",
     names.DISCARDED: "given up after the last check: nobody decided it",
+    names.DISCARDED_UNSEEN: "given up without a trace: its broker keeps halves in RocksDB, and only txmq knows",
     names.DIVERTED: "its half went to the schedule or timer topic and never was under check",
     names.EXPIRED_UNSEEN: "too old to be checked, and never given up",
     names.PENDING: "undecided",
@@ -35,6 +36,8 @@ TO_DO = {
     names.DISCARDED: f"ask the database of record, then {SETTLE}\n"
     "or have it asked again: txmq resume {id}\n"
     "where a broker decides, both with --to-broker",
+    names.DISCARDED_UNSEEN: f"ask the database of record, then {SETTLE}\n"
+    "with --to-broker: the broker takes an end as long as its commit log has the half",
     names.DIVERTED: "fix the producer: a delay or timer property took the half away; it is lost for its topic",
     names.EXPIRED_UNSEEN: f"ask the database of record, then {SETTLE}\n"
     "with --to-broker, while the broker still keeps its half; and check the broker's retention",
@@ -45,7 +48,6 @@ TO_DO = {
 # What txmq itself decided reads otherwise: it applies one end, and gives up what has grown too old without a check.
 CONTRADICTED = "decided, and an end that says otherwise came later: it was not applied, the first one counts"
 GIVEN_UP_EXPIRED = "given up when it grew older than the reserved time: nobody decided it"
-UNDECIDED = (names.PENDING, names.DISCARDED, names.EXPIRED_UNSEEN)
 # How often an event was there when the verdict was given.
 FIGURE_OF = {
     "half": "half_count",
@@ -81,7 +83,7 @@ def advice(events: Sequence[Event]) -> Advice | None:
     }
     if _is_overtaken(row, events):
         return Advice(MEANING[verdict], OVERTAKEN, (AUDIT,))
-    if verdict in UNDECIDED and (stands := decided(verdict, events)) is not None:
+    if verdict in names.UNDECIDED and (stands := decided(verdict, events)) is not None:
         return Advice(MEANING[verdict].partition(":")[0], stands.stands, (stands.to_do.format(**named),))
     settled_by = reasons.SETTLED_BY.get(reason)
     if verdict not in TO_DO and settled_by is None:
@@ -94,7 +96,7 @@ def advice(events: Sequence[Event]) -> Advice | None:
     elif verdict == names.DISCARDED and is_expired:
         meaning, to_do = GIVEN_UP_EXPIRED, f"ask the database of record, then {SETTLE}"
     lines = tuple(line.format(**named) for line in to_do.split("\n"))
-    if verdict in UNDECIDED:
+    if verdict in names.UNDECIDED:
         return Advice(meaning, _why(events), lines)
     return Advice(meaning, reasons.MEANING[reason] if settled_by else None, lines)
 

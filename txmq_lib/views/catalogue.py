@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from txmq_lib import names
-from txmq_lib.schemas import Field
+from txmq_lib.config.table_specs import Field
 from txmq_lib.views.view import Part, View
 
 # A landing is told by the row that ended it, while there is one.
@@ -31,7 +31,7 @@ SENT_RELATION = f"""(
             AND t.commit_log_offset = b.commit_log_offset AND t.pass_number = b.pass_number))"""
 
 # What was decided by hand of a transaction whose verdict is undecided still, and how far that has come.
-UNDECIDED = ", ".join(f"'{verdict}'" for verdict in (names.PENDING, names.DISCARDED, names.EXPIRED_UNSEEN))
+UNDECIDED = ", ".join(f"'{verdict}'" for verdict in names.UNDECIDED)
 KEY = ", ".join(names.TRANSACTION_KEY)
 
 

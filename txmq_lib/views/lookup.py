@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from txmq_lib.views.columns import quoted
-from txmq_lib.views.reader import Scan, Wanted, WarehouseReader, matching
+from txmq_lib.views.reader import KeyValues, Scan, WarehouseReader, matching
 
 # Tables whose rows are messages: with a physical place, KEYS, and the transaction id.
 MESSAGE_TABLES = ("half_message", "message", "trans_check_max_time")
@@ -38,13 +38,13 @@ def transactions_of_message(reader: WarehouseReader, message_id: str) -> list[st
     place = int(form[1], 16)
     if place >= 1 << 63:
         return []
-    where: Wanted = {"commit_log_offset": [place], "offset_msg_id": [message_id.upper()]}
+    where: KeyValues = {"commit_log_offset": [place], "offset_msg_id": [message_id.upper()]}
     return _ids(reader, MESSAGE_TABLES, tuple(where), *matching((where,)), where=(where,))
 
 
 def transactions_at_half(reader: WarehouseReader, queue_offset: int, brokers: Sequence[str] = ()) -> list[str]:
     """Ids of the transactions that have a half row at this offset of a half queue."""
-    where: Wanted = {"queue_offset": [queue_offset], **({"broker_name": brokers} if brokers else {})}
+    where: KeyValues = {"queue_offset": [queue_offset], **({"broker_name": brokers} if brokers else {})}
     return _ids(reader, ("half_message",), tuple(where), *matching((where,)), where=(where,))
 
 
@@ -54,7 +54,7 @@ def _ids(
     columns: tuple[str, ...],
     condition: str,
     parameters: list[Any],
-    where: tuple[Wanted, ...] = (),
+    where: tuple[KeyValues, ...] = (),
 ) -> list[str]:
     sql = f"SELECT DISTINCT {quoted('transaction_id')} FROM base WHERE ({condition}) AND transaction_id IS NOT NULL"
     found: set[str] = set()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from txmq_lib import names
-from txmq_lib.schemas import Field
+from txmq_lib.config.table_specs import Field
 
 MASKED = "***"
 # Properties that have a column of their own.

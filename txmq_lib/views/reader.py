@@ -19,9 +19,9 @@ from arro3.core import RecordBatchReader
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from txmq_lib.config.table_specs import table_spec
 from txmq_lib.errors import InputError, TableMissingError
-from txmq_lib.schemas import table_spec
-from txmq_lib.scratch import scratch
+from txmq_lib.files.scratch import scratch
 from txmq_lib.views.columns import duckdb_type, output, quoted
 
 FETCHED_AT_ONCE = 1000
@@ -30,7 +30,7 @@ GLOB = re.compile(r"[*?\[]")
 
 # By place, or by name.
 Parameters: TypeAlias = list[Any] | dict[str, Any]
-Wanted: TypeAlias = Mapping[str, Sequence[str | int]]
+KeyValues: TypeAlias = Mapping[str, Sequence[str | int]]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Scan:
 
     table: str
     columns: tuple[str, ...]
-    where: tuple[Wanted, ...] = ()
+    where: tuple[KeyValues, ...] = ()
     span: Span | None = None
     files: str | None = None
 
@@ -182,8 +182,8 @@ class WarehouseReader:
             schema = f"SELECT name FROM parquet_schema({sql_literal(oldest)})"
             has = {name for (name,) in self._fetched(schema, [], {})}
             # By the spec, not the stored schema: only a writing job adds a column to a warehouse of before.
-            wanted = {*table_spec(table).columns} - {*table_spec(table).partition_by}
-            self._old_files[oldest] = not wanted <= has
+            columns = {*table_spec(table).columns} - {*table_spec(table).partition_by}
+            self._old_files[oldest] = not columns <= has
         return self._old_files[oldest]
 
     def _stream(self, scan: Scan) -> RecordBatchReader:
@@ -206,12 +206,12 @@ class WarehouseReader:
             raise InputError(f"table {path} cannot be read: {_first_line(error)}") from error
 
 
-def matching(where: Sequence[Wanted]) -> tuple[str, list[str | int]]:
+def matching(where: Sequence[KeyValues]) -> tuple[str, list[str | int]]:
     """`where` as a DuckDB condition with its bound parameters."""
-    parameters = [value for wanted in where for values in wanted.values() for value in values]
+    parameters = [value for match in where for values in match.values() for value in values]
     any_of = [
-        " AND ".join(f"{quoted(name)} IN ({', '.join('?' * len(values))})" for name, values in wanted.items())
-        for wanted in where
+        " AND ".join(f"{quoted(name)} IN ({', '.join('?' * len(values))})" for name, values in match.items())
+        for match in where
     ]
     return " OR ".join(f"({all_of})" for all_of in any_of) or "true", parameters
 
@@ -219,8 +219,8 @@ def matching(where: Sequence[Wanted]) -> tuple[str, list[str | int]]:
 def _predicate(scan: Scan) -> str | None:
     # Only spares reading: what is shown is decided by bound parameters. deltalake takes nothing but SQL text here.
     any_of = [
-        " AND ".join(f"{name} IN ({', '.join(map(sql_literal, values))})" for name, values in wanted.items())
-        for wanted in scan.where
+        " AND ".join(f"{name} IN ({', '.join(map(sql_literal, values))})" for name, values in match.items())
+        for match in scan.where
     ]
     equal = [" OR ".join(f"({term})" for term in any_of)] if any_of else []
     bounds = scan.span.bounds() if scan.span else []

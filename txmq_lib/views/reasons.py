@@ -23,6 +23,7 @@ MEANING: Final = {
     names.REASON_NO_OP: "the op queue was read, and no op names it",
     names.REASON_OP_UNREAD: "the op queue was not read beyond the message, or has a gap",
     names.REASON_RESERVED_TIME: "it is older than the reserved time",
+    names.REASON_CHECKS_OVER: "its broker keeps halves in RocksDB, and has checked it for the last time",
     names.REASON_UNDECIDED: "nothing that landed decides it",
     names.REASON_GIVEN_UP: "a given-up row has landed",
     names.REASON_VISIBLE: "its message is visible once",

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from txmq_lib.config.table_specs import Field, table_spec
 from txmq_lib.errors import UsageError
-from txmq_lib.schemas import Field, table_spec
 from txmq_lib.views.columns import BASE64, BodyForm, output, quoted
 from txmq_lib.views.lag import LagWindow, lag_relation, lag_scans
 from txmq_lib.views.lookup import key_condition, transactions_with_keys
 from txmq_lib.views.mask import NOTHING_MASKED, Mask
-from txmq_lib.views.reader import Scan, Span, Wanted, WarehouseReader
+from txmq_lib.views.reader import KeyValues, Scan, Span, WarehouseReader
 from txmq_lib.views.view import View
 
 # Option of the view to the values any of which will do.
@@ -29,7 +29,7 @@ MOST_VALUES = 200
 
 
 @dataclass(frozen=True)
-class Asked:
+class ViewQuery:
     """What was asked of a view: rows that match every filter, at or after `since`, before `before`, with any of `keys`
     among the words of KEYS; ordered by `sort` (column and direction) before the view's own order; `limit` at most;
     `lag_window` for a view that is judged over one; of a view of queues only those of the number `queue`, and
@@ -49,7 +49,7 @@ class Asked:
 def view_rows(
     reader: WarehouseReader,
     view: View,
-    asked: Asked,
+    query: ViewQuery,
     *,
     columns: Sequence[str],
     bodies: BodyForm = BASE64,
@@ -57,16 +57,16 @@ def view_rows(
 ) -> Iterator[tuple[Any, ...]]:
     """The view's rows that were asked for, as values JSON can hold (see `output`), what `mask` hides hidden."""
     shown = ", ".join(_shown(view.fields[name], bodies, mask) for name in columns)
-    found = _resolved(reader, view, asked)
+    found = _resolved(reader, view, query)
     condition, parameters = _condition(view, found)
-    order = _order(view, asked)
-    rows = f"SELECT * FROM {_relation(view, asked)} AS v WHERE {condition}"
-    if asked.limit is not None:
+    order = _order(view, query)
+    rows = f"SELECT * FROM {_relation(view, query)} AS v WHERE {condition}"
+    if query.limit is not None:
         # Limited before values are converted: a large table is then read once and not turned into text.
-        rows, parameters = f"{rows} ORDER BY {order} LIMIT ?", [*parameters, asked.limit]
+        rows, parameters = f"{rows} ORDER BY {order} LIMIT ?", [*parameters, query.limit]
     sql = f"SELECT {shown} FROM ({rows}) AS v ORDER BY {order}"
-    needed = [*columns, *_compared(view, found), *(name.split()[0] for name in _order_columns(view, asked))]
-    fetched = reader.query(sql, parameters, _scans(reader, view, needed, found, asked))
+    needed = [*columns, *_compared(view, found), *(name.split()[0] for name in _order_columns(view, query))]
+    fetched = reader.query(sql, parameters, _scans(reader, view, needed, found, query))
     if not mask.properties or PROPERTIES not in columns:
         return fetched
     at = list(columns).index(PROPERTIES)
@@ -78,13 +78,13 @@ def _shown(column: Field, bodies: BodyForm, mask: Mask) -> str:
     return f"{mask.over(column, expression, output(expression, column.type, bodies))} AS {quoted(column.name)}"
 
 
-def row_count(reader: WarehouseReader, view: View, asked: Asked) -> int:
+def row_count(reader: WarehouseReader, view: View, query: ViewQuery) -> int:
     """How many rows were asked for, without the limit."""
-    found = _resolved(reader, view, asked)
+    found = _resolved(reader, view, query)
     condition, parameters = _condition(view, found)
     needed = [table_spec(view.table).key[0], *_compared(view, found)]
-    sql = f"SELECT count(*) FROM {_relation(view, asked)} AS v WHERE {condition}"
-    return int(next(reader.query(sql, parameters, _scans(reader, view, needed, found, asked)))[0])
+    sql = f"SELECT count(*) FROM {_relation(view, query)} AS v WHERE {condition}"
+    return int(next(reader.query(sql, parameters, _scans(reader, view, needed, found, query)))[0])
 
 
 def checked_states(view: View, given: Sequence[str], states: Sequence[str]) -> list[str]:
@@ -114,7 +114,7 @@ def checked_sort(view: View, given: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Found:
-    """`Asked` with keys looked up where the view's table has none of its own."""
+    """`ViewQuery` with keys looked up where the view's table has none of its own."""
 
     filters: Mapping[str, tuple[tuple[str, ...], Sequence[str]]]
     span: Span | None
@@ -124,15 +124,15 @@ class _Found:
     from_offset: int | None
 
 
-def _resolved(reader: WarehouseReader, view: View, asked: Asked) -> _Found:
-    filters = {option: (view.filters[option], values) for option, values in asked.filters.items()}
+def _resolved(reader: WarehouseReader, view: View, query: ViewQuery) -> _Found:
+    filters = {option: (view.filters[option], values) for option, values in query.filters.items()}
     has_own_keys = view.keys == "keys"
-    if asked.keys and not has_own_keys:
+    if query.keys and not has_own_keys:
         assert view.keys is not None
-        filters["key"] = ((view.keys,), transactions_with_keys(reader, asked.keys))
-    span = Span(view.time, asked.since, asked.before) if asked.since or asked.before else None
-    key_column = view.keys if asked.keys and has_own_keys else None
-    return _Found(filters, span, key_column, asked.keys, asked.queue, asked.from_offset)
+        filters["key"] = ((view.keys,), transactions_with_keys(reader, query.keys))
+    span = Span(view.time, query.since, query.before) if query.since or query.before else None
+    key_column = view.keys if query.keys and has_own_keys else None
+    return _Found(filters, span, key_column, query.keys, query.queue, query.from_offset)
 
 
 def _condition(view: View, found: _Found) -> tuple[str, list[Any]]:
@@ -153,13 +153,13 @@ def _condition(view: View, found: _Found) -> tuple[str, list[Any]]:
     return " AND ".join(terms) or "true", parameters
 
 
-def _relation(view: View, asked: Asked) -> str:
-    return lag_relation(_window(view, asked)) if view.is_lag_judged else view.relation
+def _relation(view: View, query: ViewQuery) -> str:
+    return lag_relation(_window(view, query)) if view.is_lag_judged else view.relation
 
 
-def _window(view: View, asked: Asked) -> LagWindow:
-    assert asked.lag_window is not None, f"{view.command} is judged over a window"
-    return asked.lag_window
+def _window(view: View, query: ViewQuery) -> LagWindow:
+    assert query.lag_window is not None, f"{view.command} is judged over a window"
+    return query.lag_window
 
 
 def _term(columns: Sequence[str], value_count: int) -> str:
@@ -174,21 +174,23 @@ def _compared(view: View, found: _Found) -> list[str]:
     return [*names, *([view.time] if found.span else []), *([found.key_column] if found.key_column else []), *place]
 
 
-def _order_columns(view: View, asked: Asked) -> list[str]:
-    as_queue = QUEUE_ORDER if asked.queue is not None or asked.from_offset is not None else ()
-    wanted = [*asked.sort, *as_queue, *view.order, *table_spec(view.table).key]
-    first = {column.split()[0]: column for column in reversed(wanted)}
-    return [column for column in dict.fromkeys(wanted) if first[column.split()[0]] == column]
+def _order_columns(view: View, query: ViewQuery) -> list[str]:
+    as_queue = QUEUE_ORDER if query.queue is not None or query.from_offset is not None else ()
+    columns = [*query.sort, *as_queue, *view.order, *table_spec(view.table).key]
+    first = {column.split()[0]: column for column in reversed(columns)}
+    return [column for column in dict.fromkeys(columns) if first[column.split()[0]] == column]
 
 
-def _order(view: View, asked: Asked) -> str:
-    parts = [column.partition(" ") for column in _order_columns(view, asked)]
+def _order(view: View, query: ViewQuery) -> str:
+    parts = [column.partition(" ") for column in _order_columns(view, query)]
     return ", ".join(f"v.{quoted(name)} {direction or 'asc'} NULLS LAST" for name, _, direction in parts)
 
 
-def _scans(reader: WarehouseReader, view: View, needed: Sequence[str], found: _Found, asked: Asked) -> dict[str, Scan]:
+def _scans(
+    reader: WarehouseReader, view: View, needed: Sequence[str], found: _Found, query: ViewQuery
+) -> dict[str, Scan]:
     stored = table_spec(view.table).columns
-    wanted = {*needed, *view.needs}
+    read_columns = {*needed, *view.needs}
     equal = {
         columns[0]: values
         for columns, values in found.filters.values()
@@ -196,13 +198,13 @@ def _scans(reader: WarehouseReader, view: View, needed: Sequence[str], found: _F
     }
     base = Scan(
         view.table,
-        tuple(name for name in stored if name in wanted),
+        tuple(name for name in stored if name in read_columns),
         where=(equal,) if equal and not view.is_whole else (),
         span=None if view.is_whole else found.span,
         files=_files(view, found),
     )
     if view.is_lag_judged:
-        return {"base": base, **lag_scans(reader, _window(view, asked))}
+        return {"base": base, **lag_scans(reader, _window(view, query))}
     joined = {
         name: Scan(part.table, part.columns, files=part.files) if part.columns else replace(base, files=part.files)
         for name, part in view.joined.items()
@@ -223,7 +225,7 @@ def _files(view: View, found: _Found) -> str | None:
     return " AND ".join(terms) or None
 
 
-def _like(reader: WarehouseReader, view: View, column: str, other: str) -> tuple[Wanted, ...]:
+def _like(reader: WarehouseReader, view: View, column: str, other: str) -> tuple[KeyValues, ...]:
     part = view.joined[other]
     scan = Scan(part.table, (column,), files=part.files)
     values = [row[0] for row in reader.query(f"SELECT DISTINCT {quoted(column)} FROM part", [], {"part": scan})]

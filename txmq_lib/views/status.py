@@ -29,6 +29,7 @@ TROUBLES = {
     names.CONFLICT: "committed and contradicted",
     names.COMMITTED_OP_LOST: "visible, the op lost: a second delivery may come",
     names.DISCARDED: "given up, nobody decided",
+    names.DISCARDED_UNSEEN: "given up without a trace, nobody decided",
     names.DIVERTED: "lost to a delay or timer property",
     names.EXPIRED_UNSEEN: "expired, never seen by a check",
 }
@@ -195,8 +196,10 @@ def _past_limits(status: Status, limits: Limits) -> Iterator[Problem]:
     age = status.now - oldest.oldest_timestamp if oldest else timedelta()
     yield from _past("pending", status.pending_count, limits.pending, "transactions undecided", "pending")
     yield from _past_span("pending_age", age, limits.pending_age_ms, "the oldest undecided transaction", "pending")
-    given_up = status.undecided(names.DISCARDED)
-    yield from _past("given_up", given_up, limits.given_up, "given up and undecided", "verdicts --state discarded")
+    unseen = status.undecided(names.DISCARDED_UNSEEN)
+    given_up = status.undecided(names.DISCARDED) + unseen
+    command = "verdicts --state discarded" + (" --state discarded_unseen" if unseen else "")
+    yield from _past("given_up", given_up, limits.given_up, "given up and undecided", command)
     contradicted = status.with_verdict(*CONTRADICTED)
     command = "verdicts --state duplicated --state conflict"
     yield from _past("contradicted", contradicted, limits.contradicted, "duplicated or contradicted", command)

@@ -24,7 +24,9 @@ class Event:
 
 def half_event(row: Row) -> Event:
     """A half message or a copy of it: R44, R55, R56 and R73 tell them apart by TRANSACTION_CHECK_TIMES."""
-    place = f"queue {row['queue_id']} offset {row['queue_offset']} (physical {row['commit_log_offset']})"
+    is_of_rocksdb = row["queue_id"] == names.ROCKSDB_QUEUE_ID
+    queue = "queue 0 of the RocksDB pair" if is_of_rocksdb else f"queue {row['queue_id']}"
+    place = f"{queue} offset {row['queue_offset']} (physical {row['commit_log_offset']})"
     match row["broker_check_times"]:
         case None:
             target = f"{row['real_topic']} queue {row['real_queue_id']}"
@@ -92,7 +94,8 @@ def end_event(row: Row) -> Event:
 
 def op_event(row: Row) -> Event:
     """An op message naming a half offset; it does not say commit or rollback (R25)."""
-    text = f"op message {row['queue_offset']} names half offset {row['half_queue_offset']}"
+    kind = "physical" if row["queue_id"] == names.ROCKSDB_QUEUE_ID else "half"
+    text = f"op message {row['queue_offset']} names {kind} offset {row['half_queue_offset']}"
     return Event(row["store_timestamp"], "op_written", "op_message", text, row)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from txmq_lib import names
 from txmq_lib.names import END_KEY
 from txmq_lib.views import story
-from txmq_lib.views.reader import Scan, Wanted, WarehouseReader
+from txmq_lib.views.reader import KeyValues, Scan, WarehouseReader
 from txmq_lib.views.story import Event, Row
 
 
@@ -99,7 +99,7 @@ def traces(
     reader: WarehouseReader, transaction_ids: Sequence[str], *, brokers: Sequence[str] = ()
 ) -> dict[str, list[Story]]:
     """The stories of several ids from as many reads as one takes; an id of which nothing is known has none."""
-    by_id: Wanted = {"transaction_id": transaction_ids, **({"broker_name": brokers} if brokers else {})}
+    by_id: KeyValues = {"transaction_id": transaction_ids, **({"broker_name": brokers} if brokers else {})}
     found = {
         table: reader.rows(Scan(table, COLUMNS[table], (by_id,)))
         for table in (
@@ -109,7 +109,7 @@ def traces(
     }
     found["broker_request"] = _last_told(found["broker_request"])
     halves = found["half_message"]
-    owners = {(row["broker_name"], row["queue_id"], row["queue_offset"]): _key(row) for row in halves}
+    owners = {(row["broker_name"], row["queue_id"], _named_offset(row)): _key(row) for row in halves}
     told = {each: defaultdict[Key | None, list[Event]](list) for each in transaction_ids}
     for key, event in (*_own_events(found), *_op_events(reader, owners), *_end_events(reader, by_id, halves, owners)):
         told[_id_of(key, event, told)][key].append(event)
@@ -192,13 +192,19 @@ def _own_events(found: dict[str, list[dict[str, Any]]]) -> list[tuple[Key | None
     return told
 
 
+def _named_offset(half: dict[str, Any]) -> int:
+    """By which offset an op names the half: its queue offset (R26), or its physical one (R117)."""
+    is_of_rocksdb = half["queue_id"] == names.ROCKSDB_QUEUE_ID
+    return int(half["commit_log_offset" if is_of_rocksdb else "queue_offset"])
+
+
 def _op_events(reader: WarehouseReader, owners: dict[Key, Key]) -> list[tuple[Key | None, Event]]:
     offsets: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     for broker_name, queue_id, queue_offset in owners:
         offsets[broker_name, queue_id].append(queue_offset)
     if not offsets:
         return []
-    where: tuple[Wanted, ...] = tuple(
+    where: tuple[KeyValues, ...] = tuple(
         {"broker_name": [broker_name], "queue_id": [queue_id], "half_queue_offset": named}
         for (broker_name, queue_id), named in offsets.items()
     )
@@ -208,12 +214,12 @@ def _op_events(reader: WarehouseReader, owners: dict[Key, Key]) -> list[tuple[Ke
 
 
 def _end_events(
-    reader: WarehouseReader, by_id: Wanted, halves: list[dict[str, Any]], owners: dict[Key, Key]
+    reader: WarehouseReader, by_id: KeyValues, halves: list[dict[str, Any]], owners: dict[Key, Key]
 ) -> list[tuple[Key | None, Event]]:
     by_offset: defaultdict[str, dict[int, Key]] = defaultdict(dict)
     for row in halves:
         by_offset[row["broker_name"]][row["commit_log_offset"]] = _key(row)
-    at_halves: tuple[Wanted, ...] = tuple(
+    at_halves: tuple[KeyValues, ...] = tuple(
         {"broker_name": [name], "commit_log_offset": list(named)} for name, named in by_offset.items()
     )
     by_end_id = {"end_transaction_id" if name == "transaction_id" else name: by_id[name] for name in by_id}

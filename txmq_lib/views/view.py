@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from txmq_lib.schemas import Field, table_spec
+from txmq_lib.config.table_specs import Field, table_spec
 
 
 @dataclass(frozen=True)

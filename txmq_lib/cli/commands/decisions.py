@@ -1,0 +1,148 @@
+"""The commands `settle` and `resume`: they show what they would do, and do it with `--apply` only."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from txmq_lib.cli.options import Options, options_of
+from txmq_lib.cli.output.formats import DECISIONS_PANEL, TABLE, Brokers, Format, OutputFormat, Values
+from txmq_lib.cli.run.clock import Now, moment, wall_clock
+from txmq_lib.cli.run.name_servers import NameServersIfAny as NameServers
+from txmq_lib.cli.run.name_servers import name_servers_of
+from txmq_lib.errors import UsageError
+from txmq_lib.names import COMMIT, ROLLBACK
+
+if TYPE_CHECKING:
+    from txmq_lib.pipeline.decisions import DecisionRequest
+
+Apply = Annotated[bool, typer.Option("--apply", help="Do it; without it the plan is shown and nothing is written.")]
+TransactionId = Annotated[str, typer.Argument(metavar="TRANSACTION_ID", help="UNIQ_KEY of the message.")]
+TransactionIds = Annotated[
+    list[str] | None, typer.Argument(metavar="TRANSACTION_ID", help="UNIQ_KEYs of given-up messages.")
+]
+Commit = Annotated[bool, typer.Option("--commit", help="Its local transaction committed: the message becomes visible.")]
+Rollback = Annotated[bool, typer.Option("--rollback", help="Its local transaction rolled back.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; recorded with who and when.")]
+ReasonIfAny = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; recorded with who and when.")]
+Born = Annotated[
+    str | None, typer.Option("--born", metavar="T", help="Born time of the half, where several have the id.")
+]
+Groups = Annotated[Values, typer.Option("--group", metavar="NAME", help="Given-up ones of this producer group.")]
+ToBroker = Annotated[
+    bool, typer.Option("--to-broker", help="Send it to the broker that decides; with --apply, else the plan is shown.")
+]
+All = Annotated[bool, typer.Option("--all", help="Every given-up one.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    for command in (settle, resume):
+        app.command(rich_help_panel=DECISIONS_PANEL)(command)
+
+
+def settle(
+    ctx: typer.Context,
+    transaction_id: TransactionId,
+    reason: Reason,
+    commit: Commit = False,
+    rollback: Rollback = False,
+    broker: Brokers = None,
+    born: Born = None,
+    to_broker: ToBroker = False,
+    namesrv: NameServers = None,
+    apply: Apply = False,
+    now: Now = None,
+    format_: Format = TABLE,
+) -> None:
+    """End one undecided transaction by hand; the next reconcile applies it."""
+    from txmq_lib.cli.run.decisions import run_decision
+    from txmq_lib.pipeline.decisions import DecisionRequest
+    from txmq_lib.rules.moments import epoch_ms
+
+    if commit == rollback:
+        raise UsageError("settle needs one of --commit and --rollback")
+    if not reason.strip():
+        raise UsageError("settle needs a --reason: it is recorded")
+    request = DecisionRequest(
+        transaction_ids=(transaction_id,),
+        brokers=tuple(broker or ()),
+        born_ms=None if born is None else epoch_ms(moment(born)),
+        decision=COMMIT if commit else ROLLBACK,
+        reason=reason,
+        decided_by=who(),
+    )
+    options, at = options_of(ctx), moment(now)
+    # Before anything is recorded that could then not be sent.
+    servers = name_servers_of(options, namesrv) if to_broker else []
+    run_decision(options, request, now=at, wall_clock=wall_clock, apply=apply, format_=format_, sends_to=servers)
+    if to_broker and apply:
+        send(options, "settle", request, servers, now=at, apply=apply, format_=format_)
+
+
+def resume(
+    ctx: typer.Context,
+    transaction_ids: TransactionIds = None,
+    group: Groups = None,
+    every: All = False,
+    broker: Brokers = None,
+    reason: ReasonIfAny = None,
+    to_broker: ToBroker = False,
+    namesrv: NameServers = None,
+    apply: Apply = False,
+    now: Now = None,
+    format_: Format = TABLE,
+) -> None:
+    """Put given-up transactions back under check, with check times 0."""
+    from txmq_lib.cli.run.decisions import run_decision
+    from txmq_lib.pipeline.decisions import DecisionRequest
+
+    if bool(transaction_ids) + bool(group) + every != 1:
+        raise UsageError("resume needs transaction ids, or --group, or --all")
+    request = DecisionRequest(
+        transaction_ids=tuple(transaction_ids or ()),
+        groups=tuple(group or ()),
+        brokers=tuple(broker or ()),
+        reason=reason,
+        decided_by=who(),
+    )
+    options, at = options_of(ctx), moment(now)
+    if to_broker:
+        send(options, "resume", request, name_servers_of(options, namesrv), now=at, apply=apply, format_=format_)
+    else:
+        run_decision(options, request, now=at, wall_clock=wall_clock, apply=apply, format_=format_)
+
+
+def send(
+    options: Options,
+    requested_for: str,
+    request: DecisionRequest,
+    servers: list[str],
+    *,
+    now: datetime,
+    apply: bool,
+    format_: OutputFormat,
+) -> None:
+    """Send to brokers what is planned for them, or show it; status 1 where one did not accept."""
+    from txmq_lib.cli.run.sending import run_sending
+    from txmq_lib.pipeline.to_broker import ToSend
+
+    run_sending(
+        options,
+        ToSend(requested_for, request),
+        name_servers=servers,
+        now=now,
+        wall_clock=wall_clock,
+        environ=os.environ,
+        apply=apply,
+        format_=format_,
+    )
+
+
+def who() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}"

@@ -1,0 +1,1 @@
+"""What commands do, imported when they run."""

@@ -1,0 +1,113 @@
+"""`txmq alert`: what began or cleared past the thresholds goes to a webhook, once. It starts no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from txmq_lib.alerts.changes import Alert, after, changes
+from txmq_lib.alerts.state import AlertState
+from txmq_lib.alerts.webhook import Webhook
+from txmq_lib.cli.options import Options, location, settings_of
+from txmq_lib.cli.output.said import say, say_error
+from txmq_lib.cli.run.status import limits
+from txmq_lib.config.secrets import missing_variables
+from txmq_lib.config.settings import Alerts, Settings
+from txmq_lib.errors import AlertUnsentError, SettingsError, TxmqError
+from txmq_lib.escaping import chat_words, webhook_words
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.status import problems, read_status
+
+STATE_FILE = "txmq-alerts.json"
+
+
+def send_alerts(options: Options, now: datetime, environ: Mapping[str, str]) -> None:
+    """Tell the webhook what began and what cleared; AlertUnsentError after all were tried where one was not told."""
+    settings = settings_of(options)
+    uri = location(settings.warehouse)
+    state = AlertState(_state_file(settings.alerts, uri))
+    webhook = _webhook(settings.alerts, environ)
+    with state.held():
+        # Not before: while another one told what it saw, it may have cleared.
+        found = _found(settings, uri, now)
+        told, unsent = state.told(), list[AlertUnsentError]()
+        new = changes(told, found)
+        for status, alerts in (("firing", new.begun), ("resolved", new.cleared)):
+            for alert in alerts:
+                try:
+                    webhook.post(_payload(status, alert, uri, now))
+                except AlertUnsentError as error:
+                    unsent.append(error)
+                    continue
+                told = after(told, **{"begun" if status == "firing" else "cleared": alert})
+                # After each, so that whoever is killed here tells at most one of them again.
+                state.keep(told)
+    # Among the counts of a pass where `run` tells them.
+    counts = {"begun": len(new.begun), "cleared": len(new.cleared), "standing": len(told), "unsent": len(unsent)}
+    for name, count in counts.items():
+        say(f"alerts_{name} {count}")
+    if unsent:
+        raise unsent[-1]
+
+
+def send_alerts_after_pass(options: Options, now: datetime, environ: Mapping[str, str]) -> None:
+    """The same, where alerts are configured; a fault is told and fails nothing."""
+    settings = settings_of(options)
+    if settings.alerts.url_env is None:
+        return
+    try:
+        send_alerts(options, now, environ)
+    except TxmqError as error:
+        say_error(f"alerts: {error.code}: {error.message}")
+    except Exception as error:
+        say(f"alerts: UNEXPECTED: {type(error).__name__}", err=True)
+
+
+def _found(settings: Settings, uri: str, now: datetime) -> dict[str, Alert]:
+    status = read_status(WarehouseReader(uri), now, lag_window_ms=settings.lag_window_ms)
+    past = [each for each in problems(status, limits(settings.thresholds)) if each.limit is not None]
+    since = _told_time(now)
+    return {
+        each.condition: Alert(each.condition, each.text, each.limit or "", f"txmq {each.command}", since)
+        for each in past
+    }
+
+
+def _payload(status: str, alert: Alert, uri: str, now: datetime) -> dict[str, Any]:
+    words = f"{alert.finding} ({alert.limit})" if status == "firing" else f"cleared: {alert.limit}, since {alert.since}"
+    told = {
+        "status": status,
+        "condition": alert.condition,
+        "finding": alert.finding,
+        "limit": alert.limit,
+        "command": alert.command,
+        "since": alert.since,
+        "at": _told_time(now),
+        "warehouse": uri,
+    }
+    text = chat_words(f"txmq {status}: {webhook_words(words)}. More: {webhook_words(alert.command)}")
+    return {"text": text, **{name: webhook_words(value) for name, value in told.items()}}
+
+
+def _told_time(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _state_file(alerts: Alerts, uri: str) -> Path:
+    if alerts.state_file is not None:
+        return Path(alerts.state_file)
+    if "://" in uri:
+        raise SettingsError(["alerts.state_file: is needed where the warehouse is no local directory"])
+    return Path(uri.removeprefix("file:")) / STATE_FILE
+
+
+def _webhook(alerts: Alerts, environ: Mapping[str, str]) -> Webhook:
+    if alerts.url_env is None:
+        raise SettingsError(["alerts.url_env: is needed: the environment variable that holds the webhook's address"])
+    headers_env = {f"alerts.headers_env.{name}": of for name, of in alerts.headers_env.items()}
+    if missing := missing_variables({"alerts.url_env": alerts.url_env, **headers_env}, environ):
+        raise SettingsError(missing)
+    headers = {name: environ[of] for name, of in alerts.headers_env.items()}
+    return Webhook(environ[alerts.url_env], headers, timeout_ms=alerts.timeout_ms, tries=alerts.tries)

@@ -1,0 +1,160 @@
+"""What `txmq doctor` finds on this machine: packages, Java, jars, host name, memory, directories."""
+
+from __future__ import annotations
+
+import codecs
+import locale
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from txmq_lib.errors import EnvironmentFault
+from txmq_lib.spark import jars, java
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+
+# A pass writes its tables anew before old files go: with less room it may not end, with little it may soon not.
+DISK_FAIL_BYTES, DISK_WARN_BYTES = 200 << 20, 5 << 30
+MEMORY_WARN_BYTES = 2 << 30
+JAVA_SCRATCH = Path("/tmp")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found; `to_do` is empty where all is well."""
+
+    check: str
+    state: str
+    found: str
+    to_do: str = ""
+
+
+def package_findings() -> Iterator[Finding]:
+    """The packages are there, in the versions txmq is tested with."""
+    try:
+        needed = [line.partition("==") for line in requires("txmq") or () if ";" not in line]
+    except PackageNotFoundError:
+        yield Finding("packages", WARN, "txmq runs from a checkout that is not installed", "make setup")
+        return
+    wrong = []
+    for name, _, wanted in needed:
+        try:
+            found = version(name)
+        except PackageNotFoundError:
+            found = "missing"
+        if found != wanted:
+            wrong.append(f"{name} {found}, tested with {wanted}")
+    if wrong:
+        state = FAIL if any("missing" in text for text in wrong) else WARN
+        yield Finding("packages", state, "; ".join(wrong), "install txmq again, in an environment of its own")
+    else:
+        yield Finding("packages", OK, f"{len(needed)} in the versions txmq is tested with")
+
+
+def java_finding() -> Finding:
+    """There is a Java that Spark can run on."""
+    try:
+        return Finding("java", OK, str(java.require_java()))
+    except EnvironmentFault as fault:
+        told, _, advice = fault.message.partition(": ")
+        return Finding("java", FAIL, told, advice)
+
+
+def jars_finding() -> Finding:
+    """Delta's jars lie where Spark takes them from, and are the pinned ones."""
+    fetch = f"{sys.executable} -m txmq_lib.spark.jars"
+    try:
+        jars.require_pinned()
+        missing = jars.missing()
+    except PackageNotFoundError as fault:
+        return Finding("jars", FAIL, str(fault), "install txmq again")
+    except EnvironmentFault as fault:
+        told, _, advice = fault.message.partition(": ")
+        return Finding("jars", FAIL, told, advice)
+    if missing:
+        told = f"{' and '.join(missing)} missing in {jars.jars_dir()}"
+        return Finding("jars", WARN, told, f"{fetch}; else the next session fetches them")
+    return Finding("jars", OK, f"{', '.join(jars.jar_names())} in {jars.jars_dir()}, with the pinned hashes")
+
+
+def spark_home_finding() -> Iterator[Finding]:
+    """No SPARK_HOME leads to another Spark than the package: its scripts would start that one."""
+    home = os.environ.get("SPARK_HOME")
+    if home and Path(home).resolve() != jars.spark_home().resolve():
+        yield Finding("spark", WARN, f"SPARK_HOME={home} is another Spark than {jars.spark_home()}", "unset SPARK_HOME")
+
+
+def host_finding() -> Finding:
+    """This host's name leads to an address: Spark asks for it at every start."""
+    name = socket.gethostname()
+    if "SPARK_LOCAL_IP" in os.environ:
+        return Finding("host", OK, f"SPARK_LOCAL_IP is set, {name} is not asked for")
+    try:
+        return Finding("host", OK, f"{name} is {socket.gethostbyname(name)}")
+    except OSError:
+        return Finding("host", FAIL, f"{name} has no address", "add it to /etc/hosts, or set SPARK_LOCAL_IP=127.0.0.1")
+
+
+def locale_finding() -> Finding:
+    """Java can say every file name: it takes the locale's characters for those of the file system."""
+    encoding = locale.getencoding()
+    if codecs.lookup(encoding).name == "utf-8":
+        return Finding("locale", OK, encoding)
+    told = f"{encoding}: Java cannot say names beyond it, of a warehouse as of a file"
+    return Finding("locale", WARN, told, "set LC_ALL=C.UTF-8")
+
+
+def scratch_findings() -> Iterator[Finding]:
+    """Files can be written and libraries loaded where Python and Java keep what is for a while."""
+    scratch = Path(tempfile.gettempdir())
+    wanted = os.environ.get("TMPDIR")
+    if wanted and scratch.resolve() != Path(wanted).resolve():
+        yield Finding("scratch", FAIL, f"TMPDIR={wanted} cannot be used", "make it, or set TMPDIR to another directory")
+    yield directory_finding("scratch", scratch, "set TMPDIR to a directory that can be written")
+    if JAVA_SCRATCH.is_dir() and is_noexec(JAVA_SCRATCH):
+        yield Finding(
+            "scratch",
+            FAIL,
+            f"{JAVA_SCRATCH} is mounted noexec: Java cannot load what unpacks files from it",
+            "--set spark.spark.driver.extraJavaOptions=-Djava.io.tmpdir=DIR, a directory that is not",
+        )
+
+
+def is_noexec(directory: Path) -> bool:
+    """Whether nothing that lies there may be executed."""
+    return bool(os.statvfs(directory).f_flag & os.ST_NOEXEC)
+
+
+def memory_finding() -> Finding:
+    """There is memory for a JVM and DuckDB."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if total < MEMORY_WARN_BYTES:
+        return Finding(
+            "memory", WARN, size_text(total), "give spark.driver.memory less than that, or take a larger machine"
+        )
+    return Finding("memory", OK, size_text(total))
+
+
+def directory_finding(check: str, directory: Path, advice: str) -> Finding:
+    """A file can be written there, and there is room; as the file system does, not as permission bits say."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=directory, prefix=".txmq-doctor-"):
+            pass
+    except OSError as error:
+        return Finding(check, FAIL, f"{directory} cannot be written: {error.strerror}", advice)
+    free = shutil.disk_usage(directory).free
+    told = f"{directory}: {size_text(free)} free"
+    if free < DISK_WARN_BYTES:
+        return Finding(check, FAIL if free < DISK_FAIL_BYTES else WARN, told, "make room: a pass needs it to end")
+    return Finding(check, OK, told)
+
+
+def size_text(count: int) -> str:
+    """Bytes in GiB or MiB."""
+    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count >> 20} MiB"

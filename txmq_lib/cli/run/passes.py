@@ -1,0 +1,104 @@
+"""Runs a pipeline function on a Spark session and tells what it did. Only command bodies import it: it needs Spark."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+import typer
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from txmq_lib.cli.options import Options, location, settings_of
+from txmq_lib.cli.output.progress import SparkProgress
+from txmq_lib.cli.output.said import say
+from txmq_lib.config.settings import Settings, Thresholds
+from txmq_lib.config.table_specs import table_specs
+from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.errors import EXIT_FINDINGS
+from txmq_lib.passes.current import PassReport
+from txmq_lib.spark.session import build_session, open_to_others
+
+Job = Callable[[Warehouse, Settings], PassReport]
+
+
+def create_tables(options: Options) -> None:
+    """Create the tables that do not exist yet and tell how many."""
+    settings = settings_of(options)
+    with spark_warehouse("init", settings) as (warehouse, _):
+        created = warehouse.create_missing()
+    tell({"warehouse": location(settings.warehouse), "tables": len(table_specs()), "created": len(created)})
+
+
+def run_job(
+    label: str,
+    options: Options,
+    job: Job,
+    *,
+    require: Callable[[Settings], None] | None = None,
+    show: Callable[[], None] | None = None,
+) -> None:
+    """Run a job on the warehouse of the settings, tell its report, `show` more, end with status 1 past a threshold.
+
+    require  raises where the settings will not do, before Spark starts
+    show     done whatever the thresholds say; where it ends the command, that status stands
+    """
+    settings = settings_of(options)
+    if require is not None:
+        require(settings)
+    with spark_warehouse(label, settings) as (warehouse, _):
+        report = job(warehouse, settings)
+    seconds = round(sum(report.seconds.values()), 1)
+    tell({"job": report.job, "pass": report.number, **report.counts, "seconds": seconds})
+    for finding in report.findings:
+        say(finding, err=True)
+    is_past = is_past_threshold(report, settings.thresholds)
+    if show is not None:
+        show()
+    if is_past:
+        raise typer.Exit(EXIT_FINDINGS)
+
+
+def is_past_threshold(report: PassReport, thresholds: Thresholds) -> bool:
+    """Whether the pass quarantined, left unanswered or could not read more than is allowed; each is told."""
+    quarantined = sum(count for step, count in report.counts.items() if step.startswith("quarantine"))
+    unanswered = report.counts.get("no_answer", 0)
+    is_past = False
+    for name, count, at_most, words in (
+        ("quarantined", quarantined, thresholds.quarantined, "records quarantined"),
+        ("unanswered", unanswered, thresholds.unanswered, "checks without an answer"),
+        ("unread", report.counts.get("unread", 0), thresholds.unread, "brokers or queues could not be read"),
+    ):
+        if at_most is not None and count > at_most:
+            say(f"{count} {words}, thresholds.{name} is {at_most}", err=True)
+            is_past = True
+    return is_past
+
+
+@contextmanager
+def spark_warehouse(label: str, settings: Settings) -> Iterator[tuple[Warehouse, SparkProgress]]:
+    """A Warehouse on a session of its own, stopped afterwards, or on the one that is already there, left running."""
+    # py4j tells the root logger, trace and all, when the JVM goes while it waits for it.
+    logging.getLogger().addHandler(logging.NullHandler())
+    with SparkProgress(label) as progress:
+        is_ours = SparkSession.getActiveSession() is None
+        spark = build_session(f"txmq {label}", settings)
+        if to_say := open_to_others(spark):
+            say(to_say, err=True)
+        progress.watch(spark.sparkContext.statusTracker())
+        try:
+            yield Warehouse(spark, location(settings.warehouse)), progress
+        finally:
+            if is_ours:
+                # A JVM that is gone needs no stop, and what was said of it is not to be drowned.
+                with suppress(OSError, Py4JError):
+                    spark.stop()
+
+
+def tell(facts: Mapping[str, object]) -> None:
+    """Facts on stdout: aligned on a terminal, plain `key value` lines elsewhere."""
+    width = max(map(len, facts)) if sys.stdout.isatty() else 0
+    for key, value in facts.items():
+        say(f"{key:<{width}} {value}")

@@ -1,0 +1,242 @@
+"""`txmq status`: one screen of 80 columns, problems first. Needs deltalake and DuckDB, no JVM."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import typer
+
+from txmq_lib.cli.options import Options, location, settings_of
+from txmq_lib.cli.output.pipe import while_read
+from txmq_lib.cli.output.said import say_json, say_screen
+from txmq_lib.config.settings import Thresholds
+from txmq_lib.errors import EXIT_FINDINGS
+from txmq_lib.escaping import line, shortened, visible
+from txmq_lib.views.figures import AGE_CLASSES, OLDER
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.status import Limits, Problem, Status, problems, read_status, span_text
+
+WIDTH = 80
+NOTHING_LANDED = "nothing has landed yet: txmq land, or txmq run with sources"
+LISTED = 6
+SLOWEST = 3
+ELLIPSIS = "…"
+CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+RED, PLAIN = "\x1b[31;1m", "\x1b[0m"
+
+Row = Sequence[str]
+
+
+def show_status(options: Options, now: Callable[[], datetime], *, is_json: bool, every: float | None) -> None:
+    """The status once, with status 1 past a threshold; or again and again until interrupted."""
+    settings = settings_of(options)
+    while True:
+        uri = location(settings.warehouse)
+        status = read_status(WarehouseReader(uri), now(), lag_window_ms=settings.lag_window_ms)
+        found = problems(status, limits(settings.thresholds))
+        with while_read():
+            if every is not None and sys.stdout.isatty():
+                say_screen([CLEAR])
+            if is_json:
+                say_json(as_json(uri, status, found))
+            else:
+                say_screen(screen(uri, status, found, is_coloured=sys.stdout.isatty()))
+        if every is None:
+            break
+        time.sleep(every)
+    if any(problem.limit for problem in found):
+        raise typer.Exit(EXIT_FINDINGS)
+
+
+def limits(thresholds: Thresholds) -> Limits:
+    """The thresholds that `status` looks at."""
+    # What only the pass that counted it can judge is not among them.
+    return Limits(**{field.name: getattr(thresholds, field.name) for field in dataclasses.fields(Limits)})
+
+
+def as_json(uri: str, status: Status, found: Sequence[Problem]) -> dict[str, Any]:
+    """Everything as one object: the fields of Status under their names, problems, times as ISO 8601 UTC."""
+    figures = {"pending_count": status.pending_count, "is_audit_due": status.is_audit_due, **dataclasses.asdict(status)}
+    figures["checks"]["answered"] = status.checks.answered
+    plain: dict[str, Any] = _plain(
+        {"warehouse": uri, "problems": [dataclasses.asdict(each) for each in found], **figures}
+    )
+    return plain
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - a JSON value is any
+    match value:
+        case datetime():
+            return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        case dict():
+            return {key: _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+    return value
+
+
+def screen(uri: str, status: Status, found: Sequence[Problem], *, is_coloured: bool = False) -> list[str]:
+    """The lines of the screen, none wider than 80 columns but a command or a path."""
+    lines = [line(f"txmq status  {_iso(status.now)}  {uri}")]
+    lines += [NOTHING_LANDED] if status.is_empty and not found else _problems(found, is_coloured)
+    for section in (_pending, _checks, _verdicts, _offsets, _quarantine, _landing, _passes):
+        lines += ["", *map(line, section(status))]
+    return lines
+
+
+def _problems(found: Sequence[Problem], is_coloured: bool) -> Iterator[str]:
+    if not found:
+        yield "no problem found"
+    for each in found:
+        text = f"{'!' if each.limit else '-'} {each.text}" + (f" ({each.limit})" if each.limit else "")
+        text, command = map(line, (text, f"txmq {each.command}"))
+        apart = 2 if len(text) + 2 + len(command) > WIDTH else WIDTH - len(text) - len(command)
+        red, plain = (RED, PLAIN) if is_coloured and each.limit else ("", "")
+        if len(text) + 2 + len(command) > WIDTH:
+            yield f"{red}{text}{plain}"
+            yield f"    {command}"
+        else:
+            yield f"{red}{text}{plain}{' ' * apart}{command}"
+
+
+def _pending(status: Status) -> Iterator[str]:
+    oldest = status.oldest
+    if oldest is None:
+        yield "PENDING  0"
+        return
+    age = span_text(status.now - oldest.oldest_timestamp)
+    due = sum(group.due for group in status.pending)
+    yield f"PENDING  {status.pending_count:,}   due now {due:,}   oldest {age}: {oldest.oldest_transaction_id}"
+    head = ("producer group", *(f"<{name}" for name in AGE_CLASSES), OLDER, "total", "oldest", "asked")
+    rows = [
+        (
+            group.producer_group or "(none)",
+            *(f"{count:,}" for count in group.ages.values()),
+            f"{group.count:,}",
+            span_text(status.now - group.oldest_timestamp),
+            f"{group.most_checks:,}",
+        )
+        for group in status.pending[:LISTED]
+    ]
+    yield from aligned(head, rows)
+    yield from _more(len(status.pending), "groups", "pending")
+
+
+def _checks(status: Status) -> Iterator[str]:
+    checks = status.checks
+    answers = ", ".join(f"{decision} {count:,}" for decision, count in checks.answers.items())
+    yield (
+        f"CHECKS   asked {checks.asked:,}{_ago(status, checks.last_asked_timestamp)}   answered {checks.answered:,}"
+        + (f" ({answers})" if answers else "")
+    )
+    yield f"GIVEN UP {status.given_up:,}{_ago(status, status.last_given_up_timestamp)}"
+
+
+def _verdicts(status: Status) -> Iterator[str]:
+    due = "  txmq audit is due: other passes came after it" if status.is_audit_due else ""
+    yield f"VERDICTS{due}" if status.verdicts else "VERDICTS none; txmq audit gives them"
+    rows = [(row.verdict, f"{row.count:,}", f"+{row.last_pass:,}" if row.last_pass else "") for row in status.verdicts]
+    yield from aligned(("verdict", "count", "last pass"), rows)
+
+
+def _offsets(status: Status) -> Iterator[str]:
+    yield "OFFSETS" if status.offsets else "OFFSETS  none"
+    rows = [
+        (
+            group.consumer_group,
+            group.broker_name,
+            f"{group.queues:,}",
+            f"{group.lag:,}",
+            f"{group.rewinds:,}",
+            " ".join(f"{state} {count:,}" for state, count in group.lag_states.items()),
+        )
+        for group in status.offsets[:LISTED]
+    ]
+    yield from aligned(("consumer group", "broker", "queues", "lag", "rewinds", "states"), rows, text=(0, 1, 5))
+    yield from _more(len(status.offsets), "groups", "offsets --sort lag:desc")
+
+
+def _quarantine(status: Status) -> Iterator[str]:
+    told = sum(row.count for row in status.quarantine)
+    yield f"QUARANTINE  {told:,}"
+    rows = [
+        (row.reason, f"{row.count:,}", span_text(status.now - row.newest_timestamp) + " ago")
+        for row in status.quarantine[:LISTED]
+    ]
+    yield from aligned(("reason", "count", "newest"), rows)
+    yield from _more(len(status.quarantine), "reasons", "quarantine")
+
+
+def _landing(status: Status) -> Iterator[str]:
+    yield "LANDING" if status.landed else "LANDING  nothing has landed"
+    rows = [
+        (
+            source.broker_name,
+            _iso(source.read_to_timestamp) if source.read_to_timestamp else "-",
+            span_text(status.now - source.read_to_timestamp) if source.read_to_timestamp else "-",
+        )
+        for source in status.landed[:LISTED]
+    ]
+    yield from aligned(("broker", "read to", "behind"), rows)
+    yield from _more(len(status.landed), "brokers", "passes --job land")
+
+
+def _passes(status: Status) -> Iterator[str]:
+    yield "PASSES" if status.passes else "PASSES   none"
+    rows = []
+    for last in status.passes:
+        slowest = sorted(last.seconds.items(), key=lambda step: -step[1])
+        steps = ", ".join(f"{step} {taken:.1f}" for step, taken in slowest[:SLOWEST])
+        rest = sum(taken for _, taken in slowest[SLOWEST:])
+        rows.append(
+            (
+                last.job,
+                "-" if last.pass_number is None else str(last.pass_number),
+                span_text(status.now - last.committed_timestamp) if last.committed_timestamp else "-",
+                f"{sum(last.seconds.values()):.1f}",
+                steps + (f", others {rest:.1f}" if rest else ""),
+            )
+        )
+    yield from aligned(("job", "pass", "ago", "seconds", "of these"), rows, text=(0, 4))
+
+
+def aligned(head: Row, rows: Sequence[Row], *, text: Sequence[int] = (0,)) -> Iterator[str]:
+    """Indented columns within 80, those of `text` to the left and cut where there is no room, numbers to the right."""
+    if not rows:
+        return
+    rows = [[visible(shortened(cell, WIDTH)) for cell in row] for row in rows]
+    widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
+    over = sum(widths) + 2 * len(widths) - WIDTH
+    for place in sorted(text, key=lambda place: -widths[place]):
+        least = max(len(head[place]), 12)
+        cut = min(max(over, 0), max(widths[place] - least, 0))
+        widths[place] -= cut
+        over -= cut
+    for row in (head, *rows):
+        cells = [
+            f"{_cut(cell, width):<{width}}" if place in text else f"{cell:>{width}}"
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield ("  " + "  ".join(cells)).rstrip()
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + ELLIPSIS
+
+
+def _more(count: int, things: str, command: str) -> Iterator[str]:
+    if count > LISTED:
+        yield f"  and {count - LISTED:,} more {things}: txmq {command}"
+
+
+def _ago(status: Status, moment: datetime | None) -> str:
+    return f", last {span_text(status.now - moment)} ago" if moment else ""
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")

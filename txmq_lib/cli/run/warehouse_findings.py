@@ -1,0 +1,133 @@
+"""What `txmq doctor` finds of the settings' places: sources, the warehouse, its tables and the times in them."""
+
+from __future__ import annotations
+
+import glob
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from txmq_lib.cli.options import location
+from txmq_lib.cli.run.findings import FAIL, OK, WARN, Finding, directory_finding
+from txmq_lib.config.settings import Settings, Source
+from txmq_lib.config.table_specs import table_specs
+from txmq_lib.errors import TxmqError
+from txmq_lib.views.figures import landed, last_passes
+from txmq_lib.views.reader import Scan, WarehouseReader
+from txmq_lib.views.status import span_text
+
+# What clocks of one machine and its disk may differ by, and those of a broker and this machine.
+CLOCK_FAIL, CLOCK_WARN = timedelta(seconds=60), timedelta(seconds=5)
+
+
+def source_findings(sources: Sequence[Source]) -> Iterator[Finding]:
+    """Every path of `sources` leads to something that can be read."""
+    if not sources:
+        yield Finding("sources", OK, "none configured: `txmq run` lands nothing, `txmq land` what it is given")
+    for source in sources:
+        for path in source.paths or ():
+            yield source_finding(source, path)
+
+
+def source_finding(source: Source, path: str) -> Finding:
+    """One path of one source."""
+    told = f"{source.kind} of {source.broker}: {path}"
+    if "://" in path.removeprefix("file://"):
+        return Finding("sources", WARN, f"{told} is not on this machine", "not looked at")
+    found = glob.glob(path.removeprefix("file://"))
+    if not found:
+        return Finding("sources", WARN, f"{told} does not exist", "mend the path, if something should be there by now")
+    closed = [each for each in found if not os.access(each, os.R_OK | (os.X_OK if os.path.isdir(each) else 0))]
+    if closed:
+        return Finding("sources", FAIL, f"{told}: {closed[0]} cannot be read", "let this user read it")
+    if source.kind == "store" and not all(Path(each, "commitlog").is_dir() for each in found):
+        advice = "name the directory above commitlog (storePathRootDir)"
+        return Finding("sources", FAIL, f"{told} has no directory commitlog", advice)
+    return Finding("sources", OK, told)
+
+
+def warehouse_findings(uri: str, now: datetime) -> Iterator[Finding]:
+    """The warehouse can be written, its tables are whole and as `schemas/` has them, and its times are not ahead."""
+    local = None if "://" in uri.removeprefix("file://") else Path("/" + uri.removeprefix("file:").lstrip("/"))
+    if local is None:
+        yield Finding("warehouse", WARN, f"{uri} is not on this machine", "its room and permissions are not looked at")
+    else:
+        directory = next(each for each in (local, *local.parents) if each.exists())
+        yield directory_finding("warehouse", directory, "let this user write there, or name another with --warehouse")
+        yield clock_finding(directory, now)
+        if not (local / "pass").exists():
+            yield Finding("tables", OK, f"none yet in {uri}: the first pass makes them")
+            return
+    reader = WarehouseReader(uri)
+    yield from table_findings(reader)
+    yield from time_findings(reader, now)
+
+
+def clock_finding(directory: Path, now: datetime) -> Finding:
+    """The clock of the disk is the clock of this machine: file times decide what Delta may remove."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=directory, prefix=".txmq-doctor-") as file:
+            apart = datetime.fromtimestamp(os.stat(file.name).st_mtime, UTC) - now
+    except OSError:
+        return Finding("clock", WARN, f"no file can be written in {directory} to compare with", "mend that first")
+    told = f"{now:%Y-%m-%dT%H:%M:%SZ}; the disk's differs by {span_text(abs(apart))}"
+    if abs(apart) > CLOCK_WARN:
+        state = FAIL if abs(apart) > CLOCK_FAIL else WARN
+        return Finding("clock", state, told, "set both by NTP: ages and due checks are counted by the clock")
+    return Finding("clock", OK, told)
+
+
+def role_findings(settings: Settings) -> Iterator[Finding]:
+    """Each broker that has rows has the role they were made under; each whose store lands, or itself, has one."""
+    recorded = _recorded_roles(location(settings.warehouse))
+    reads_itself = {source.broker: source.kind in ("store", "rocketmq") for source in settings.sources}
+    for name in sorted({*recorded, *settings.brokers, *filter(None, reads_itself)}):
+        role, origin = settings.for_broker(name).role, settings.role_origin(name)
+        told = f"{name}: {role}, says {origin}" if origin else f"{name}: nobody has said its role"
+        if recorded.get(name, role) != role:
+            told += f"; its rows were made in the role {recorded[name]}"
+            advice = f"say role: {recorded[name]}, or see txmq take-back --decisions; every job refuses before that"
+            yield Finding("role", FAIL, told, advice)
+        elif not origin and reads_itself.get(name):
+            yield Finding("role", FAIL, told, "say `audit` or `engine`: no store and no live broker lands without")
+        else:
+            yield Finding("role", OK, told + (f"; its rows were made as {role}" if name in recorded else ""))
+
+
+def _recorded_roles(uri: str) -> dict[str, str]:
+    try:
+        rows = WarehouseReader(uri).rows(Scan("broker", ("broker_name", "role")))
+    except TxmqError:
+        return {}  # told by `table_findings`
+    return {row["broker_name"]: row["role"] for row in rows}
+
+
+def table_findings(reader: WarehouseReader) -> Iterator[Finding]:
+    """Every table can be opened and has the columns of its YAML."""
+    faults = []
+    for name in table_specs():
+        try:
+            difference = reader.schema_difference(name)
+        except TxmqError as error:
+            faults.append(Finding("tables", FAIL, error.message, "txmq init makes tables that are missing"))
+            continue
+        if difference:
+            told = f"{name}: {difference}"
+            faults.append(Finding("tables", FAIL, told, f"compare with schemas/{name}.yaml: another version wrote it"))
+    yield from faults or [Finding("tables", OK, f"{len(table_specs())} in {reader.uri}")]
+
+
+def time_findings(reader: WarehouseReader, now: datetime) -> Iterator[Finding]:
+    """No pass was written, and no message stored, later than now."""
+    try:
+        written = [(f"{each.job} pass", each.committed_timestamp) for each in last_passes(reader)]
+        stored = [(f"a message of {each.broker_name}", each.read_to_timestamp) for each in landed(reader)]
+    except TxmqError:
+        return  # told by `table_findings`
+    for what, moment in (*written, *stored):
+        if moment is not None and moment - now > CLOCK_WARN:
+            told = f"{what} is {span_text(moment - now)} ahead of this clock"
+            state = FAIL if moment - now > CLOCK_FAIL else WARN
+            yield Finding("clock", state, told, "set the clocks of brokers and of this machine by NTP")

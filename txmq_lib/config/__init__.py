@@ -1,0 +1,1 @@
+"""Settings, tables and resources as frozen objects. No Spark, no Delta."""

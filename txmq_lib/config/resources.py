@@ -1,0 +1,39 @@
+"""Where txmq's own files are: beside the package in a checkout, under `txmq_lib/share` in an installed wheel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from txmq_lib.errors import EnvironmentFault
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_SHARE = _PACKAGE / "share"
+
+
+def _resource(in_wheel: str, in_checkout: str) -> Path:
+    for path in (_SHARE / in_wheel, _PACKAGE.parent / in_checkout):
+        if path.exists():
+            return path
+    raise EnvironmentFault(
+        f"txmq's own {in_checkout} is missing beside {_PACKAGE}; install txmq again or use a complete checkout"
+    )
+
+
+def conf_dir() -> Path:
+    """The directory of `base.yaml`, the logging configuration and the example settings."""
+    return _resource("conf", "conf")
+
+
+def schemas_dir() -> Path:
+    """The directory with one YAML per table."""
+    return _resource("schemas", "schemas")
+
+
+def demo_store() -> Path:
+    """The packed store directory (tar.xz) of a real broker that `txmq demo` lands."""
+    return _resource("demo/store.tar.xz", "tests/captures/basic/store.tar.xz")
+
+
+def demo_broker_conf() -> Path:
+    """The settings file of the broker that wrote `demo_store`."""
+    return _resource("demo/broker.conf", "tests/captures/basic/broker.conf")

@@ -1,0 +1,44 @@
+"""Frames meet table specs here: columns checked, ordered and cast. Writes nothing."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructField, StructType
+
+from txmq_lib.config.table_specs import Differences, TableSpec
+from txmq_lib.errors import SchemaError
+
+
+def struct_type(spec: TableSpec) -> StructType:
+    """The table's schema as Spark knows it."""
+    return StructType.fromJson(spec.to_json())
+
+
+def in_order(frame: DataFrame, wanted: StructType) -> DataFrame:
+    """`frame` with the columns of `wanted`, in order and type, by one call into the JVM; what is nullable stays so."""
+    return frame.to(StructType([StructField(field.name, field.dataType) for field in wanted]))
+
+
+def conform(frame: DataFrame, spec: TableSpec) -> DataFrame:
+    """`frame` with exactly the table's columns, in order and type; SchemaError names every column that is wrong."""
+    wanted, given = struct_type(spec), {field.name: field.dataType for field in frame.schema}
+    missing = tuple(name for name in wanted.names if name not in given)
+    unexpected = tuple(name for name in given if name not in set(wanted.names))
+    mistyped = tuple(
+        f"{field.name}: {given[field.name].simpleString()} is no {field.dataType.simpleString()}"
+        for field in wanted
+        if field.name in given and not _fits(given[field.name].simpleString(), field.dataType.simpleString())
+    )
+    if missing or unexpected or mistyped:
+        differences = Differences(missing, unexpected, mistyped)
+        raise SchemaError(f"rows for {spec.table}: {differences}; compare with schemas/{spec.table}.yaml")
+    return in_order(frame, wanted)
+
+
+def _fits(given: str, wanted: str) -> bool:
+    # Widening is harmless, anything else is a mistake of the rule that made the frame.
+    return (
+        given == wanted
+        or given == "void"
+        or (given, wanted) in {("int", "bigint"), ("int", "int"), ("float", "double")}
+    )

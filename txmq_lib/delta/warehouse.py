@@ -1,0 +1,234 @@
+"""The warehouse: where tables are, creating them, reading them at a version. Must not decide what rows mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from txmq_lib.config.table_specs import TableSpec, table_spec, table_specs
+from txmq_lib.delta.conform import struct_type
+from txmq_lib.delta.log_entries import DataFile, LogEntries, on_disk
+from txmq_lib.delta.log_view import DeltaLogView, reckoned_bytes
+from txmq_lib.delta.plain_files import frame_of_files
+from txmq_lib.delta.small_writes import can_write, create_table, stored_schema
+from txmq_lib.errors import SchemaError, TableMissingError
+from txmq_lib.spark.local_frame import local_frame
+
+# Tables that came after the first version: a warehouse of before gets them when it is opened.
+LATER_TABLES = ("broker", "orphan")
+CHANGE_FEED_MERGES = ("append", "insert_missing")
+READ_WHOLE_BYTES = 64 << 20  # beyond, leaving files out by their statistics pays
+CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
+
+
+def _no_hook(table: str, step: str) -> None:
+    return None
+
+
+def _in_full(spark: SparkSession, uri: str) -> str:
+    # On a cluster of Hadoop a path without a scheme is HDFS's, and nothing of it is to be looked for on this disk.
+    default = str(spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS"))
+    return uri if ":" in uri or default.startswith("file:") else f"{default.rstrip('/')}{uri}"
+
+
+class Warehouse:
+    """Delta tables under one URI, named as in `schemas/`."""
+
+    def __init__(self, spark: SparkSession, uri: str) -> None:
+        self.spark = spark
+        self.uri = _in_full(spark, uri).rstrip("/")
+        # Called after every write with (table, step): where tests kill a pass.
+        self.on_write: Callable[[str, str], None] = _no_hook
+        # Called likewise between the parts of what takes long and writes only in the end: where a service leaves off.
+        self.on_part: Callable[[str, str], None] = _no_hook
+        self.is_on_one_machine = str(spark.sparkContext.master).startswith("local")
+        self._has_wanted_columns = False
+        self._created_empty: dict[str, bool] = {}
+        self._entries: dict[str, LogEntries] = {}
+        self._materialized: dict[str, tuple[int, list[Row]]] = {}
+
+    def path(self, table: str) -> str:
+        """Where a table lies."""
+        return f"{self.uri}/{table}"
+
+    def local_path(self, table: str) -> str | None:
+        """Where a table can be written from here, on this disk; None where it cannot, or executors are elsewhere."""
+        path = on_disk(self.path(table)) if self.is_on_one_machine else None
+        return path if path is not None and can_write(path) else None
+
+    def is_few(self, table: str, version: int | None = None) -> bool:
+        """Whether a version of the table, or the newest, has few files and little in them."""
+        return self._few_files(table, version) is not None
+
+    def few_bytes(self, table: str, version: int) -> int | None:
+        """The size of a table as `DeltaLogView.bytes_between` reckons it; None where it has not few rows."""
+        files = self._few_files(table, version)
+        return None if files is None else reckoned_bytes(files)
+
+    def exists(self, table: str) -> bool:
+        """True where the table has been created."""
+        return self.log(table).version >= 0
+
+    def create_missing(self) -> list[str]:
+        """Create the tables that do not exist yet; their names."""
+        missing = [name for name in table_specs() if not self.exists(name)]
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            list(pool.map(lambda name: self._create(table_spec(name)), [name for name in missing if name != "pass"]))
+        if "pass" in missing:
+            self._create(table_spec("pass"))  # last: where it is, all are
+        return missing
+
+    def ensure(self) -> None:
+        """Create all tables where the warehouse is new, and columns that are new and may be null.
+
+        SchemaError where a table has other columns than are wanted.
+        """
+        if not self.exists("pass"):
+            self.create_missing()
+        if not self._has_wanted_columns:
+            for name in LATER_TABLES:
+                if not self.exists(name):
+                    self._create(table_spec(name))
+            self._require_wanted_columns()
+            self._has_wanted_columns = True
+
+    def _stored_schema(self, table: str) -> str:
+        path = self.local_path(table)
+        # Delta takes a second to look at a table for the first time.
+        return stored_schema(path) if path is not None else self.log(table).schema()
+
+    def _require_wanted_columns(self) -> None:
+        # Only the writing jobs look: Spark would read nulls for a missing column, and a pass would end at a write.
+        found = {
+            name: spec.differences(self._stored_schema(name))
+            for name, spec in table_specs().items()
+            if self.exists(name)
+        }
+        told = [f"  - {name}: {each}" for name, each in found.items() if str(each) and not each.can_be_added]
+        if told:
+            raise SchemaError(
+                "tables of another version of txmq, or changed since; nothing was written (documentation: Upgrade):\n"
+                + "\n".join(told)
+            )
+        for name, differences in found.items():
+            if differences.missing:
+                self._add_columns(name, differences.missing)
+
+    def _add_columns(self, table: str, names: Sequence[str]) -> None:
+        """Add columns of the spec to a stored table; they are null in the rows it has."""
+        wanted = ", ".join(
+            f"`{field.name}` {field.dataType.simpleString()}"
+            for field in struct_type(table_spec(table))
+            if field.name in names
+        )
+        place = self.path(table).replace("`", "``")
+        self.spark.sql(f"ALTER TABLE delta.`{place}` ADD COLUMNS ({wanted})")
+
+    def log(self, table: str) -> DeltaLogView:
+        """The table's log, refreshed."""
+        if table not in self._entries:
+            self._entries[table] = LogEntries(self.spark, self.path(table))
+        return DeltaLogView(self.spark, self.path(table), self._entries[table])
+
+    def existing_log(self, table: str) -> DeltaLogView:
+        """The table's log, refreshed; TableMissingError where it does not exist."""
+        log = self.log(table)
+        if log.version < 0:
+            raise TableMissingError(f"no table {self.path(table)}; create it with: txmq --warehouse {self.uri} init")
+        return log
+
+    def version(self, table: str) -> int:
+        """The table's newest Delta version; TableMissingError where it does not exist."""
+        return self.existing_log(table).version
+
+    def read(self, table: str, version: int | None = None) -> DataFrame:
+        """All rows of a table, at a version or the newest."""
+        if version == 0 and self._was_created_empty(table):
+            # Known without a scan, and Spark plans away whatever is joined with it.
+            return self.empty(table)
+        files = self._few_files(table, version)
+        if files is not None:
+            return self._frame_of(table, files)
+        reader = self.spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        return reader.load(self.path(table))
+
+    def materialized_rows(self, table: str) -> list[Row]:
+        """All rows of a table of few, as they are now; read again only where it has moved."""
+        version = self.version(table)
+        if self._materialized.get(table, (-1, []))[0] != version:
+            self._materialized[table] = (version, self.read(table, version).collect())
+        return self._materialized[table][1]
+
+    def rows_between(
+        self, table: str, after: int | None, upto: int, *, taken_back: Sequence[tuple[int, str]] = ()
+    ) -> DataFrame:
+        """Rows inserted after version `after` (None: ever) up to version `upto`.
+
+        `taken_back`: versions in that range that deleted all rows of a broker, which the feed gives all the same.
+        """
+        if after is None:
+            return self.read(table, upto)
+        if after >= upto:
+            return self.empty(table)
+        files = self.log(table).inserted_files(after, upto)
+        if files is not None and not taken_back:
+            return self._frame_of(table, files)
+        feed = (
+            self.spark.read.format("delta")
+            .option("readChangeFeed", "true")
+            .option("startingVersion", after + 1)
+            .option("endingVersion", upto)
+            .load(self.path(table))
+        )
+        for version, broker_name in taken_back:
+            feed = feed.where(~((F.col("broker_name") == broker_name) & (F.col("_commit_version") < version)))
+        return feed.where("_change_type = 'insert'").drop(*CHANGE_COLUMNS)
+
+    def _few_files(self, table: str, version: int | None) -> tuple[DataFile, ...] | None:
+        log = self.log(table)
+        files = log.few_files(log.version if version is None else version)
+        return files if files is not None and sum(file.size for file in files) <= READ_WHOLE_BYTES else None
+
+    def _frame_of(self, table: str, files: Sequence[DataFile]) -> DataFrame:
+        # Delta runs a Spark job or two per look at a table to find out which files to read.
+        return frame_of_files(self.spark, table_spec(table), self.path(table), files) if files else self.empty(table)
+
+    def empty(self, table: str) -> DataFrame:
+        """No rows, with the table's columns."""
+        return local_frame(self.spark, [], struct_type(table_spec(table)))
+
+    def _was_created_empty(self, table: str) -> bool:
+        # Version 0 of a cloned table has rows.
+        if table not in self._created_empty:
+            self._created_empty[table] = self.log(table).operation(0) == "CREATE TABLE"
+        return self._created_empty[table]
+
+    def _create(self, spec: TableSpec) -> None:
+        # The read views use deltalake, which refuses deletion vectors as a dataset.
+        properties = {
+            "delta.enableDeletionVectors": "false",
+            "delta.dataSkippingStatsColumns": ",".join(spec.skipping_columns),
+        }
+        if spec.merge in CHANGE_FEED_MERGES:
+            # Append-only tables write nothing extra for it, and it gives the rows since a version.
+            properties["delta.enableChangeDataFeed"] = "true"
+        if (path := self.local_path(spec.table)) is not None:
+            return create_table(path, spec, properties)
+        builder = (
+            DeltaTable.createIfNotExists(self.spark)
+            .location(self.path(spec.table))
+            .comment(spec.doc)
+            .addColumns(struct_type(spec))
+        )
+        if spec.partition_by:
+            builder = builder.partitionedBy(*spec.partition_by)
+        for key, value in properties.items():
+            builder = builder.property(key, value)
+        builder.execute()
+        return None

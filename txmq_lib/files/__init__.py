@@ -1,0 +1,1 @@
+"""Files of this machine: whole, plain, private ones; by any name; as lines."""

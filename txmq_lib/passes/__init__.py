@@ -1,0 +1,1 @@
+"""A pass: its plan, what it reads and writes, and the log of all passes."""

@@ -1,0 +1,119 @@
+"""Whose a plan is: its rows in the pass log, the claim that decides between processes, and abandoning it.
+
+A plan is open from its row `started` to its row `committed` or `abandoned`. Between the two several processes may have
+it in hand: the one that made it, and those that found it unfinished. Where they disagree about what becomes of it the
+first claim stands.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from txmq_lib.config.table_specs import table_spec
+from txmq_lib.delta.conflicts import CONFLICTS
+from txmq_lib.delta.conform import struct_type
+from txmq_lib.delta.small_writes import SmallWrite
+from txmq_lib.delta.spark_writes import SparkWrite
+from txmq_lib.errors import PassConflict
+from txmq_lib.passes.pass_log import ABANDONED, CLAIM, app_id, pass_tag
+from txmq_lib.passes.plan import Plan
+from txmq_lib.spark.local_frame import arrow_rows, local_frame
+
+
+@dataclass(kw_only=True)
+class Claims(Plan):
+    """The states of a plan in the pass log. What commits here is a verb: `append_row`, `claim`, `abandon`."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    _open_at_version: int = -1
+
+    def claim(self, claimed: str) -> bool:
+        """Say what becomes of this plan, unless a process has said so before; whether `claimed` is what stands.
+
+        claimed  CARRIED_ON or GIVEN_UP of the pass log; said by a commit without rows
+        """
+        tag = pass_tag(self.job, self.number, CLAIM)
+        with suppress(*CONFLICTS):  # somebody else has just said it
+            self._append_to_log(CLAIM, [], tag + "\n" + claimed)
+        commit = self.warehouse.log("pass").tagged_commit(tag, after=-1)
+        return commit is not None and commit.note == claimed
+
+    def abandon(self) -> None:
+        """Give the plan up for good: its inputs are gone, or it must not be. What it wrote stays."""
+        if self.warehouse.log("pass").txn_version(app_id(self.job, "pass", ABANDONED)) < self.number:
+            self.append_row(ABANDONED, {})
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the plan has been given up by now, by whatever process."""
+        log = self.warehouse.log("pass")
+        if log.version == self._open_at_version:
+            return False
+        if log.txn_version(app_id(self.job, "pass", ABANDONED)) >= self.number:
+            return True
+        self._open_at_version = log.version
+        return False
+
+    def require_open(self) -> None:
+        """PassConflict where the plan has been given up: what another process landed instead must not land twice."""
+        if self.is_given_up:
+            raise self._given_up_by_another()
+
+    def _given_up_by_another(self) -> PassConflict:
+        return PassConflict(f"{self.job} pass {self.number} was given up by another process; run it again")
+
+    def append_row(self, state: str, note: Mapping[str, Any], checkpoints: Mapping[str, int] | None = None) -> None:
+        """Append the row of a state to the pass log, once; `note` goes with its commit."""
+        warehouse = self.warehouse
+        row = {
+            "job": self.job,
+            "pass_number": self.number,
+            "state": state,
+            "now": self.now,
+            "input_versions": self.input_versions,
+            "since_versions": self.since_versions,
+            "plan_id": self.plan_id,
+            "arguments": json.dumps(self.arguments, sort_keys=True),
+            "settings": self.settings.to_json(),
+            "settings_fingerprint": self.settings.fingerprint(),
+            "counts": dict(self.counts),
+            "seconds": {step: round(taken, 3) for step, taken in self.seconds.items()},
+            "checkpoints": dict(checkpoints or {}),
+            "wall_timestamp": self.wall_clock(),
+            "started_by": f"{getpass.getuser()}@{socket.gethostname()}",
+            "txmq_version": _txmq_version(),
+        }
+        tag = pass_tag(self.job, self.number, state) + "\n" + json.dumps(note)
+        try:
+            self._append_to_log(state, [row], tag)
+        except CONFLICTS:
+            # The same row by another process carrying the plan on: theirs stands.
+            if warehouse.log("pass").txn_version(app_id(self.job, "pass", state)) < self.number:
+                raise PassConflict(f"{self.job} pass {self.number} could not be {state}; try again") from None
+        warehouse.on_write("pass", state)
+
+    def _append_to_log(self, state: str, rows: list[dict[str, Any]], tag: str) -> None:
+        warehouse, schema = self.warehouse, struct_type(table_spec("pass"))
+        stamp = (app_id(self.job, "pass", state), self.number, tag)
+        path = warehouse.local_path("pass")
+        if path is not None:
+            SmallWrite(*stamp).append(path, arrow_rows(rows, schema))
+        else:
+            SparkWrite(*stamp).append(warehouse.path("pass"), local_frame(warehouse.spark, rows, schema))
+
+
+@cache
+def _txmq_version() -> str:
+    try:
+        return version("txmq")
+    except PackageNotFoundError:
+        return "unknown"

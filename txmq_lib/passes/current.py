@@ -1,0 +1,52 @@
+"""The pass under way: a plan, its reader, its writer and its claims, and the commit that ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from txmq_lib.passes.pass_log import COMMITTED, ROLE_GIVEN, last_role_given
+from txmq_lib.passes.reader import Reader
+from txmq_lib.passes.writer import Writer
+
+
+@dataclass(frozen=True)
+class PassReport:
+    """What one pass did: rows written per step, other counts, wall seconds per step; sentences people should read."""
+
+    job: str
+    number: int
+    counts: dict[str, int]
+    seconds: dict[str, float]
+    findings: tuple[str, ...] = ()
+
+
+@dataclass(kw_only=True)
+class Pass(Reader, Writer):
+    """One planned pass of one job. What only reads takes it as a `Reader`."""
+
+    def commit(
+        self,
+        counts: Mapping[str, int] | None = None,
+        checkpoints: Mapping[str, int] | None = None,
+        next_due_ms: int | None = None,
+        note: Mapping[str, Any] | None = None,
+    ) -> PassReport:
+        """Write the committed row, last of all.
+
+        next_due_ms  tells the next pass when time alone gives it work
+        note         what else the next pass of this job is to know
+        """
+        self.require_open()
+        self.counts.update(counts or {})
+        # Kept in the commit's note: the next pass of this job reads it without a Spark job.
+        left = {
+            "input_versions": self.input_versions,
+            "own_versions": self._own_versions,
+            "settings_fingerprint": self.settings.fingerprint(),
+            "next_due_ms": next_due_ms,
+            ROLE_GIVEN: last_role_given(self.warehouse),
+        }
+        self.append_row(COMMITTED, {**(note or {}), **left}, checkpoints)
+        return PassReport(self.job, self.number, dict(self.counts), dict(self.seconds))

@@ -1,0 +1,144 @@
+"""What the pass log and the notes of commits tell of passes: what is open, what a job knows already. Reads only."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Row
+from pyspark.sql import functions as F
+
+from txmq_lib.config.table_specs import table_specs
+from txmq_lib.delta.log_view import DeltaLogView
+from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.names import JOB_TAKE_BACK
+
+STARTED, COMMITTED, ABANDONED = "started", "committed", "abandoned"
+# What becomes of a plan whose own process fails while another one may have it in hand: the first to claim it decides.
+CLAIM, CARRIED_ON, GIVEN_UP = "fate", "carried on", "given up"
+# The step by which a take-back gives a broker a new role, and where a job's note keeps the last of these it knows.
+ROLE_GIVEN = "role_given"
+PLANNED = re.compile(rf"txmq/([^/]+)/pass/{STARTED}")
+
+
+def app_id(job: str, table: str, step: str) -> str:
+    """The transaction name under which a step of a job writes a table, pass after pass."""
+    return f"txmq/{job}/{table}/{step}"
+
+
+def pass_tag(job: str, number: int, step: str) -> str:
+    """What the userMetadata of a commit of a pass begins with."""
+    return f"txmq {job} pass {number} {step}"
+
+
+def last_ended(log: DeltaLogView, job: str) -> int:
+    """The newest pass of a job that was committed or abandoned; 0 where there is none."""
+    return max(log.txn_version(app_id(job, "pass", state)) for state in (COMMITTED, ABANDONED))
+
+
+def last_take_back(warehouse: Warehouse) -> int:
+    """The newest take-back that was committed or has deleted anything; 0 where there is none."""
+    log = warehouse.log("pass")
+    if not log.txn_version(app_id(JOB_TAKE_BACK, "pass", STARTED)):
+        return 0
+    deleted = (warehouse.log(name).txn_version(app_id(JOB_TAKE_BACK, name, name)) for name in table_specs())
+    return max(log.txn_version(app_id(JOB_TAKE_BACK, "pass", COMMITTED)), *deleted)
+
+
+def last_role_given(warehouse: Warehouse) -> int:
+    """The newest take-back that gave a broker a new role: what landed of it is judged anew. 0 where there is none."""
+    return warehouse.log("broker").txn_version(app_id(JOB_TAKE_BACK, "broker", ROLE_GIVEN))
+
+
+def plan_row(warehouse: Warehouse, job: str, number: int) -> Row:
+    """The started row of a pass, with its clock in microseconds as `now_us`."""
+    rows = warehouse.read("pass").where(f"job = '{job}' and pass_number = {number} and state = '{STARTED}'")
+    # Spark hands times over in the local zone, where an hour may come twice.
+    return rows.withColumn("now_us", F.unix_micros("now")).collect()[0]
+
+
+def last_note(warehouse: Warehouse, job: str) -> dict[str, Any]:
+    """What the last committed pass of a job left for the next; empty where there is none.
+
+    The note of its commit while the log holds that, else what its row tells.
+    """
+    log = warehouse.log("pass")
+    number = log.txn_version(app_id(job, "pass", COMMITTED))
+    if number == 0:
+        return {}
+    commit = log.tagged_commit(pass_tag(job, number, COMMITTED))
+    if commit is None:
+        return {"input_versions": dict(plan_row(warehouse, job, number)["input_versions"])}
+    return dict(json.loads(commit.note))
+
+
+def known_since(warehouse: Warehouse, note: Mapping[str, Any], upto: Mapping[str, int]) -> dict[str, int]:
+    """The versions up to which the pass that left `note` knew all: its inputs, what it wrote on top, and upkeep.
+
+    A table is left out where its log no longer tells what came next, up to its version in `upto`: it is read whole. So
+    are all where a broker was given another role since.
+    """
+    if note.get(ROLE_GIVEN, 0) != last_role_given(warehouse):
+        return {}
+    own = note.get("own_versions", {})
+    known = {
+        name: warehouse.log(name).all_known_to(int(version), upto[name], own.get(name, ()))
+        for name, version in note.get("input_versions", {}).items()
+        if name in upto
+    }
+    return {name: version for name, version in known.items() if version is not None}
+
+
+def lost_feeds(warehouse: Warehouse, row: Row) -> frozenset[str]:
+    """Tables whose log no longer tells what came behind the since version of a plan."""
+    upto = row["input_versions"]
+    since = dict(row["since_versions"])
+    return frozenset(
+        name for name, version in since.items() if warehouse.log(name).all_known_to(version, upto[name]) is None
+    )
+
+
+def unfinished(log: DeltaLogView) -> dict[str, int]:
+    """The unfinished pass of each job that has one."""
+    planned = {PLANNED.fullmatch(writer): number for writer, number in log.txn_versions().items()}
+    return {found[1]: number for found, number in planned.items() if found and number > last_ended(log, found[1])}
+
+
+def taken_back(log: DeltaLogView, table: str, after: int, upto: int) -> list[tuple[int, str]]:
+    """Versions in the range that took rows back, each with its broker."""
+    if not log.txn_version(app_id(JOB_TAKE_BACK, table, table)):
+        return []
+    tags = ((version, log.tag(version)) for version in range(after + 1, upto + 1))
+    begins = f"txmq {JOB_TAKE_BACK} "
+    named = [(version, json.loads(tag.partition("\n")[2])) for version, tag in tags if tag.startswith(begins)]
+    return [(version, note["broker_name"]) for version, note in named if "broker_name" in note]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a job stands: its unfinished pass (None: it has none), what that one reads, and what the job knows."""
+
+    job: str
+    open_number: int | None
+    input_versions: dict[str, int]
+    since_versions: dict[str, int]
+
+
+def standings(warehouse: Warehouse) -> list[Standing]:
+    """Where every job stands that ever planned a pass."""
+    log = warehouse.log("pass")
+    started = [PLANNED.fullmatch(app_id) for app_id in log.txn_versions()]
+    return [_standing(warehouse, log, found[1]) for found in started if found]
+
+
+def _standing(warehouse: Warehouse, log: DeltaLogView, job: str) -> Standing:
+    planned = log.txn_version(app_id(job, "pass", STARTED))
+    if planned > last_ended(log, job):
+        row = plan_row(warehouse, job, planned)
+        return Standing(job, planned, dict(row["input_versions"]), dict(row["since_versions"]))
+    note = last_note(warehouse, job)
+    newest = {name: warehouse.log(name).version for name in note.get("input_versions", {})}
+    return Standing(job, None, {}, known_since(warehouse, note, newest))

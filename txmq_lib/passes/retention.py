@@ -1,0 +1,140 @@
+"""Upkeep of one table: its files counted, small ones compacted, replaced ones removed. Changes no row of any table."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+from functools import reduce
+
+from delta.tables import DeltaTable
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from txmq_lib.delta.conflicts import CONFLICTS, WRITE_ATTEMPTS
+from txmq_lib.delta.spark_writes import TAG_CONF
+from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.passes.pass_log import COMMITTED
+from txmq_lib.spark.glob_escape import pattern_of
+from txmq_lib.spark.session_conf import session_conf
+
+COMMITTED_PASS = re.compile(rf"txmq/([^/]+)/pass/{COMMITTED}")
+SMALL_CONF = "spark.databricks.delta.optimize.minFileSize"
+LARGE_CONF = "spark.databricks.delta.optimize.maxFileSize"
+FILE_RETENTION, LOG_RETENTION = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
+# What Delta does where a table says nothing.
+DELTA_DEFAULTS = {FILE_RETENTION: "interval 604800 seconds", LOG_RETENTION: "interval 2592000 seconds"}
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """The files of one table: sizes (bytes) of the newest version's per partition, and what VACUUM would remove."""
+
+    table: str
+    sizes: dict[str, list[int]]
+    expired_files: int
+    expired_bytes: int
+
+
+def table_files(warehouse: Warehouse, table: str, *, removed_before: datetime) -> TableFiles:
+    """Count the table's files. Expired: written before `removed_before`, of no version kept since then.
+
+    Files of the change feed are not counted; VACUUM removes them by age alone.
+    """
+    log = warehouse.log(table)
+    live = log.files().select("path", "size", F.to_json("partitionValues").alias("partition"))
+    sizes: dict[str, list[int]] = defaultdict(list)
+    for row in live.select("partition", "size").toArrow().to_pylist():
+        sizes[row["partition"]].append(int(row["size"]))
+    listing = warehouse.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    stored = listing.load(pattern_of(warehouse.path(table))).select(_name("path"), "length", "modificationTime")
+    kept = live.select(_name("path")).unionByName(log.kept_files().select(_name("path")))
+    expired = stored.where(F.col("modificationTime") < F.lit(removed_before)).join(kept, "name", "left_anti")
+    counted = expired.agg(F.count("*").alias("files"), F.coalesce(F.sum("length"), F.lit(0)).alias("bytes"))
+    row = counted.collect()[0]
+    return TableFiles(table, dict(sizes), int(row["files"]), int(row["bytes"]))
+
+
+def _name(path: str) -> Column:
+    # Names of data files are unique; paths are written in several ways.
+    return F.element_at(F.split(path, "/"), -1).alias("name")
+
+
+def is_kept_otherwise(warehouse: Warehouse, table: str, *, file_retention_ms: int, log_retention_ms: int) -> bool:
+    """Whether the table keeps replaced files or log entries for other spans than these."""
+    wanted = {FILE_RETENTION: _interval(file_retention_ms), LOG_RETENTION: _interval(log_retention_ms)}
+    log = warehouse.log(table)
+    return wanted != {key: log.configuration(key) or DELTA_DEFAULTS[key] for key in wanted}
+
+
+def keep_for(warehouse: Warehouse, table: str, *, file_retention_ms: int, log_retention_ms: int) -> bool | None:
+    """Tell the table how long to keep replaced files and log entries; False where it knew, None after conflicts."""
+    spans = {"file_retention_ms": file_retention_ms, "log_retention_ms": log_retention_ms}
+    wanted = {FILE_RETENTION: _interval(file_retention_ms), LOG_RETENTION: _interval(log_retention_ms)}
+    properties = ", ".join(f"'{key}' = '{value}'" for key, value in wanted.items())
+    for _ in range(WRITE_ATTEMPTS):
+        if not is_kept_otherwise(warehouse, table, **spans):
+            return False
+        try:
+            warehouse.spark.sql(f"ALTER TABLE {_quoted(warehouse.path(table))} SET TBLPROPERTIES ({properties})")
+            return True
+        except CONFLICTS:
+            continue
+    return None
+
+
+def compact(warehouse: Warehouse, table: str, *, below_bytes: int, file_bytes: int, tag: str) -> int | None:
+    """OPTIMIZE: files below `below_bytes` into files of about `file_bytes`; how many files went, None after conflicts.
+
+    Delta calls such a commit no change of data, so the change feed passes over it. Who wrote the table meanwhile
+    wins: only the replacing of files that went in between is a conflict.
+    """
+    for _ in range(WRITE_ATTEMPTS):
+        conf = {SMALL_CONF: str(below_bytes), LARGE_CONF: str(file_bytes), TAG_CONF: tag}
+        try:
+            with session_conf(warehouse.spark, conf):
+                done = DeltaTable.forPath(warehouse.spark, warehouse.path(table)).optimize().executeCompaction()
+            return int(done.collect()[0]["metrics"]["numFilesRemoved"])
+        except CONFLICTS:
+            continue
+    return None
+
+
+def remove_expired(warehouse: Warehouse, table: str) -> None:
+    """VACUUM: remove files that the newest version does not need and that were replaced longer ago than is kept."""
+    DeltaTable.forPath(warehouse.spark, warehouse.path(table)).vacuum()
+
+
+def old_passes(warehouse: Warehouse, before: datetime) -> Column:
+    """Which rows of `pass` were written before then and serve nobody any more.
+
+    A job begins at its newest committed pass: the rows of that one and of what came after it stay.
+    """
+    ended = {
+        COMMITTED_PASS.fullmatch(app_id): number for app_id, number in warehouse.log("pass").txn_versions().items()
+    }
+    serves_nobody = [
+        (F.col("job") == found[1]) & (F.col("pass_number") < number) for found, number in ended.items() if found
+    ]
+    return (F.col("wall_timestamp") < F.lit(before)) & reduce(Column.__or__, serves_nobody, F.lit(False))
+
+
+def remove_passes(warehouse: Warehouse, which: Column, *, tag: str) -> bool:
+    """Delete rows of `pass`; False after conflicts."""
+    for _ in range(WRITE_ATTEMPTS):
+        try:
+            with session_conf(warehouse.spark, {TAG_CONF: tag}):
+                DeltaTable.forPath(warehouse.spark, warehouse.path("pass")).delete(which)
+            return True
+        except CONFLICTS:
+            continue
+    return False
+
+
+def _interval(span_ms: int) -> str:
+    return f"interval {max(span_ms // 1000, 1)} seconds"
+
+
+def _quoted(path: str) -> str:
+    return "delta.`" + path.replace("`", "``") + "`"

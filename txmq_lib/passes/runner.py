@@ -1,0 +1,234 @@
+"""Runs passes of a job: plans recorded, unfinished ones carried on, a pass of one's own last."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from txmq_lib.config.settings import Settings
+from txmq_lib.config.table_specs import table_specs
+from txmq_lib.delta.conflicts import is_cancelled
+from txmq_lib.delta.warehouse import CHANGE_FEED_MERGES, Warehouse
+from txmq_lib.errors import PassConflict, PassReplayed, PlanInputsGone, RoleChanged
+from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.exclusion import (
+    LAST_TAKE_BACK,
+    in_the_way,
+    is_older_than_take_back,
+    last_done_take_back,
+    plan_commit,
+    plan_note,
+)
+from txmq_lib.passes.pass_log import (
+    CARRIED_ON,
+    GIVEN_UP,
+    STARTED,
+    app_id,
+    known_since,
+    last_ended,
+    last_note,
+    lost_feeds,
+    plan_row,
+)
+from txmq_lib.spark.jvm import let_go_of_plans
+from txmq_lib.spark.tuning import tuned
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SMALL_PASS_BYTES = 4 << 20
+
+
+def next_pass(
+    warehouse: Warehouse,
+    job: str,
+    *,
+    now: datetime,
+    arguments: Mapping[str, Any],
+    settings: Settings,
+    wall_clock: Callable[[], datetime],
+) -> Pass:
+    """The job's unfinished pass, else a new one without a plan row: it may be computed, never written."""
+    warehouse.ensure()
+    log = warehouse.log("pass")
+    planned, ended = log.txn_version(app_id(job, "pass", STARTED)), last_ended(log, job)
+    if planned > ended:
+        return _recorded_pass(warehouse, job, planned, wall_clock=wall_clock)
+    note = last_note(warehouse, job)
+    mine = preview(warehouse, job, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock)
+    _require_one_moment(job, note, mine.input_versions)
+    since = known_since(warehouse, note, mine.input_versions)
+    return replace(mine, number=planned + 1, since_versions=since, last_note=note)
+
+
+def _require_one_moment(job: str, note: Mapping[str, Any], versions: Mapping[str, int]) -> None:
+    own = note.get("own_versions", {})
+    known = {name: max([version, *own.get(name, ())]) for name, version in note.get("input_versions", {}).items()}
+    # Of other tables nobody reads what is new.
+    feeds = {name for name, spec in table_specs().items() if spec.merge in CHANGE_FEED_MERGES}
+    older = [name for name, version in known.items() if name in feeds and version > versions.get(name, version)]
+    if older:
+        raise PassReplayed(
+            f"{', '.join(sorted(older))} is older than what the last pass of {job} saw; what lands there would never"
+            " be read; restore all of the warehouse to the same moment"
+        )
+
+
+def preview(
+    warehouse: Warehouse,
+    job: str,
+    *,
+    now: datetime,
+    arguments: Mapping[str, Any],
+    settings: Settings,
+    wall_clock: Callable[[], datetime],
+) -> Pass:
+    """A pass over the tables as they are, without a number or a past: to be computed and looked at, never written."""
+    return Pass(
+        warehouse=warehouse,
+        job=job,
+        number=0,
+        now=now,
+        input_versions={name: warehouse.version(name) for name in table_specs() if name != "pass"},
+        since_versions={},
+        arguments=dict(arguments),
+        settings=settings,
+        is_own=True,
+        wall_clock=wall_clock,
+    )
+
+
+def run_passes(
+    warehouse: Warehouse,
+    job: str,
+    work: Callable[[Pass], PassReport],
+    *,
+    now: datetime,
+    settings: Settings,
+    wall_clock: Callable[[], datetime],
+    arguments: Callable[[], Mapping[str, Any]] = dict,
+    is_idle: Callable[[Pass], bool] | None = None,
+    input_bytes: Callable[[Pass], int | None] | None = None,
+    lands_again: bool = False,
+    require: Callable[[Pass], None] = lambda current: None,
+) -> PassReport:
+    """Carry unfinished passes of others on, then one of our own; the report of our own.
+
+    `arguments` are asked for anew before each pass. Where `is_idle` says that our own would find nothing to do, it
+    leaves no trace and its report counts `idle`. `input_bytes` tells how much there is to work on, None for much. An
+    unfinished pass whose inputs are gone is abandoned where nothing of it has landed, or where the job does only what
+    is missing (`lands_again`); else PlanInputsGone.
+
+    require  raises RoleChanged where a plan must not be: before our own is recorded; one of others is abandoned
+    """
+    while True:
+        warehouse.ensure()
+        taken_back = last_done_take_back(warehouse)
+        current = next_pass(warehouse, job, now=now, arguments=arguments(), settings=settings, wall_clock=wall_clock)
+        if current.is_own:
+            try:
+                require(current)
+                if is_idle is not None and is_idle(current):
+                    return PassReport(job, 0, {"idle": 1}, {})
+            finally:
+                current.release()
+            current = _planned(current, taken_back=taken_back)
+        if not _claim_or_abandon(current, require, lands_again=lands_again):
+            continue
+        size = input_bytes(current) if input_bytes is not None else None
+        current.is_small = size is not None and size <= SMALL_PASS_BYTES
+        try:
+            with tuned(warehouse.spark, input_bytes=size, is_small=current.is_small, is_known=input_bytes is not None):
+                report = work(current)
+        except (PassConflict, PassReplayed):
+            raise
+        except Exception as error:
+            # A plan that cannot be carried out must not stand in the way of the next one; one cut off can be. A write
+            # may have landed and failed behind its commit, and another process may be about to make one.
+            is_untouched = not (current.has_written or is_cancelled(error)) and current.has_landed_nothing()
+            if is_untouched and current.claim(GIVEN_UP):
+                current.abandon()
+            raise
+        finally:
+            current.release()
+            if not current.is_small:
+                let_go_of_plans(warehouse.spark)
+        if current.is_own:
+            return report
+
+
+def _planned(mine: Pass, *, taken_back: int) -> Pass:
+    """`mine` once its plan has landed, or the plan of its number that another process landed first.
+
+    taken_back  the newest take-back that had done all it does before anything was read for this plan
+    """
+    plan_id = f"{getpass.getuser()}@{socket.gethostname()}:{os.getpid()}:{mine.wall_clock().isoformat()}"
+    mine.plan_id = plan_id
+    mine.append_row(STARTED, {"plan_id": plan_id, LAST_TAKE_BACK: taken_back})
+    # Delta skips a second plan of this number without a word, so look whose plan landed.
+    if plan_note(plan_commit(mine.warehouse.log("pass"), mine.job, mine.number)).get("plan_id") == plan_id:
+        return mine
+    return _recorded_pass(mine.warehouse, mine.job, mine.number, wall_clock=mine.wall_clock)
+
+
+def _claim_or_abandon(current: Pass, require: Callable[[Pass], None], *, lands_again: bool) -> bool:
+    """Take the plan in hand. False where it was abandoned instead: it cannot, or must not, be carried out.
+
+    PlanInputsGone where rows would be lost; PassConflict where our own has to wait for the end of another pass.
+    """
+    others = ""
+    try:
+        is_clear = not (
+            _has_lost_inputs(current, lands_again=lands_again)
+            or (others := in_the_way(current.warehouse, current.job, current.number))
+            or is_older_than_take_back(current.warehouse, current.job, current.number)
+        )
+        if is_clear and (current.is_own or (current.claim(CARRIED_ON) and not _is_of_another_role(current, require))):
+            return True
+        current.abandon()
+    finally:
+        current.release()
+    if others and current.is_own:
+        raise PassConflict(f"{current.job} cannot run now: {others} is unfinished; end it first, then try again")
+    return False
+
+
+def _has_lost_inputs(current: Pass, *, lands_again: bool) -> bool:
+    """Whether tables can no longer be read as a plan of others saw them; PlanInputsGone where rows would be lost."""
+    gone = [] if current.is_own else current.gone_inputs()
+    if gone and not lands_again and not current.has_landed_nothing():
+        raise PlanInputsGone(
+            f"{current.job} pass {current.number} is unfinished, and {', '.join(gone)} can no longer be read as it"
+            " was when the pass was planned; put back a copy of the warehouse from before that pass"
+        )
+    return bool(gone)
+
+
+def _is_of_another_role(current: Pass, require: Callable[[Pass], None]) -> bool:
+    try:
+        require(current)
+    except RoleChanged:
+        return True
+    return False
+
+
+def _recorded_pass(warehouse: Warehouse, job: str, number: int, *, wall_clock: Callable[[], datetime]) -> Pass:
+    row = plan_row(warehouse, job, number)
+    return Pass(
+        warehouse=warehouse,
+        job=job,
+        number=number,
+        now=EPOCH + timedelta(microseconds=row["now_us"]),
+        input_versions=dict(row["input_versions"]),
+        since_versions=dict(row["since_versions"]),
+        arguments=json.loads(row["arguments"]),
+        settings=Settings.from_json(row["settings"]),
+        is_own=False,
+        wall_clock=wall_clock,
+        plan_id=row["plan_id"],
+        lost_feeds=lost_feeds(warehouse, row),
+    )

@@ -1,0 +1,249 @@
+"""What a pass writes: each step once, whichever process carries the plan on and however often it is killed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.config.table_specs import table_spec
+from txmq_lib.delta.conflicts import CONFLICTS, WRITE_ATTEMPTS
+from txmq_lib.delta.conform import conform
+from txmq_lib.delta.log_view import TaggedCommit
+from txmq_lib.delta.small_writes import SmallWrite, with_own_arrays
+from txmq_lib.delta.spark_writes import SparkWrite
+from txmq_lib.errors import PassConflict, PassReplayed
+from txmq_lib.passes.claims import Claims
+from txmq_lib.passes.pass_log import app_id
+
+# What these say of a plan that was given up stands all the same: nothing was decided by it.
+NOT_DECIDING = frozenset({"broker"})
+TAKEN = "taken"  # note of a commit that takes a step's number without rows
+# As many rows without bodies take less time from here than a commit of Spark does.
+FEW_ROWS = 20_000
+
+
+@dataclass(kw_only=True)
+class Writer(Claims):
+    """Steps of a plan: each commit carries the number of its pass, and Delta lets one of two with one number fail."""
+
+    _own_versions: dict[str, list[int]] = field(default_factory=dict)
+
+    def append(
+        self,
+        table: str,
+        frame: DataFrame,
+        *,
+        step: str,
+        count: int | None = None,
+        even_if_empty: bool = False,
+        even_if_given_up: bool = False,
+    ) -> int:
+        """Append `frame` once; the rows written. An empty frame makes no commit, unless it is to tell that it was.
+
+        count             how many rows there are, where that is known: it spares looking, and few are written from here
+        even_if_given_up  write also where another process has given the plan up: what the rows tell has happened
+        """
+        write = self._write_of(table, frame, step, count)
+        return self._write_once(
+            table,
+            step,
+            lambda: write.by.append(write.path, write.rows()),
+            is_empty=None if even_if_empty else write.emptiness(count),
+            must_be_open=not even_if_given_up,
+        )
+
+    def overwrite(
+        self, table: str, frame: DataFrame, *, step: str, where: str | None = None, count: int | None = None
+    ) -> int:
+        """Replace the table's rows (those that satisfy `where`, a partition condition) by `frame`, once."""
+        write = self._write_of(table, frame, step, count)
+        return self._write_once(table, step, lambda: write.by.overwrite(write.path, write.rows(), where=where))
+
+    def upsert(
+        self,
+        table: str,
+        frame: DataFrame,
+        *,
+        step: str,
+        only_if: str | None = None,
+        within: Column | None = None,
+        count: int | None = None,
+    ) -> int:
+        """MERGE `frame` on the table's key (null-safe), once.
+
+        only_if  (on target t and source s) lets a match be updated
+        within   (on t) true for all rows that can match: a table of many files is not searched whole
+        """
+        write = self._write_of(table, frame, step, count, merges=True)
+        merge = partial(write.by.upsert, write.path, key=table_spec(table).key, only_if=only_if)
+        if isinstance(write.by, SparkWrite):
+            merge = partial(merge, within=within)
+        return self._write_once(table, step, lambda: merge(rows=write.rows()), is_empty=write.emptiness(count))
+
+    def delete(self, table: str, broker_name: str, *, step: str, only: str | None = None) -> int:
+        """Delete the rows of a broker, all or `only` some (SQL), once; the rows deleted. No rows make no commit."""
+        rows = F.col("broker_name") == broker_name
+        rows = rows if only is None else rows & F.expr(only)
+        # The commit names the broker: a change feed still gives the rows that came before it. Where some rows stay,
+        # nobody follows the feed over it.
+        tag = self.tag(step) + "\n" + json.dumps({"broker_name": broker_name} if only is None else {})
+        by = SparkWrite(app_id(self.job, table, step), self.number, tag)
+        return self._write_once(
+            table,
+            step,
+            lambda: by.delete(self.warehouse.spark, self.warehouse.path(table), rows),
+            is_empty=lambda: self.warehouse.read(table).where(rows).isEmpty(),
+        )
+
+    def take(self, table: str, step: str) -> None:
+        """Take the number of a step without rows: whoever carries this plan on and has not made the write must not.
+
+        Theirs ends with PassConflict, before anything tells that its rows have landed.
+        """
+        write = self._write_of(table, self.warehouse.empty(table), step, 0, note=TAKEN)
+        self._write_once(table, step, lambda: write.by.append(write.path, write.rows()), may_be_taken=True)
+
+    def withdraw(self, table: str, which: Column, *, of_step: str) -> None:
+        """Delete what a step of this plan has put into a table, if it has, and give the plan up for good."""
+        step = "withdrawn"
+        by = SparkWrite(app_id(self.job, table, step), self.number, self.tag(step))
+        self._write_once(
+            table,
+            step,
+            lambda: by.delete(self.warehouse.spark, self.warehouse.path(table), which),
+            is_empty=lambda: not self.has_landed(table, of_step),
+        )
+        self.abandon()
+
+    def is_taken(self, table: str, step: str) -> bool:
+        """Whether a step's number was taken without rows, by a process that was giving the plan up."""
+        return self.has_landed(table, step) and _is_taken(self._landed_commit(table, step))
+
+    @property
+    def has_written(self) -> bool:
+        """Whether anything of this plan may be in a table, as far as this process knows."""
+        return not self.is_own or not self._own_versions.keys() <= NOT_DECIDING
+
+    def has_landed(self, table: str, step: str) -> bool:
+        """Whether this write of the plan is in the table already."""
+        return self.warehouse.log(table).txn_version(app_id(self.job, table, step)) >= self.number
+
+    def has_landed_nothing(self) -> bool:
+        """True where no write of this plan, by whatever process, is in a table."""
+        ours = app_id(self.job, "", "").removesuffix("/")
+        written = [self.warehouse.log(name).txn_versions() for name in self.input_versions if name not in NOT_DECIDING]
+        return not any(
+            writer.startswith(ours) and version >= self.number
+            for versions in written
+            for writer, version in versions.items()
+        )
+
+    def written_rows(self, table: str, step: str) -> DataFrame:
+        """The rows that a step of this plan has put into a table; none where it had none."""
+        commit = self._landed_commit(table, step)
+        if commit is None:
+            return self.warehouse.empty(table)
+        return self.warehouse.rows_between(table, commit.version - 1, commit.version)
+
+    @contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        """Wall seconds of a step, into the pass log."""
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[step] = self.seconds.get(step, 0.0) + time.monotonic() - begun
+
+    def _write_of(
+        self, table: str, frame: DataFrame, step: str, count: int | None, *, merges: bool = False, note: str = ""
+    ) -> _Write:
+        stamp = (app_id(self.job, table, step), self.number, f"{self.tag(step)}\n{note}" if note else self.tag(step))
+        rows = partial(conform, frame, table_spec(table))
+        is_small = self.is_small or (count is not None and count <= FEW_ROWS and not table_spec(table).has_bodies)
+        path = self.warehouse.local_path(table) if is_small else None
+        # For a MERGE deltalake reads the whole table.
+        if path is not None and not (merges and not self.warehouse.is_few(table)):
+            return _Write(SmallWrite(*stamp), path, cache(lambda: with_own_arrays(rows().toArrow())))
+        return _Write(SparkWrite(*stamp), self.warehouse.path(table), cache(rows))
+
+    def _write_once(
+        self,
+        table: str,
+        step: str,
+        write: Callable[[], None],
+        is_empty: Callable[[], bool] | None = None,
+        *,
+        must_be_open: bool = True,
+        may_be_taken: bool = False,
+    ) -> int:
+        with self.timed(step):
+            if must_be_open:
+                self.require_open()
+            # Nothing of a plan of our own can have landed; should another process carry it on, Delta's check decides.
+            if self.is_own or not self.has_landed(table, step):
+                if is_empty is not None and is_empty():
+                    self.counts[step] = 0
+                    return 0
+                self._write_through_conflicts(table, step, write)
+            commit = self._landed_commit(table, step)
+        if _is_taken(commit) and not may_be_taken:
+            raise self._given_up_by_another()
+        self.counts[step] = commit.rows if commit is not None else 0
+        if commit is not None:
+            self._own_versions.setdefault(table, []).append(commit.version)
+        self.warehouse.on_write(table, step)
+        return self.counts[step]
+
+    def _write_through_conflicts(self, table: str, step: str, write: Callable[[], None]) -> None:
+        for _ in range(WRITE_ATTEMPTS):
+            try:
+                return write()
+            except CONFLICTS:
+                # Somebody carries the same plan on, or another job wrote the table: look, then try again.
+                if self.has_landed(table, step):
+                    return None
+        raise PassConflict(
+            f"{self.job} pass {self.number}: {table} was written by others {WRITE_ATTEMPTS} times; try again"
+        )
+
+    def _landed_commit(self, table: str, step: str) -> TaggedCommit | None:
+        """The commit of a step by this plan, or None where the step had nothing to write.
+
+        Delta skips a number it knows without a word: were that number another plan's, rows would be lost in silence.
+        """
+        log = self.warehouse.log(table)
+        commit = log.tagged_commit(self.tag(step), after=self.input_versions[table])
+        if commit is None and log.txn_version(app_id(self.job, table, step)) >= self.number:
+            raise PassReplayed(
+                f"{self.job} pass {self.number}: {table} holds step {step} of a pass {self.number} with another plan;"
+                " the tables and the pass log are not of one moment: restore all of the warehouse to the same one"
+            )
+        return commit
+
+
+class _Write(NamedTuple):
+    """One write of a pass: by whom, where, and the rows, an Arrow table or a frame, made when first asked for."""
+
+    by: SmallWrite | SparkWrite
+    path: str
+    rows: Callable[[], Any]
+
+    def emptiness(self, count: int | None) -> Callable[[], bool]:
+        """Tells whether there are no rows, without a look where their count is known."""
+        return self._is_empty if count is None else lambda: count == 0
+
+    def _is_empty(self) -> bool:
+        rows = self.rows()
+        return bool(rows.isEmpty() if isinstance(rows, DataFrame) else rows.num_rows == 0)
+
+
+def _is_taken(commit: TaggedCommit | None) -> bool:
+    return commit is not None and commit.note == TAKEN

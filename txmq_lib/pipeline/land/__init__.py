@@ -1,0 +1,1 @@
+"""The landings: files, stores and live brokers into tables."""

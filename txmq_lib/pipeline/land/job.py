@@ -1,0 +1,328 @@
+"""The land job: files, stores and live brokers into tables, each record once, bad ones into quarantine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.config.settings import Settings
+from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.errors import NothingToLandError, RemotingError, UnreachableError
+from txmq_lib.names import ROLE_ENGINE
+from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.pass_log import last_note
+from txmq_lib.passes.runner import run_passes
+from txmq_lib.pipeline.land import broker_offsets, events, inputs, live, messages, store, unchanged_inputs
+from txmq_lib.pipeline.land.files import LandingFile, list_files
+from txmq_lib.pipeline.land.live import UNREAD, Parts, Reading
+from txmq_lib.pipeline.land.live_brokers import LiveBroker, access_of, live_brokers
+from txmq_lib.pipeline.shared.roles import (
+    OF_NO_ROLE,
+    record,
+    require_said_role,
+    require_same_role,
+    require_some_role,
+)
+from txmq_lib.rules.contract import message_rows, quick_message_rows, told_end
+from txmq_lib.rules.frontier import file_reports
+from txmq_lib.rules.half import content_hash
+from txmq_lib.spark.session_conf import session_conf, where_unset
+
+JOB = "land"
+MESSAGE_KINDS = ("half", "op", "message", "max-time")
+BYTES_PER_MESSAGE = 1024  # a guess: nobody knows before they are read
+WHILE_LANDING = {
+    # What a landing keeps has bodies: to compress them takes half as long as to decode them, and gains an eighth.
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    # Parquet's writer looks at what it holds after 100 rows, then after up to 10,000: these may be bodies of many MiB.
+    "parquet.page.size.row.check.min": "1",
+    "parquet.page.size.row.check.max": "10",
+}
+KINDS = (*MESSAGE_KINDS, "end", "offset", "ack")
+
+
+def run_land_files(
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    kind: str,
+    paths: list[str],
+    broker_name: str,
+    now: datetime,
+    wall_clock: Callable[[], datetime],
+    is_idle_when_landed: bool = False,
+) -> PassReport:
+    """Land JSON lines or Parquet files of one `kind` for one broker (docs/pages/reference/landing.md).
+
+    With `is_idle_when_landed`, files that landed before and are unchanged are passed over.
+    """
+    warehouse.ensure()
+    found = list_files(warehouse.spark, paths, takes_broker_files=kind == "offset")
+    told = {"kind": kind, "broker_name": broker_name}
+
+    def arguments() -> dict[str, Any]:
+        files = [asdict(file) for file in found]
+        if is_idle_when_landed:
+            known = unchanged_inputs.known(warehouse, settings, last_note(warehouse, JOB))
+            files = [file for file in files if not _is_among(known, {**told, "files": [file]})]
+        return {**told, "files": files}
+
+    return _passes(
+        warehouse, settings, arguments, now=now, wall_clock=wall_clock, is_idle=lambda mine: not mine.arguments["files"]
+    )
+
+
+def run_land_store(
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    path: str,
+    broker_name: str,
+    now: datetime,
+    wall_clock: Callable[[], datetime],
+    is_idle_when_landed: bool = False,
+) -> PassReport:
+    """Land what a broker's store directory holds beyond what was landed of it before.
+
+    With `is_idle_when_landed` there is no pass where the store has not moved. Settings in a broker.conf beside it that
+    differ from those of txmq, or endanger transactions, are told.
+
+    Errors  SettingsError where nobody has said the broker's role
+    """
+    require_said_role(settings, [broker_name])
+    warehouse.ensure()
+    arguments = partial(store.plan, warehouse, settings, path=path, broker_name=broker_name)
+
+    def is_idle(mine: Pass) -> bool:
+        return is_idle_when_landed and _is_among(
+            unchanged_inputs.known(warehouse, settings, mine.last_note), mine.arguments
+        )
+
+    report = _passes(warehouse, settings, arguments, now=now, wall_clock=wall_clock, is_idle=is_idle)
+    if "idle" in report.counts:
+        return report
+    return replace(report, findings=(*report.findings, *store.findings(path, settings, broker_name)))
+
+
+def _is_among(known: Mapping[str, str], arguments: Mapping[str, Any]) -> bool:
+    return all(known.get(place) == state for place, state in unchanged_inputs.states(arguments).items())
+
+
+def run_land_rocketmq(
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    name_servers: Sequence[str],
+    brokers: Sequence[str] = (),
+    parts: Parts = live.WHOLE,
+    now: datetime,
+    wall_clock: Callable[[], datetime],
+    environ: Mapping[str, str],
+) -> PassReport:
+    """Land what live brokers, all or those named, have beyond what was landed of them; a pass each, as one report.
+
+    A broker that cannot be read is told and counted (`unread`), and the others are landed. One that has nothing new
+    makes no pass.
+    environ  where the keys for ACL are looked up that the settings name
+    Errors   UnreachableError where no name server answers; RemotingError where no broker could be read; SettingsError
+             where nobody has said the role of a broker that would land
+    """
+    require_some_role(settings, brokers)
+    warehouse.ensure()
+    access = access_of(settings, environ)
+    # Offsets need no queue: every few seconds name servers are not asked for the route of each real topic.
+    topics = () if parts == Parts.OFFSETS and not brokers else settings.land.topics
+
+    def known(*wanted: str) -> list[LiveBroker]:
+        return live_brokers(name_servers, access, patterns=topics, wanted=wanted)
+
+    readings: list[Reading] = []
+    reports: list[PassReport] = []
+    failures: list[RemotingError] = []
+    found = known(*brokers)
+    require_said_role(settings, [broker.name for broker in found])
+    for broker in found:
+        reading = Reading(broker, access, parts)
+        readings.append(reading)
+        try:
+            reports.append(_land_live(warehouse, settings, reading, known, now=now, wall_clock=wall_clock))
+        except RemotingError as failure:
+            failures.append(failure)
+            reading.tell(f"not read: {failure.message}")
+    if not reports:
+        raise failures[0] if failures else UnreachableError("the name servers know no broker with half messages")
+    counts: Counter[str] = Counter({"brokers": len(reports), UNREAD: len(failures)})
+    seconds: Counter[str] = Counter()
+    for report in reports:
+        counts.update(report.counts)
+        seconds.update(report.seconds)
+    number = max(report.number for report in reports)
+    if number:
+        del counts["idle"]
+    findings = tuple(words for reading in readings for words in reading.findings)
+    return PassReport(JOB, number, dict(counts), dict(seconds), findings)
+
+
+def _land_live(
+    warehouse: Warehouse,
+    settings: Settings,
+    reading: Reading,
+    known: Callable[..., list[LiveBroker]],
+    *,
+    now: datetime,
+    wall_clock: Callable[[], datetime],
+) -> PassReport:
+    def arguments() -> Mapping[str, Any]:
+        try:
+            return live.plan(warehouse, settings, reading)
+        except UnreachableError:
+            (broker,) = known(reading.broker.name)
+            if broker.address in (None, reading.broker.address):
+                raise
+            before, reading.broker = reading.broker.address, broker
+            told = live.plan(warehouse, settings, reading)
+            reading.tell(f"its master moved from {before} to {broker.address}")
+            return told
+
+    def is_idle(mine: Pass) -> bool:
+        known = unchanged_inputs.known(warehouse, settings, mine.last_note)
+        return not mine.arguments["queues"] and _is_among(known, mine.arguments)
+
+    report = _passes(warehouse, settings, arguments, now=now, wall_clock=wall_clock, is_idle=is_idle, reading=reading)
+    return replace(report, counts={**report.counts, **reading.counts}) if "idle" in report.counts else report
+
+
+def _passes(
+    warehouse: Warehouse,
+    settings: Settings,
+    arguments: Callable[[], Mapping[str, Any]],
+    *,
+    now: datetime,
+    wall_clock: Callable[[], datetime],
+    is_idle: Callable[[Pass], bool] | None = None,
+    reading: Reading | None = None,
+) -> PassReport:
+    def work(mine: Pass) -> PassReport:
+        with session_conf(warehouse.spark, where_unset(warehouse.spark, WHILE_LANDING)):
+            return _land(mine, reading)
+
+    return run_passes(
+        warehouse,
+        JOB,
+        work,
+        now=now,
+        settings=settings,
+        wall_clock=wall_clock,
+        arguments=arguments,
+        is_idle=is_idle,
+        input_bytes=_input_bytes,
+        lands_again=True,
+        require=_require_same_role,
+    )
+
+
+def _require_same_role(current: Pass) -> None:
+    if current.arguments["kind"] not in OF_NO_ROLE:
+        require_same_role(current, current.arguments["broker_name"])
+
+
+def _input_bytes(current: Pass) -> int:
+    told = current.arguments
+    if told["kind"] == "store":
+        return int(told["to_offset"]) - int(told["from_offset"])
+    if told["kind"] == live.KIND:
+        return live.planned_messages(told) * BYTES_PER_MESSAGE
+    return sum(int(file["size"]) for file in told["files"])
+
+
+def _land(current: Pass, reading: Reading | None) -> PassReport:
+    kind = current.arguments["kind"]
+    if not current.is_own and any(current.is_taken(*each) for each in _appends(kind)):
+        return _given_up(current)  # by a process that died on the way
+    if kind == live.KIND:
+        # What a broker gave to another process it may not give again, and nobody knows how much of it has landed.
+        if reading is None or not current.is_own:
+            return _given_up(current)
+        record(current, current.arguments["broker_name"])
+        live.land(current, reading)
+        return current.commit(note=unchanged_inputs.word_of(current))
+    if kind == "store":
+        if not current.is_own and not store.is_still_there(current):
+            return _given_up(current)
+        record(current, current.arguments["broker_name"])
+        store.land(current)
+        return current.commit(note=unchanged_inputs.word_of(current))
+    files = [LandingFile(**file) for file in current.arguments["files"]]
+    if not current.is_own and not _are_unchanged(current, files):
+        return _given_up(current)
+    broker_name = current.arguments["broker_name"]
+    if kind not in OF_NO_ROLE:
+        record(current, broker_name)
+    if kind in MESSAGE_KINDS:
+        unread = _land_messages(current, files, kind, broker_name)
+    else:
+        unread = events.land(current, files, kind=kind, broker_name=broker_name)
+    return current.commit(note=unchanged_inputs.word_of(current, [asdict(file) for file in unread]))
+
+
+def _land_messages(current: Pass, files: list[LandingFile], kind: str, broker_name: str) -> list[LandingFile]:
+    """The files that could not be read."""
+    given = inputs.lines(current, files)
+
+    def kept(rows: DataFrame) -> DataFrame:
+        return current.cached(rows.withColumns({"content_hash": content_hash(), "told_end": told_end()}))
+
+    with current.timed("decode"):
+        stored = _judged(kept(quick_message_rows(given.rows)), lambda suspects: kept(message_rows(suspects)))
+    is_engine = current.settings.for_broker(broker_name).role == ROLE_ENGINE
+    rows = messages.land(
+        current, stored, kind=kind, broker_name=broker_name, takes_prepared=is_engine and kind == "half"
+    )
+    messages.move_frontier(current, file_reports(rows))
+    return inputs.unread(current, files, given, stored)
+
+
+def _judged(quick: DataFrame, look: Callable[[DataFrame], DataFrame]) -> DataFrame:
+    """Rows of rules.contract.message_rows from those of quick_message_rows: `look` is what to do at suspects only."""
+    no_text = F.lit(None).cast("string")
+    plain = quick.where("suspect_value is null").drop("suspect_value", "fault")
+    plain = plain.withColumns({name: no_text for name in ("reason", "detail", "raw")})
+    suspects = quick.where("suspect_value is not null").select(
+        F.col("suspect_value").alias("value"), "source", "position", "fault"
+    )
+    return plain.unionByName(look(suspects)) if suspects.limit(1).count() else plain
+
+
+def _appends(kind: str) -> list[tuple[str, str]]:
+    """Table and step of each append that a landing of this kind may make, quarantine apart."""
+    tables = {**messages.TABLE_OF_KIND, **events.TABLE_OF_KIND}
+    kinds = [kind] if kind in tables else MESSAGE_KINDS
+    prepared = [("half_message", messages.PREPARED)] if "half" in kinds else []
+    may_have_table = kind not in tables or kind == "offset"
+    offsets = [("consumer_offset_commit", broker_offsets.STEP)] if may_have_table else []
+    return [*[(tables[each], each) for each in kinds], *prepared, *offsets]
+
+
+def _are_unchanged(current: Pass, files: list[LandingFile]) -> bool:
+    paths = [file.path for file in files]
+    try:
+        found = list_files(current.warehouse.spark, paths, takes_broker_files=True)
+    except NothingToLandError:
+        return False
+    return found == files
+
+
+def _given_up(current: Pass) -> PassReport:
+    # Its inputs changed or went since it died: landing is by key, so landing them again adds what is missing. Where it
+    # has not died, its steps are taken: what it writes from here on would land beside the same rows of the next plan.
+    for table, step in _appends(current.arguments["kind"]):
+        current.take(table, step)
+    current.abandon()
+    return PassReport(current.job, current.number, {}, {})

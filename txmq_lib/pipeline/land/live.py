@@ -1,0 +1,282 @@
+"""Landing of a live broker: its queues from where the tables end, and its consumer offsets."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Flag, auto
+from typing import Any
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from txmq_lib.config.settings import Settings
+from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.errors import RemotingError, UnreachableError
+from txmq_lib.names import OP_TOPIC_OF, TRANSACTION_TOPICS
+from txmq_lib.passes.current import Pass
+from txmq_lib.pipeline.land import broker_offsets, inputs, messages
+from txmq_lib.pipeline.land.broker_settings import live_findings
+from txmq_lib.pipeline.land.live_brokers import LiveBroker
+from txmq_lib.pipeline.land.live_ranges import REBUILT, SHRANK, KnownQueue, QueuePlan, plan_queues
+from txmq_lib.pipeline.land.live_reports import frontier_reports, halves_held_back
+from txmq_lib.pipeline.land.topics import is_every_topic
+from txmq_lib.pipeline.land.unchanged_inputs import digest
+from txmq_lib.rocketmq.live_source import RANGE_UNREAD, SOURCE_NAME, Rocketmq
+from txmq_lib.rocketmq.remoting.broker import Queue, all_consumer_offsets, broker_config
+from txmq_lib.rocketmq.remoting.connection import Access, Connection
+from txmq_lib.rocketmq.store.consumer_offset_file import ConsumerOffsetFile, ConsumerOffsets, parse_consumer_offsets
+from txmq_lib.rules import frontier
+from txmq_lib.rules.half import content_hash
+from txmq_lib.rules.moments import epoch_ms
+
+KIND = "rocketmq"
+UNREAD = "unread"
+BEHIND = "behind"
+MOST_NAMED = 5
+
+
+class Parts(Flag):
+    """What of a broker a landing reads."""
+
+    QUEUES = auto()
+    OFFSETS = auto()
+
+
+WHOLE = Parts.QUEUES | Parts.OFFSETS
+
+
+@dataclass
+class Reading:
+    """What one process learns of one broker beside the rows: sentences for people, and counts of what went wrong.
+
+    offsets  the broker's consumer offsets as they were when the pass was planned; None where they were not read
+    """
+
+    broker: LiveBroker
+    access: Access
+    parts: Parts = WHOLE
+    offsets: ConsumerOffsets | None = None
+    findings: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def tell(self, words: str) -> None:
+        """Note a sentence about this broker."""
+        self.findings.append(f"broker {self.broker.name}: {words}")
+
+    def tell_each(self, of: str, each: Sequence[str]) -> None:
+        """Note what happened to several, the first of them by name."""
+        if each:
+            more = f" and {len(each) - MOST_NAMED} more" if len(each) > MOST_NAMED else ""
+            self.tell(f"{of}: {'; '.join(each[:MOST_NAMED])}{more}")
+
+
+def plan(warehouse: Warehouse, settings: Settings, reading: Reading) -> dict[str, Any]:
+    """What a pass over the broker is to read: ranges of offsets fixed now. UnreachableError where it is down."""
+    broker = reading.broker
+    reading.findings.clear()
+    reading.counts.clear()
+    reading.offsets = None
+    if broker.address is None:
+        raise UnreachableError(f"broker {broker.name} has no master now: the name servers know of none")
+    queues: dict[str, Any] = {"queues": [], "are_all_whole": False, "whole_topics": []}
+    with Connection(broker.address, reading.access) as connection:
+        if Parts.QUEUES in reading.parts:
+            queues = _plan_queues(warehouse, settings, reading, connection)
+            _tell_settings(reading, connection, settings)
+        if Parts.OFFSETS in reading.parts:
+            _read_offsets(reading, connection)
+    return {
+        "kind": KIND,
+        "broker_name": broker.name,
+        "address": broker.address,
+        **queues,
+        "topics": list(settings.land.topics),
+        "offsets": _state(reading.offsets),
+    }
+
+
+def _plan_queues(warehouse: Warehouse, settings: Settings, reading: Reading, connection: Connection) -> dict[str, Any]:
+    broker, ours = reading.broker, settings.rocketmq
+    known = _known_queues(warehouse, broker.name)
+    plans, refusals = plan_queues(connection, ours.consumer_group, broker.queues, known, most=ours.messages_per_run)
+    reading.counts[UNREAD] += len(refusals) + len(broker.unreadable)
+    reading.tell_each(
+        "could not be read",
+        [*(refusal.message for refusal in refusals), *(f"{t} is not readable" for t in broker.unreadable)],
+    )
+    # Without its ops every half would look undecided.
+    untold = {half for half, op in OP_TOPIC_OF.items() if not _has(plans, op)}
+    plans = [each for each in plans if each.queue.topic not in untold]
+    _tell_plans(reading, plans)
+    return {
+        # What stands still needs no row: a broker may have thousands of queues.
+        "queues": [
+            [*each.queue, each.low, each.start, each.stop, each.lost, each.high]
+            for each in plans
+            if each.stop > each.start or (each.high and each.low != _lowest(known.get(each.queue)))
+        ],
+        "are_all_whole": not refusals and not broker.unreadable and all(each.is_whole for each in plans),
+        "whole_topics": _whole_topics(plans, broker.queues, settings.land.topics),
+    }
+
+
+def _read_offsets(reading: Reading, connection: Connection) -> None:
+    try:
+        reading.offsets = parse_consumer_offsets(all_consumer_offsets(connection))
+    except RemotingError as failure:
+        # No answer in time is no reason to leave the queues, which are planned by now: the table may be large.
+        if isinstance(failure, UnreachableError) and Parts.QUEUES not in reading.parts:
+            raise
+        reading.counts[UNREAD] += 1
+        reading.tell(f"its consumer offsets could not be read: {failure.message}")
+
+
+def _state(offsets: ConsumerOffsets | None) -> str | None:
+    """What two readings of the same offsets have in common; the broker's table has a version that always moves."""
+    if offsets is None:
+        return None
+    return digest([sorted(offsets.entries), sorted(offsets.bad)])
+
+
+def planned_messages(arguments: Mapping[str, Any]) -> int:
+    """How many messages a plan is to read."""
+    return sum(stop - start for _, _, _, start, stop, *_ in arguments["queues"])
+
+
+def land(current: Pass, reading: Reading) -> None:
+    """Land what the plan names. What cannot be read after all is told and left for the next landing."""
+    if reading.offsets is not None:
+        place = f"{KIND}:{current.arguments['address']}"
+        table = ConsumerOffsetFile(reading.offsets, place, epoch_ms(current.now))
+        broker_offsets.land(current, [table], broker_name=current.arguments["broker_name"], is_newest=True)
+    if current.arguments["queues"]:
+        _land_queues(current, reading)
+    current.counts.update(reading.counts)
+
+
+def _land_queues(current: Pass, reading: Reading) -> None:
+    with current.timed("read"):
+        # Read once, here and now: asked again a broker may have less, and the frontier would move past what is missing.
+        stored = _stored(current).withColumn("content_hash", content_hash()).localCheckpoint(eager=True)
+        unread = stored.where(F.col("reason") == RANGE_UNREAD).select("topic", "queue_id", "raw_text").collect()
+        current.is_small = current.is_small and inputs.fits_materialized(stored)
+    lost_queues = _unread_queues(reading, unread)
+    rows = _readable(stored.drop("raw_text"), lost_queues)
+    broker_name = current.arguments["broker_name"]
+    landed = messages.land_every_kind(current, rows, broker_name=broker_name, source=KIND)
+    good = messages.without_place(landed.rows.where("reason is null"), landed.rivals)
+    reports = frontier_reports(current, rows, good, lost_queues)
+    messages.move_frontier(current, reports)
+
+
+def _known_queues(warehouse: Warehouse, broker_name: str) -> dict[Queue, KnownQueue]:
+    rows = warehouse.read("landing_frontier").where(
+        (F.col("broker_name") == broker_name) & (F.col("queue_id") != frontier.WHOLE_QUEUE_ID)
+    )
+    return {Queue(row["topic"], row["queue_id"]): _known_queue(row) for row in rows.collect()}
+
+
+def _known_queue(row: Row) -> KnownQueue:
+    told = row["source_identity"]
+    identity = tuple(int(part) if part else None for part in told.split(":")) if told else None
+    return KnownQueue(row["next_offset"], row["lowest_kept_offset"], identity)  # type: ignore[arg-type]
+
+
+def _lowest(known: KnownQueue | None) -> int | None:
+    return known.lowest_kept_offset if known is not None else None
+
+
+def _has(plans: Sequence[QueuePlan], topic: str) -> bool:
+    return any(each.queue.topic == topic for each in plans)
+
+
+def _whole_topics(plans: Sequence[QueuePlan], queues: Iterable[Queue], patterns: Sequence[str]) -> list[str]:
+    """Real topics read to the end of each of their `queues`, where not all topics are wanted."""
+    if is_every_topic(patterns):
+        return []
+    whole = {each.queue for each in plans if each.is_whole}
+    cut = {queue.topic for queue in queues if queue not in whole}
+    return sorted({queue.topic for queue in whole} - cut - set(TRANSACTION_TOPICS))
+
+
+def _tell_settings(reading: Reading, connection: Connection, settings: Settings) -> None:
+    try:
+        config = broker_config(connection)
+    except UnreachableError:
+        raise
+    except RemotingError as failure:
+        reading.tell(f"its settings could not be read: {failure.message}")
+        return
+    for words in live_findings(config, settings.for_broker(reading.broker.name)):
+        reading.tell(words)
+
+
+def _tell_plans(reading: Reading, plans: Sequence[QueuePlan]) -> None:
+    behind = sum(each.high - each.stop for each in plans)
+    lost = [each for each in plans if each.lost]
+    for change in (SHRANK, REBUILT):
+        changed = [_name(each.queue) for each in plans if each.change == change]
+        reading.counts[f"queues_{change}"] += len(changed)
+        reading.tell_each(f"{change} since it was read, and is read again from its start", changed)
+    reading.counts["lost_messages"] += sum(each.lost for each in lost)
+    reading.tell_each(
+        "deleted by retention before they were read", [f"{each.lost} messages of {_name(each.queue)}" for each in lost]
+    )
+    reading.counts[BEHIND] += behind
+    if behind:
+        reading.tell(f"{behind} messages are left for the next run (rocketmq.messages_per_run)")
+
+
+def _name(queue: Queue) -> str:
+    return f"{queue.topic} queue {queue.queue_id}"
+
+
+def _stored(current: Pass) -> DataFrame:
+    arguments, ours = current.arguments, current.settings.rocketmq
+    spark = current.warehouse.spark
+    spark.dataSource.register(Rocketmq)
+    options: dict[str, Any] = {
+        "address": arguments["address"],
+        "ranges": json.dumps(
+            [[topic, queue_id, start, stop] for topic, queue_id, _, start, stop, *_ in arguments["queues"]]
+        ),
+        "group": ours.consumer_group,
+        "timeout": ours.timeout_ms / 1000,
+        "tls": ours.tls,
+        "checks_host_name": ours.checks_host_name,
+        "access_key_env": ours.access_key_env,
+        "secret_key_env": ours.secret_key_env,
+        "ca_file": ours.ca_file,
+        "max_body_bytes": current.settings.land.max_body_bytes,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    rows = spark.read.format(SOURCE_NAME).options(**given).load()
+    is_placed = F.col("position") >= 0
+    return rows.withColumns(
+        {
+            "raw_text": F.when(F.col("reason") == RANGE_UNREAD, F.col("raw").cast("string")),
+            "detail": F.when(
+                F.col("reason").isNotNull() & is_placed, F.concat(F.lit("at physical offset "), F.col("position"))
+            ),
+            "raw": F.base64("raw"),
+            "source": F.concat_ws(
+                ":", F.lit(f"{KIND}:{arguments['address']}"), F.when(is_placed, F.col("position").cast("string"))
+            ),
+        }
+    )
+
+
+def _unread_queues(reading: Reading, unread: Sequence[Row]) -> set[Queue]:
+    why = {Queue(row["topic"], row["queue_id"]): row["raw_text"] for row in unread}
+    reading.counts[UNREAD] += len(why)
+    reading.tell_each("could not be read", [f"{_name(queue)}: {words}" for queue, words in why.items()])
+    return set(why)
+
+
+def _readable(stored: DataFrame, lost_queues: set[Queue]) -> DataFrame:
+    """The rows that may land: no half where its op may be among what could not be read."""
+    rows = stored.where(~F.col("reason").eqNullSafe(RANGE_UNREAD))
+    return rows.where(~F.coalesce(F.col("topic").isin(*halves_held_back(lost_queues)), F.lit(False)))

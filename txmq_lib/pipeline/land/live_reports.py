@@ -1,0 +1,132 @@
+"""How far a landing of a live broker has read its queues: rows for landing_frontier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.names import OP_TOPIC_OF, TRANSACTION_TOPICS
+from txmq_lib.passes.current import Pass
+from txmq_lib.pipeline.land.live_brokers import is_wanted
+from txmq_lib.pipeline.land.topics import is_every_topic, real_topics
+from txmq_lib.rocketmq.remoting.broker import Queue
+from txmq_lib.rules import frontier
+from txmq_lib.rules.moments import EPOCH
+from txmq_lib.rules.runs import QUEUE, RUN_FIELDS, RUN_TYPE, landed_runs, no_runs
+from txmq_lib.spark.local_frame import local_frame
+
+
+def frontier_reports(current: Pass, rows: DataFrame, good: DataFrame, lost_queues: set[Queue]) -> DataFrame:
+    """Frontier reports: per queue that was read, and for all queues together where all were read to their ends.
+
+    All `rows` say how far a queue was read: bad ones are neither missing nor to be read again. Times are of good ones,
+    of which those that did not land have no place.
+    """
+    arguments, spark = current.arguments, current.warehouse.spark
+    broker_name = arguments["broker_name"]
+    held_back = halves_held_back(lost_queues)
+    placed = good.withColumn("broker_name", F.lit(broker_name))
+    landed = current.read("landing_frontier").where(F.col("broker_name") == broker_name)
+    with current.timed("read_to"):
+        read_to = _read_to(placed, landed)
+    read = [
+        (broker_name, topic, queue_id, stop, low, lost > 0, start if stop > start else None, high,
+         [dict(zip(RUN_FIELDS, (stop, stop, None, None, read_to.place), strict=True))] if stop == high else [])
+        for topic, queue_id, low, start, stop, lost, high in arguments["queues"]
+        if Queue(topic, queue_id) not in lost_queues and topic not in held_back
+    ]  # fmt: skip
+    queues = local_frame(
+        spark,
+        read,
+        "broker_name string, topic string, queue_id int, next_offset bigint, lowest_kept_offset bigint,"
+        f" had_lost boolean, start bigint, high bigint, ends array<{RUN_TYPE}>",
+    )
+    # What retention deletes between plan and read is passed over by the reader: the first record is then a later one.
+    is_first_missing = F.col("start").isNotNull() & ~F.col("first_offset").eqNullSafe(F.col("start"))
+    store_ms = F.unix_millis("store_timestamp")
+    parts = [F.coalesce(part.cast("string"), F.lit("")) for part in (F.col("commit_log_offset"), store_ms)]
+    is_good = F.col("reason").isNull()
+    facts = rows.groupBy("topic", "queue_id").agg(
+        F.max(F.when(is_good, F.col("store_timestamp"))).alias("highest_store_timestamp"),
+        F.min("queue_offset").alias("first_offset"),
+        F.min_by("store_timestamp", F.when(is_good, F.col("queue_offset"))).alias("first_timestamp"),
+        F.max_by(F.concat_ws(":", "queue_offset", *parts), "queue_offset").alias("identity"),
+    )
+    lost_before = F.when(F.col("had_lost") | is_first_missing, F.coalesce("first_timestamp", F.lit(current.now)))
+    reports = (
+        queues.join(facts, on=["topic", "queue_id"], how="left")
+        .join(landed_runs(placed), on=list(QUEUE), how="left")
+        .select(
+            *QUEUE,
+            "next_offset",
+            "highest_store_timestamp",
+            "lowest_kept_offset",
+            lost_before.alias("lost_before_timestamp"),
+            F.lit(True).alias("is_end_known"),
+            F.col("identity").alias("source_identity"),
+            F.concat(F.coalesce("runs", no_runs()), "ends").alias("runs"),
+            F.col("high").alias("told_end"),
+            F.lit(None).cast("bigint").alias("file_end"),
+            F.lit(False).alias("is_anew"),
+        )
+    )
+    if read_to.time_ms is None:
+        return reports
+    whole = [
+        {
+            "broker_name": broker_name,
+            "topic": topic,
+            "queue_id": frontier.WHOLE_QUEUE_ID,
+            "next_offset": 0,
+            "highest_store_timestamp": EPOCH + timedelta(milliseconds=read_to.time_ms),
+            "is_end_known": True,
+            "runs": [dict(zip(RUN_FIELDS, (0, 0, None, None, read_to.place), strict=True))],
+            "is_anew": False,
+        }
+        for topic in _read_to_the_end(arguments, good, lost_queues)
+    ]
+    return reports.unionByName(local_frame(spark, whole, reports.schema))
+
+
+def halves_held_back(lost_queues: set[Queue]) -> list[str]:
+    """Half topics of which nothing lands now: an op of theirs may be among what could not be read."""
+    lost = {queue.topic for queue in lost_queues}
+    return [half for half, op in OP_TOPIC_OF.items() if op in lost]
+
+
+class ReadTo(NamedTuple):
+    """How far the transaction topics were read before the ends of the real topics were asked for."""
+
+    time_ms: int | None
+    place: int | None
+
+
+def _read_to(good: DataFrame, landed: DataFrame) -> ReadTo:
+    """The newest record of the transaction topics, in `good` or before (rows of landing_frontier): time and place.
+
+    Each of them is older than the ends of the real topics, and what an op speaks of is older than it (R23).
+    """
+    last = F.array_max(F.transform("runs", lambda one: one["last_commit_log_offset"]))
+    moments = good.select("topic", "store_timestamp", "commit_log_offset").unionByName(
+        landed.select(
+            "topic",
+            F.col("highest_store_timestamp").alias("store_timestamp"),
+            last.alias("commit_log_offset"),
+        )
+    )
+    told = moments.where(F.col("topic").isin(*TRANSACTION_TOPICS))
+    return ReadTo(*told.agg(F.max(F.unix_millis("store_timestamp")), F.max("commit_log_offset")).collect()[0])
+
+
+def _read_to_the_end(arguments: Mapping[str, Any], rows: DataFrame, lost_queues: set[Queue]) -> list[str]:
+    if is_every_topic(arguments["topics"]):
+        return [frontier.ALL_QUEUES_TOPIC] if arguments["are_all_whole"] and not lost_queues else []
+    has_queue = {topic for topic, *_ in arguments["queues"]}
+    # A topic without a queue is read whole: nobody ever wrote to it.
+    queueless = real_topics(rows) - has_queue if arguments["are_all_whole"] else set()
+    unwritten = {topic for topic in queueless if is_wanted(topic, arguments["topics"])}
+    return sorted(({*arguments["whole_topics"]} - {queue.topic for queue in lost_queues}) | unwritten)

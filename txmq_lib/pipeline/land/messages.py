@@ -1,0 +1,274 @@
+"""Landing of half, op, message and max-time records, whichever source decoded them."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+
+from txmq_lib.names import (
+    HALF_TOPIC,
+    ORIGIN_LANDED,
+    PROPERTY_UNIQ_KEY,
+    ROLE_ENGINE,
+    SYS_FLAG_PREPARED,
+    SYS_FLAG_ROLLBACK,
+    SYS_FLAG_TRANSACTION_MASK,
+    TRANSACTION_TOPICS,
+)
+from txmq_lib.passes.current import Pass
+from txmq_lib.pipeline.shared.known_runs import frontier_with_runs, of_before
+from txmq_lib.pipeline.shared.quarantining import append_quarantine
+from txmq_lib.rules import frontier, prepare
+from txmq_lib.rules.contract import MESSAGE_COLUMNS, TOPICS_OF_KIND, stored_properties, topic_fault
+from txmq_lib.rules.duplicates import CONFLICT, DUPLICATE, NEW, judged_by_key
+from txmq_lib.rules.half import (
+    given_up_messages,
+    half_messages,
+    messages,
+    property_of,
+    stored_queue_id,
+    table_queue_id,
+)
+from txmq_lib.rules.op import op_faults, op_tokens
+from txmq_lib.rules.runs import QUEUE
+from txmq_lib.spark.local_frame import materialized
+
+TABLE_OF_KIND = {
+    "half": "half_message",
+    "op": "op_message",
+    "message": "message",
+    "max-time": "trans_check_max_time",
+}
+PREPARED = "prepared"  # the step of halves made of prepared messages
+QUEUE_KEY = ("broker_name", "queue_id", "queue_offset")
+TOPIC_KEY = ("broker_name", "topic", "queue_id", "queue_offset")
+PHYSICAL_KEY = ("broker_name", "commit_log_offset")
+SAID = ("topic", "queue_id", "queue_offset", "commit_log_offset")
+MOVES_ON = f"s.next_offset >= t.next_offset or s.queue_id = {frontier.WHOLE_QUEUE_ID}"
+WHY = ("reason", "detail", "raw", "source")
+LANDING_ONLY = (*WHY, "position", "is_prepared", "told_end")
+PLACE = (*QUEUE, "queue_offset", "store_timestamp", "commit_log_offset", "told_end", "position")
+ROWS_OF_KIND = {"half": half_messages, "message": messages, "max-time": given_up_messages}
+
+
+class Landed(NamedTuple):
+    """What a landing of several kinds knows of its records.
+
+    rows    those that lie in a queue, good ones and bad (columns of the store reader)
+    rivals  `position` of the good ones that did not land, since another record had their key; None where all did
+    """
+
+    rows: DataFrame
+    rivals: DataFrame | None
+
+
+def land(current: Pass, stored: DataFrame, *, kind: str, broker_name: str, takes_prepared: bool) -> DataFrame:
+    """Append what is new of `stored` (rules.contract.message_rows with content_hash and told_end), quarantine the rest.
+
+    It is read several times, so it should be at hand.
+    Returns the good rows for the frontier (PLACE); halves made of prepared messages have the place they were given, and
+    what did not land, since another record had its key, has none in the log.
+    """
+    places, rivals = _land_kind(current, stored, kind, broker_name, takes_prepared=takes_prepared)
+    return places if rivals is None else without_place(places, rivals)
+
+
+def land_every_kind(current: Pass, stored: DataFrame, *, broker_name: str, source: str) -> Landed:
+    """Land rows of all topics (columns of the store reader, detail, source, content_hash), each as its topic says.
+
+    What is damaged beyond telling goes to quarantine.
+    """
+    is_engine = current.settings.for_broker(broker_name).role == ROLE_ENGINE
+    queued = stored.where(~is_never_visible()).withColumn("told_end", F.lit(None).cast("bigint"))
+    parts = [
+        (kind, queued.where(F.col("topic").isin(*topics)), is_engine and kind == "half")
+        for kind, topics in TOPICS_OF_KIND.items()
+    ]
+    parts.append(("message", queued.where(~F.col("topic").isin(*TRANSACTION_TOPICS)), False))
+    landed = [
+        _land_kind(current, rows, kind, broker_name, takes_prepared=takes_prepared)
+        for kind, rows, takes_prepared in parts
+    ]
+    damage = stored.where("topic is null").select(*_fault_columns())
+    append_quarantine(current, damage, broker_name=broker_name, kind=source)
+    with current.timed("count"):
+        current.counts["never_visible"] = stored.where(is_never_visible()).count()
+    rivals = [found for _, found in landed if found is not None]
+    return Landed(queued, reduce(DataFrame.unionByName, rivals) if rivals else None)
+
+
+def is_never_visible() -> Column:
+    """Whether a record is an old client's prepared or rolled back one: it enters no queue, and nobody sees it (R10)."""
+    transaction_type = F.col("sys_flag").bitwiseAND(SYS_FLAG_TRANSACTION_MASK)
+    # A damaged record may have a topic and no flags.
+    return F.coalesce(transaction_type.isin(SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK), F.lit(False))
+
+
+def without_place(rows: DataFrame, rivals: DataFrame | None) -> DataFrame:
+    """`rows` where those of the positions `rivals` have no place in the log."""
+    if rivals is None:
+        return rows
+    marked = rows.join(rivals.withColumn("_is_rival", F.lit(True)), on="position", how="left")
+    place = F.when(F.col("_is_rival").isNull(), F.col("commit_log_offset"))
+    return marked.withColumn("commit_log_offset", place).drop("_is_rival")
+
+
+def _land_kind(
+    current: Pass, stored: DataFrame, kind: str, broker_name: str, *, takes_prepared: bool
+) -> tuple[DataFrame, DataFrame | None]:
+    """Append what is new, quarantine the rest; the good rows, and the positions of those in conflict, if any."""
+    faulty = _with_faults(stored, kind, takes_prepared=takes_prepared)
+    # Several small queries follow: over a cached frame they are planned in no time.
+    told = {"broker_name": F.lit(broker_name), "properties": stored_properties(F.col("properties"))}
+    records = current.cached_if_small(faulty.withColumns(told))
+    with current.timed("decode"):
+        batch = _measured(records)
+    good = records.where("reason is null")
+    faults = [records.where("reason is not null").select(*_fault_columns())] if batch["bad"] else []
+    direct = good.where(F.col("topic") == HALF_TOPIC) if batch["prepared"] else good
+    places, rivals = [direct.select(*PLACE)], None
+    if batch["direct"]:
+        found, rivals = _land_direct(current, direct, _existing(current, kind, broker_name, batch), kind)
+        faults += found
+    if batch["prepared"]:
+        prepared, conflicts = _land_prepared(current, good, broker_name, batch)
+        faults.append(conflicts)
+        # What was told of their own queue says nothing of the half queue.
+        places.append(prepared.withColumn("told_end", F.lit(None).cast("bigint")).select(*PLACE))
+    if faults:
+        append_quarantine(current, reduce(DataFrame.unionByName, faults), broker_name=broker_name, kind=kind)
+    return reduce(DataFrame.unionByName, places), rivals
+
+
+def move_frontier(current: Pass, reports: DataFrame) -> None:
+    """Move landing_frontier by `reports`, one row per queue."""
+    with current.timed("frontier"):
+        old = of_before(current)
+        known = frontier_with_runs(current, old)
+        if old is not None:
+            current.upsert("landing_frontier", old, step="runs", only_if="t.runs is null")
+        # One row per queue: a MERGE would compute them three times.
+        changed, count = materialized(frontier.advanced(known, reports, pass_number=current.number))
+    # Another job may have moved the row since the plan was made: never back.
+    current.upsert("landing_frontier", changed, step="frontier", only_if=MOVES_ON, count=count)
+
+
+def _measured(records: DataFrame) -> Row:
+    """How many records are bad, prepared, under their own kind's topic; and the span of queue offsets."""
+    is_good = F.col("reason").isNull()
+    is_prepared, is_direct = is_good & F.col("is_prepared"), is_good & ~F.col("is_prepared")
+    return records.agg(
+        F.count_if(~is_good).alias("bad"),
+        F.count_if(is_prepared).alias("prepared"),
+        F.count_if(is_direct).alias("direct"),
+        F.min("queue_offset").alias("low"),
+        F.max("queue_offset").alias("high"),
+        F.max(F.when(is_direct, F.col("queue_offset") + 1)).alias("direct_end"),
+    ).collect()[0]
+
+
+def _land_direct(
+    current: Pass, direct: DataFrame, existing: DataFrame, kind: str
+) -> tuple[list[DataFrame], DataFrame | None]:
+    """Append new records; faults found on the way, and the positions of those in conflict, if any."""
+    key: tuple[str, ...] = TOPIC_KEY
+    if kind in ("half", "op"):
+        key, direct = QUEUE_KEY, direct.withColumn("queue_id", table_queue_id())
+    judged = current.cached_if_small(judged_by_key(direct, existing, key))
+    tally = _tallied(current, judged)
+    new = direct
+    if tally.keys() - {NEW}:
+        judged = judged if current.is_small else current.cached(judged)
+        new = judged.where(F.col("status") == NEW).drop("status")
+    faults = [_conflicts(judged)] if CONFLICT in tally else []
+    rivals = judged.where(F.col("status") == CONFLICT).select("position") if CONFLICT in tally else None
+    if kind == "op":
+        odd = op_faults(new.withColumn("raw", _as_json())).withColumn("queue_id", stored_queue_id())
+        faults.append(odd.select(*_fault_columns()))
+        # Its position is the place in the body: a column of the table.
+        rows = current.cached(op_tokens(new))
+    else:
+        rows = ROWS_OF_KIND[kind](new.drop(*LANDING_ONLY))
+    count = None if kind == "op" else tally.get(NEW, 0)
+    current.append(TABLE_OF_KIND[kind], _own_columns(rows, current), step=kind, count=count)
+    return faults, rivals
+
+
+def _tallied(current: Pass, judged: DataFrame) -> dict[str, int]:
+    with current.timed("judge"):
+        tally = {row["status"]: row["count"] for row in judged.groupBy("status").count().collect()}
+    current.counts["already_there"] = current.counts.get("already_there", 0) + tally.get(DUPLICATE, 0)
+    return tally
+
+
+def _with_faults(stored: DataFrame, kind: str, *, takes_prepared: bool) -> DataFrame:
+    topic_wrong = topic_fault(kind)
+    if takes_prepared:
+        topic_wrong = F.when(prepare.is_under_own_topic(), prepare.prepare_fault())
+    is_good = F.col("reason").isNull()
+    raw_now = F.when(is_good & topic_wrong.isNotNull(), _as_json())
+    return stored.select(
+        *MESSAGE_COLUMNS,
+        "content_hash",
+        F.coalesce("reason", topic_wrong["reason"]).alias("reason"),
+        F.coalesce("detail", topic_wrong["detail"]).alias("detail"),
+        F.coalesce("raw", raw_now).alias("raw"),
+        "source",
+        "position",
+        "told_end",
+        (prepare.is_under_own_topic() if takes_prepared else F.lit(False)).alias("is_prepared"),
+    )
+
+
+def _existing(current: Pass, kind: str, broker_name: str, batch: Row) -> DataFrame:
+    rows = current.read(TABLE_OF_KIND[kind]).where(F.col("broker_name") == broker_name)
+    # Offsets are dense and ascend as they land, so the span of a batch leaves out nearly all files of the past.
+    return rows.where(F.col("queue_offset").between(batch["low"], batch["high"]))
+
+
+def _land_prepared(current: Pass, good: DataFrame, broker_name: str, batch: Row) -> tuple[DataFrame, DataFrame]:
+    """Append new prepared messages as halves; the halves, and conflicts found on the way."""
+    known = current.read("half_message").where(F.col("broker_name") == broker_name)
+    # A prepared message has no half offset of its own yet: it is known by its physical offset.
+    judged = current.cached(judged_by_key(good.where("is_prepared"), known, PHYSICAL_KEY))
+    tally = _tallied(current, judged)
+    new = judged.where(F.col("status") == NEW).drop("status")
+    queue = current.read("landing_frontier").where(
+        (F.col("broker_name") == broker_name) & (F.col("topic") == HALF_TOPIC) & (F.col("queue_id") == 0)
+    )
+    end = max([0, batch["direct_end"] or 0, *[row["next_offset"] for row in queue.collect()]])
+    # A landing that was given up on its way has left halves behind the frontier.
+    beyond = known.where((F.col("queue_id") == 0) & (F.col("queue_offset") >= end)).agg(F.max("queue_offset") + 1)
+    start = max(end, beyond.collect()[0][0] or 0)
+    current.counts["delay_dropped"] = new.where(prepare.has_delay()).count()
+    halves = prepare.as_halves(new, F.lit(start))
+    rows = _own_columns(half_messages(halves.drop(*LANDING_ONLY)), current)
+    current.append("half_message", rows, step=PREPARED, count=tally.get(NEW, 0))
+    return halves, _conflicts(judged)
+
+
+def _fault_columns() -> list[Column]:
+    """What quarantine keeps of a bad record: why, what, where from, and what its header says."""
+    named = [F.col(name) for name in ("reason", "detail", "raw", "source", *SAID)]
+    return [*named, property_of(PROPERTY_UNIQ_KEY).alias("transaction_id")]
+
+
+def _conflicts(judged: DataFrame) -> DataFrame:
+    rivals = judged.where(F.col("status") == CONFLICT).withColumn("queue_id", stored_queue_id())
+    return rivals.select(
+        F.lit("KEY_CONFLICT").alias("reason"),
+        F.concat(F.lit("other content landed before at queue offset "), F.col("queue_offset")).alias("detail"),
+        _as_json().alias("raw"),
+        *_fault_columns()[3:],
+    )
+
+
+def _as_json() -> Column:
+    return F.to_json(F.struct(*MESSAGE_COLUMNS))
+
+
+def _own_columns(rows: DataFrame, current: Pass) -> DataFrame:
+    return rows.withColumns({"origin": F.lit(ORIGIN_LANDED), "landed_pass": F.lit(current.number).cast("bigint")})

@@ -1,0 +1,234 @@
+"""Landing of a broker's store directory: its commit log from where the last landing stopped, and its offsets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from txmq_lib.config.settings import Settings
+from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.errors import InputError
+from txmq_lib.passes.current import Pass
+from txmq_lib.pipeline.land import broker_offsets, inputs, messages
+from txmq_lib.pipeline.land.broker_settings import conf_findings
+from txmq_lib.pipeline.land.topics import ALWAYS_TAKEN, is_every_topic, is_taken
+from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
+from txmq_lib.rocketmq.store.commit_log import LogFile, RecordIdentity, list_files, log_end, record_at
+from txmq_lib.rocketmq.store.consume_queue import queue_bounds
+from txmq_lib.rocketmq.store.consumer_offset_file import consumer_offset_state, read_consumer_offset_file
+from txmq_lib.rules import frontier
+from txmq_lib.rules.half import content_hash
+from txmq_lib.rules.moments import EPOCH, LATEST_MS
+from txmq_lib.rules.runs import MOST_RUNS, QUEUE, RUN_FIELDS, no_runs, run
+from txmq_lib.spark.local_frame import local_frame
+
+
+def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: str) -> dict[str, Any]:
+    """What a pass over the store is to read: a physical range fixed now, so that a rerun reads the same.
+
+    Raises InputError where `path` is no store directory, or a file is missing in the middle of what is to be read.
+    """
+    path = str(Path(path).absolute())  # whoever carries the plan on may stand elsewhere
+    files, gaps = list_files(path)
+    if not files:
+        raise InputError(f"{path} holds no commit log files (commitlog/<20 digits>); give a broker's store directory")
+    known = _known(warehouse, broker_name, _whole_log_topic(settings.land.topics))
+    is_rebuilt = known is not None and not _is_same_log(files, known)
+    start = files[0].base_offset if known is None or is_rebuilt else max(files[0].base_offset, known["next_offset"])
+    if missing := [f"{low} to {high}" for low, high in gaps if high > start]:
+        raise InputError(
+            f"{path}: the commit log misses physical offsets {', '.join(missing)}; copy the store again, all files"
+        )
+    end = log_end(files, start)
+    # Where nothing is new the last record is still the one read before.
+    last = end.last or (None if known is None or is_rebuilt else _identity(known))
+    first = record_at(files, files[0].base_offset)
+    landed_to = 0 if known is None else int(known["next_offset"])
+    return {
+        "kind": "store",
+        "broker_name": broker_name,
+        "path": path,
+        "from_offset": start,
+        "to_offset": end.offset,
+        "lowest_offset": files[0].base_offset,
+        "last": list(last) if last is not None else None,
+        "waiting": end.waiting,
+        "is_rebuilt": is_rebuilt,
+        "lost_before_ms": _time_ms(first.store_timestamp_ms) if first and first.offset > landed_to else None,
+        "topics": list(settings.land.topics),
+        "offset_table": consumer_offset_state(path),
+    }
+
+
+def findings(path: str, settings: Settings, broker_name: str) -> Iterator[str]:
+    """What people should know of the broker.conf beside a store; nothing where there is none."""
+    try:
+        found = read_broker_conf(path)
+    except OSError as failure:
+        yield f"broker {broker_name}: its broker.conf cannot be read: {failure.strerror}"
+        return
+    if found is not None:
+        file, config = found
+        policy = settings.for_broker(broker_name)
+        yield from (f"broker {broker_name}, {file}: {words}" for words in conf_findings(config, policy))
+
+
+def is_still_there(current: Pass) -> bool:
+    """True where the store still holds what the plan is to read."""
+    try:
+        files = list_files(current.arguments["path"]).files
+    except InputError:
+        return False
+    last = current.arguments["last"]
+    if not files or files[0].base_offset > current.arguments["from_offset"]:
+        return False
+    return last is None or record_at(files, last[0]) == RecordIdentity(*last)
+
+
+def land(current: Pass) -> None:
+    """Land what the plan names: halves, ops, given-up and visible messages, offsets; damage into quarantine."""
+    arguments = current.arguments
+    broker_name = arguments["broker_name"]
+    stored = current.cached(_stored(current).withColumn("content_hash", content_hash()))
+    landed = messages.land_every_kind(current, stored, broker_name=broker_name, source="store")
+    offset_table = read_consumer_offset_file(arguments["path"])
+    if offset_table is not None:
+        broker_offsets.land(current, [offset_table], broker_name=broker_name)
+    placed = landed.rows.where("reason is null").withColumn("broker_name", F.lit(broker_name))
+    good = messages.without_place(placed, landed.rivals)
+    messages.move_frontier(current, _reports(current, good, _clean_stretches(current, stored, landed.rivals)))
+    current.counts["waiting"] = arguments["waiting"]
+    current.counts["rebuilt"] = int(arguments["is_rebuilt"])
+
+
+def _clean_stretches(current: Pass, stored: DataFrame, rivals: DataFrame | None) -> list[tuple[int, int]]:
+    """The physical range of the plan without the records of which no row tells: [first, end) of what lies between."""
+    unseen = stored.where(F.col("reason").isNotNull() | messages.is_never_visible()).select("position")
+    holes = unseen if rivals is None else unseen.unionByName(rivals)
+    newest = holes.distinct().orderBy(F.col("position").desc()).limit(MOST_RUNS).toArrow()["position"].to_pylist()
+    arguments = current.arguments
+    start, stop = arguments["from_offset"], arguments["to_offset"]
+    # Where there are too many, nothing is known of what lies before them.
+    begins = [start, *[hole + 1 for hole in reversed(newest)]][-MOST_RUNS:]
+    ends = [*reversed(newest), stop][-MOST_RUNS:]
+    return [(begin, end) for begin, end in zip(begins, ends, strict=True) if begin < end]
+
+
+def _stored(current: Pass) -> DataFrame:
+    arguments = current.arguments
+    options = {
+        "path": arguments["path"],
+        "from_offset": str(arguments["from_offset"]),
+        "to_offset": str(arguments["to_offset"]),
+        "max_body_bytes": str(current.settings.land.max_body_bytes),
+    }
+    if not is_every_topic(arguments["topics"]):
+        options["topics"] = json.dumps([*ALWAYS_TAKEN, *arguments["topics"]])
+    return inputs.records(current, options).withColumns(
+        {
+            "commit_log_offset": F.coalesce("commit_log_offset", "position"),
+            "detail": F.when(F.col("reason").isNotNull(), F.concat(F.lit("at physical offset "), F.col("position"))),
+            "raw": F.base64("raw"),
+            "source": F.concat_ws(":", F.lit(arguments["path"]), F.col("position").cast("string")),
+        }
+    )
+
+
+def _reports(current: Pass, rows: DataFrame, stretches: Sequence[tuple[int, int]]) -> DataFrame:
+    """Frontier reports of a store: what was read and is kept of each queue, and of the log.
+
+    rows       the good ones; without a place where they did not land
+    stretches  of the log that were read without a bad record
+    """
+    arguments = current.arguments
+    broker_name, spark = arguments["broker_name"], current.warehouse.spark
+    bounds = queue_bounds(
+        arguments["path"],
+        lowest_commit_log_offset=arguments["lowest_offset"],
+        end_commit_log_offset=arguments["to_offset"],
+    )
+    kept = local_frame(
+        spark,
+        [
+            (broker_name, topic, queue_id, bound.next_offset, bound.lowest_offset)
+            for (topic, queue_id), bound in bounds.items()
+            if is_taken(topic, arguments["topics"])
+        ],
+        "broker_name string, topic string, queue_id int, _end bigint, lowest_kept_offset bigint",
+    )
+    lost_ms = arguments["lost_before_ms"]
+    # Without consume queues nobody knows which queue lost something.
+    has_lost = F.coalesce(F.col("lowest_kept_offset") > 0, F.lit(True))
+    # That the queue ends there where the log does: an offset before it that has not landed is a hole in what was read.
+    log_end = F.lit(arguments["to_offset"])
+    told = F.when(F.col("_end").isNotNull(), F.array(run(F.col("_end"), F.col("_end"), log_end, log_end)))
+    queues = (
+        frontier.reached(rows)
+        .join(kept, on=list(QUEUE), how="full")
+        .withColumns(
+            {
+                "next_offset": F.coalesce("next_offset", "_end"),
+                "lost_before_timestamp": F.when(has_lost, F.timestamp_millis(F.lit(lost_ms).cast("bigint"))),
+                "is_end_known": F.lit(True),
+                "source_identity": F.lit(None).cast("string"),
+                "runs": F.concat(F.coalesce("runs", no_runs()), F.coalesce(told, no_runs())),
+                "told_end": F.greatest("told_end", "_end"),
+                "is_anew": F.lit(False),
+            }
+        )
+        .drop("_end")
+    )
+    if arguments["last"] is None:
+        return queues
+    offset, store_ms, size = arguments["last"]
+    read_ms = _time_ms(store_ms)
+    log = {
+        "broker_name": broker_name,
+        "topic": _whole_log_topic(arguments["topics"]),
+        "queue_id": frontier.WHOLE_QUEUE_ID,
+        "next_offset": arguments["to_offset"],
+        "highest_store_timestamp": None if read_ms is None else EPOCH + timedelta(milliseconds=read_ms),
+        "lowest_kept_offset": arguments["lowest_offset"],
+        "is_end_known": True,
+        "source_identity": f"{offset}:{store_ms}:{size}",
+        "runs": [dict(zip(RUN_FIELDS, each, strict=False)) for each in stretches],
+        "is_anew": arguments["is_rebuilt"],
+    }
+    return queues.unionByName(local_frame(spark, [log], queues.schema))
+
+
+def _time_ms(stated_ms: int) -> int | None:
+    """Epoch ms that a header states; null where it is no time."""
+    return stated_ms if 0 <= stated_ms <= LATEST_MS else None
+
+
+def _whole_log_topic(topics: Sequence[str]) -> str:
+    """The frontier's name for a log of which these topics are read."""
+    return frontier.WHOLE_LOG_TOPIC if is_every_topic(topics) else f"[{', '.join(sorted(topics))}]"
+
+
+def _known(warehouse: Warehouse, broker_name: str, whole_log: str) -> Row | None:
+    rows = warehouse.read("landing_frontier").where(
+        (F.col("broker_name") == broker_name)
+        & (F.col("topic") == whole_log)
+        & (F.col("queue_id") == frontier.WHOLE_QUEUE_ID)
+    )
+    return rows.first()
+
+
+def _identity(known: Row) -> RecordIdentity:
+    return RecordIdentity(*(int(part) for part in known["source_identity"].split(":")))
+
+
+def _is_same_log(files: tuple[LogFile, ...], known: Row) -> bool:
+    """False where the record read last is no longer what it was: another store stands in its place."""
+    identity = _identity(known)
+    if identity.offset < files[0].base_offset:
+        return True  # retention removed it; the log goes on behind it
+    return record_at(files, identity.offset) == identity

@@ -1,0 +1,30 @@
+"""Which topics a landing from a broker takes: land.topics, and what transactions need in any case."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.names import DIVERTING_TOPICS, HALF_TOPICS, PROPERTY_REAL_TOPIC, TRANSACTION_TOPICS
+
+EVERY_TOPIC = ("*",)
+ALWAYS_TAKEN = (*TRANSACTION_TOPICS, *DIVERTING_TOPICS)
+
+
+def is_every_topic(patterns: Sequence[str]) -> bool:
+    """Whether nothing is left out: then a log, or a broker, is read whole under one name."""
+    return tuple(patterns) == EVERY_TOPIC
+
+
+def is_taken(topic: str, patterns: Sequence[str]) -> bool:
+    """Whether a topic is always taken or fits one of the patterns."""
+    return topic in ALWAYS_TAKEN or any(fnmatchcase(topic, pattern) for pattern in patterns)
+
+
+def real_topics(rows: DataFrame) -> set[str]:
+    """The real topics that half messages name: few, whatever the number of halves (R1)."""
+    real = rows.where(F.col("topic").isin(*HALF_TOPICS)).select(F.col("properties")[PROPERTY_REAL_TOPIC].alias("topic"))
+    return {row["topic"] for row in real.where("topic is not null").distinct().collect()}

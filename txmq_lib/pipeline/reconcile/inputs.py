@@ -1,0 +1,154 @@
+"""What a reconcile pass reads: new rows, and of the past only what they can concern."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.names import COMMIT, END_KEY, HALF_TOPIC, ORIGIN_LANDED, ROLE_ENGINE, ROLLBACK, TRANSACTION_KEY
+from txmq_lib.passes.current import Pass
+from txmq_lib.pipeline.shared.evidence import evidence_of
+from txmq_lib.pipeline.shared.orphans import orphans_of_before
+from txmq_lib.pipeline.shared.pruning import near_messages, near_offsets, near_ops, near_times
+from txmq_lib.rules.decisions import resumes
+from txmq_lib.rules.pending import messages_there, named_by_ops
+from txmq_lib.rules.settle import PLACE
+from txmq_lib.rules.transaction import join_transaction, transactions_of
+
+END_COLUMNS = (
+    "broker_name",
+    "ts",
+    "producer_group",
+    "tran_state_table_offset",
+    "commit_log_offset",
+    "commit_or_rollback",
+    "from_transaction_check",
+    "msg_id",
+    "transaction_id",
+    "origin",
+    "landed_pass",
+    "landing_order",
+)
+
+
+def has_held(current: Pass) -> bool:
+    """Whether ends wait for their half."""
+    return current.read("end_outcome").where("is_held").limit(1).count() > 0
+
+
+def candidate_ends(current: Pass) -> DataFrame:
+    """Ends to judge: new ones, and those held so far (`was_held`)."""
+    held = current.read("end_outcome").where("is_held").drop("transaction_id")
+    former = held.withColumnRenamed("end_transaction_id", "transaction_id").select(*END_COLUMNS)
+    new = current.new_rows("end_transaction").select(*END_COLUMNS)
+    if current.known_to("end_transaction") is None:
+        # All ends there are, as nobody knows which are new: those judged before have their outcome.
+        judged = current.read("end_outcome").select(*END_KEY)
+        new = new.join(judged, on=list(END_KEY), how="left_anti").select(*END_COLUMNS)
+    return new.withColumn("was_held", F.lit(False)).unionByName(former.withColumn("was_held", F.lit(True)))
+
+
+def waiting_ends(current: Pass, which: Column) -> DataFrame:
+    """Ends of `which` that no reconcile has judged, or that are held: whoever is not the reconcile job asks so."""
+    ends = current.read("end_transaction").where(which).select(*END_COLUMNS)
+    judged = current.read("end_outcome").where(which & ~F.col("is_held")).select(*END_KEY)
+    return ends.join(judged, on=list(END_KEY), how="left_anti").select(*END_COLUMNS)
+
+
+def halves_named_by(current: Pass, ends: DataFrame) -> DataFrame:
+    """Half rows at the physical or queue offsets that `ends` name, and some around them."""
+    by_physical = near_offsets("commit_log_offset", ends, "commit_log_offset")
+    by_queue = near_offsets("queue_offset", ends, "tran_state_table_offset")
+    return (by_physical | by_queue).rows(current, "half_message", whole_if_new=True)
+
+
+def refused_places(current: Pass, ends: DataFrame) -> DataFrame:
+    """Places (settle.PLACE) of halves in quarantine near the physical offsets that `ends` name."""
+    near = near_offsets("commit_log_offset", ends, "commit_log_offset").rows(current, "quarantine")
+    halves = near.where((F.col("topic") == HALF_TOPIC) & F.col("commit_log_offset").isNotNull())
+    return halves.select(*PLACE).distinct()  # a bad record may be there under several reasons
+
+
+def prior_decisions(current: Pass, named: DataFrame, halves: DataFrame) -> DataFrame:
+    """Transactions decided before: key and `prior_decision`.
+
+    named   ends matched with their halves, or rows of half_message: those born when these were are looked at
+    halves  what `halves_named_by` gives for the ends to judge
+    """
+    born = near_times("born_timestamp", named, "born_timestamp")
+    decided = born.rows(current, "end_outcome").where("is_effective")
+    rolled_back = born.rows(current, "trans_check_max_time").where("is_rolled_back")
+    both = decided.select(*TRANSACTION_KEY, F.col("decision").alias("prior_decision")).unionByName(
+        rolled_back.select(*TRANSACTION_KEY, F.lit(ROLLBACK).alias("prior_decision"))
+    )
+    by_brokers = _decided_by_brokers(current, halves)
+    both = both if by_brokers is None else both.unionByName(by_brokers)
+    # Given up and rolled back twice over, after a resume: still one decision. What is visible was committed.
+    return both.groupBy(*TRANSACTION_KEY).agg(F.min("prior_decision").alias("prior_decision"))
+
+
+def _decided_by_brokers(current: Pass, halves: DataFrame) -> DataFrame | None:
+    """Transactions of `halves` that ops or messages which landed decide; None where none of an engine's have landed.
+
+    An op without a message rolls back: what txmq did not write and nobody landed was never visible.
+    """
+    frontier = current.read("landing_frontier").where("highest_store_timestamp is not null")  # txmq's own have none
+    rows = frontier.where(F.col("topic") != HALF_TOPIC).select("broker_name").distinct().collect()
+    engines = [row[0] for row in rows if current.settings.for_broker(row[0]).role == ROLE_ENGINE]
+    if not engines:
+        return None
+    touched = current.cached(transactions_of(halves.where(F.col("broker_name").isin(engines))))
+    evidence = evidence_of(current, touched, orphans_of_before(current))
+    has_landed = F.col("origin") == ORIGIN_LANDED
+    visible = messages_there(evidence.halves, evidence.given_up, evidence.visible.where(has_landed)).where(
+        "is_committed"
+    )
+    resolved = named_by_ops(evidence.halves, evidence.ops.where(has_landed))
+    return visible.select(*TRANSACTION_KEY, F.lit(COMMIT).alias("prior_decision")).unionByName(
+        resolved.select(*TRANSACTION_KEY, F.lit(ROLLBACK).alias("prior_decision"))
+    )
+
+
+def touched_halves(current: Pass) -> DataFrame:
+    """New half rows with all other copies of their transactions, and all half rows of those resumed since."""
+    new = current.new_rows("half_message")
+    has_resumes = current.has_new_rows("manual_decision")
+    if current.known_to("half_message") is None or not (current.has_new_rows("half_message") or has_resumes):
+        return new
+    touched = transactions_of(new)
+    if has_resumes:
+        touched = touched.unionByName(transactions_of(resumes(current.new_rows("manual_decision")))).distinct()
+    born = near_times("born_timestamp", touched, "born_timestamp")
+    return join_transaction(born.rows(current, "half_message"), touched, "left_semi")
+
+
+def relevant_ops(current: Pass, halves: DataFrame) -> DataFrame:
+    """New op rows, and those that name an offset of `halves` (an op may land before its half)."""
+    if not current.since_versions:
+        return current.read("op_message")
+    return current.new_rows("op_message").unionByName(near_ops(halves).rows(current, "op_message"))
+
+
+def relevant_messages(current: Pass, halves: DataFrame, given_up: DataFrame) -> DataFrame:
+    """New visible messages, and those prepared at a place of `halves` or `given_up`; no bodies. Each may land last."""
+    columns = ("broker_name", "topic", "sys_flag", "prepared_transaction_offset", "transaction_id", "store_timestamp")
+    if not current.since_versions:
+        return current.read("message").select(*columns)
+    past = near_messages(halves, given_up).rows(current, "message")
+    return current.new_rows("message").select(*columns).unionByName(past.select(*columns))
+
+
+def relevant_given_up(current: Pass, candidates: DataFrame) -> DataFrame:
+    """New given-up rows, and those of transactions born when `candidates` were (a resumed one has some); no bodies."""
+    columns = (*TRANSACTION_KEY, "real_topic", "queue_offset", "commit_log_offset", "half_commit_log_offset")
+    if not current.since_versions:
+        return current.read("trans_check_max_time").select(*columns)
+    born = near_times("born_timestamp", candidates, "born_timestamp")
+    past = born.rows(current, "trans_check_max_time").select(*columns)
+    return current.new_rows("trans_check_max_time").select(*columns).unionByName(past)
+
+
+def relevant_resumes(current: Pass, candidates: DataFrame) -> DataFrame:
+    """Resumes of transactions born when `candidates` were."""
+    born = near_times("born_timestamp", candidates, "born_timestamp")
+    return resumes(born.rows(current, "manual_decision"))

@@ -1,0 +1,167 @@
+"""Under which role each broker's rows are made: recorded by its first landing, held against the settings of every pass.
+
+A role forgotten for one command would decide again what a broker has decided, or believe what nobody decided. What is
+recorded changes by `txmq take-back --decisions` alone, which takes back what was made under the role before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.config.settings import Settings
+from txmq_lib.config.table_specs import table_spec
+from txmq_lib.delta.conform import struct_type
+from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.errors import RoleChanged, SettingsError
+from txmq_lib.names import (
+    ORIGIN_TXMQ,
+    ROLE_AUDIT,
+    ROLE_ENGINE,
+    SYS_FLAG_COMMIT,
+    SYS_FLAG_TRANSACTION_MASK,
+)
+from txmq_lib.passes.current import Pass
+from txmq_lib.passes.pass_log import COMMITTED, ROLE_GIVEN
+from txmq_lib.spark.local_frame import local_frame
+
+TABLE = STEP = "broker"
+# Kinds of files that say the same whoever decides: consumer offsets and acknowledgements.
+OF_NO_ROLE = ("offset", "ack")
+FIRST_SEEN_IN = ("landing_frontier", "end_transaction")
+
+
+def require_said_role(settings: Settings, broker_names: Iterable[str]) -> None:
+    """SettingsError where nobody said the role of a broker whose store, or which itself, is to be landed."""
+    unsaid = [name for name in broker_names if settings.said_role(name) is None]
+    if unsaid:
+        raise SettingsError(
+            [
+                f"role: nobody has said that of broker {name}: `audit` where a RocketMQ broker decides, `engine` where"
+                " txmq does; for all brokers, or as brokers.NAME.role. No store and no live broker lands without"
+                for name in unsaid
+            ]
+        )
+
+
+def require_some_role(settings: Settings, broker_names: Sequence[str]) -> None:
+    """The same of live brokers, before name servers are asked; where none is named, some broker must have a role."""
+    is_any_said = settings.role is not None or any(own.role is not None for own in settings.brokers.values())
+    require_said_role(settings, broker_names if broker_names or is_any_said else ["(all there are)"])
+
+
+def require_roles_of_sources(settings: Settings) -> None:
+    """The same of all brokers whose stores, or which themselves, are among the configured sources."""
+    for source in settings.sources:
+        names = [source.broker] if source.broker is not None else []
+        if source.kind == "store":
+            require_said_role(settings, names)
+        elif source.kind == "rocketmq":
+            require_some_role(settings, names)
+
+
+def require_same_role(current: Pass, landed: str | None = None) -> None:
+    """RoleChanged where the settings of a pass give a broker another role than its rows were made under.
+
+    The newest records count, not those of the plan: a landing records its broker before any other row.
+    landed  the broker that a landing is about, the only one it decides of
+    """
+    for name, role in sorted(_known(current).items()):
+        is_of_pass = landed in (None, name)
+        if is_of_pass and current.settings.for_broker(name).role != role:
+            raise RoleChanged(_words(current.settings, name, role))
+
+
+def record(current: Pass, landed: str | None = None) -> None:
+    """Record the role of the broker that lands, and of those that landed before roles were recorded, each once.
+
+    The first write of a pass: whoever sees other rows of a broker finds its role.
+    """
+    if TABLE not in current.input_versions:
+        return  # planned by a version of before
+    known = _known(current)
+    wanted = dict(known)
+    if landed is not None:
+        wanted.setdefault(landed, current.settings.for_broker(landed).role)
+    recorded = recorded_roles(current.warehouse)
+    new = {name: role for name, role in wanted.items() if name not in recorded}
+    if new:
+        write(current, new, step=STEP)
+
+
+def write(current: Pass, roles: Mapping[str, str], *, step: str) -> None:
+    """Write rows of `broker`, once; what is recorded stays, but for the step by which a take-back gives a new role."""
+    rows = [
+        {
+            "broker_name": name,
+            "role": role,
+            "job": current.job,
+            "pass_number": current.number,
+            "recorded_timestamp": current.now,
+        }
+        for name, role in sorted(roles.items())
+    ]
+    frame = local_frame(current.warehouse.spark, rows, struct_type(table_spec(TABLE)))
+    current.upsert(TABLE, frame, step=step, only_if=None if step == ROLE_GIVEN else "false", count=len(rows))
+    del current.counts[step]  # of what landed it tells nothing
+
+
+def recorded_roles(warehouse: Warehouse) -> dict[str, str]:
+    """The role of each broker that has one, as they are now."""
+    return {row["broker_name"]: row["role"] for row in warehouse.materialized_rows(TABLE)}
+
+
+def _known(current: Pass) -> dict[str, str]:
+    warehouse = current.warehouse
+    if warehouse.version(TABLE) == 0 and any(current.input_versions[name] > 0 for name in FIRST_SEEN_IN):
+        return _of_before(current)
+    return recorded_roles(warehouse)
+
+
+def _of_before(current: Pass) -> dict[str, str]:
+    """The roles of brokers that landed before roles were recorded.
+
+    Engine where txmq wrote rows of its own, else audit where a broker's ops, given-up or committed messages landed;
+    where nothing tells, the role of its last landing, else of this pass.
+    """
+    is_committed = F.col("sys_flag").bitwiseAND(SYS_FLAG_TRANSACTION_MASK) == SYS_FLAG_COMMIT
+    decided = [
+        current.read("op_message"),
+        current.read("trans_check_max_time"),
+        current.read("message").where(is_committed),
+    ]
+    rows = reduce(DataFrame.unionByName, [frame.select("broker_name", "origin") for frame in decided])
+    is_txmqs = F.max(F.col("origin") == ORIGIN_TXMQ).alias("is_txmqs")
+    told = {row["broker_name"]: row["is_txmqs"] for row in rows.groupBy("broker_name").agg(is_txmqs).collect()}
+    seen = reduce(DataFrame.union, [current.read(name).select("broker_name") for name in FIRST_SEEN_IN])
+    names = {row["broker_name"] for row in seen.distinct().collect()} | told.keys()
+    roles = {name: ROLE_ENGINE if is_txmqs else ROLE_AUDIT for name, is_txmqs in told.items()}
+    landings = _last_landings(current.warehouse) if names - roles.keys() else {}
+    for name in names - roles.keys():
+        settings = json.loads(landings.get(name, current.settings.to_json()))
+        roles[name] = settings["brokers"].get(name, {}).get("role") or settings["role"] or ROLE_ENGINE
+    return roles
+
+
+def _last_landings(warehouse: Warehouse) -> dict[str, str]:
+    """The settings of the last landing of each broker, as its pass recorded them."""
+    landings = warehouse.read("pass").where(f"job = 'land' and state = '{COMMITTED}'")
+    of_broker = landings.groupBy(F.get_json_object("arguments", "$.broker_name").alias("name"))
+    return {
+        row["name"]: row["last"] for row in of_broker.agg(F.max_by("settings", "pass_number").alias("last")).collect()
+    }
+
+
+def _words(settings: Settings, name: str, recorded: str) -> str:
+    policy, origin = settings.for_broker(name), settings.role_origin(name)
+    given = f"{policy.role}, says {origin}" if origin else f"{policy.role}, since nobody says another"
+    return (
+        f"broker {name}: its rows were made in the role {recorded}, and its role here is {given}; nothing was written."
+        f" Give it `role: {recorded}`, for all brokers or as brokers.{name}.role, in the settings of every command."
+        f" Was {recorded} the mistake? txmq take-back --broker {name} --decisions, with the right role in the settings,"
+        " takes back what was decided under the other and keeps what landed"
+    )

@@ -1,0 +1,1 @@
+"""RocketMQ's bytes, files and protocol, decoded into rows."""

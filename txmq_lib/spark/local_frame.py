@@ -1,0 +1,48 @@
+"""Rows at hand as a frame that Spark knows whole: no job, no Python worker, and empty ones are planned away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+
+def local_frame(
+    spark: SparkSession, rows: Iterable[Mapping[str, Any] | Sequence[Any]], schema: StructType | str
+) -> DataFrame:
+    """`rows` (mappings, or values in column order) as a frame of `schema` (a type or DDL).
+
+    Through Arrow, so that it becomes a local relation; a list of rows would become a job of Python workers.
+    """
+    wanted = cast("StructType", StructType.fromDDL(schema)) if isinstance(schema, str) else schema
+    table: Any = arrow_rows(rows, wanted)
+    return spark.createDataFrame(table, wanted)
+
+
+def arrow_rows(rows: Iterable[Mapping[str, Any] | Sequence[Any]], schema: StructType) -> pa.Table:
+    """`rows` (mappings, or values in column order) as an Arrow table of `schema`."""
+    values = [row if isinstance(row, Mapping) else dict(zip(schema.names, row, strict=True)) for row in rows]
+    return pa.Table.from_pylist([_plain(row) for row in values], schema=to_arrow_schema(schema))
+
+
+def materialized(frame: DataFrame) -> tuple[DataFrame, int]:
+    """A small frame computed now, as a local relation, and its number of rows."""
+    table = frame.toArrow()
+    return frame.sparkSession.createDataFrame(table, frame.schema), table.num_rows
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _arrow_value(value) for name, value in row.items()}
+
+
+def _arrow_value(value: object) -> object:
+    if isinstance(value, Mapping):
+        return list(value.items())
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return value.astimezone(UTC)  # Spark hands times over in the local zone and without it
+    return value
