@@ -10,6 +10,7 @@ import subprocess
 import sys
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from rich.console import Console
 
 from txmq_lib.cli import main
 from txmq_lib.cli.app import globals_first
-from txmq_lib.cli.options import location
+from txmq_lib.cli.options import location, settings_files
 from txmq_lib.cli.output.render import write_csv
 from txmq_lib.cli.output.tables import fitting, write_table
 from txmq_lib.cli.run.clock import moment, time_ago, wall_clock
@@ -327,3 +328,59 @@ def test_csv_quotes_what_needs_it():
     out = io.StringIO()
     assert write_csv(("a", "b", "c", "d"), [('x,"y"\n', None, True, {"k": ["é", 1.5]})], out) == 1
     assert out.getvalue() == 'a,b,c,d\n"x,""y""\n",,true,"{""k"": [""é"", 1.5]}"\n'
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert run(capsys, "--version") == (0, f"txmq {metadata.version('txmq')}\n", "")
+
+
+def test_settings_files_are_found_where_none_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TXMQ_CONF", raising=False)
+    assert settings_files({}, Path()) == ()
+    Path("txmq.yaml").write_text("role: audit\n")
+    Path("other.yaml").write_text("role: engine\ntransaction_check_max: 7\n")
+    both = os.pathsep.join(("txmq.yaml", "other.yaml"))
+    for variable, options, wanted in (
+        (None, (), ("audit", "./txmq.yaml")),
+        ("other.yaml", (), ("engine", "other.yaml")),
+        (both, (), ("engine", "other.yaml")),
+        ("", (), (None, "base.yaml")),
+        ("other.yaml", ("--conf", "txmq.yaml"), ("audit", "txmq.yaml")),
+    ):
+        if variable is None:
+            monkeypatch.delenv("TXMQ_CONF", raising=False)
+        else:
+            monkeypatch.setenv("TXMQ_CONF", variable)
+        status, out, _ = run(capsys, *options, "config", "show", "--format", "json")
+        shown = {row["key"]: (row["value"], row["from"]) for row in map(json.loads, out.splitlines())}
+        assert (status, shown["role"]) == (0, wanted), (variable, options)
+
+
+def test_a_settings_file_that_the_environment_names_and_is_not_there_is_said(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("TXMQ_CONF", str(tmp_path / "gone.yaml"))
+    status, _, err = run(capsys, "config", "show")
+    assert status == 2
+    assert f"{tmp_path}/gone.yaml: cannot be read" in err
+
+
+@pytest.mark.parametrize("start", ["audit", "engine", "live"])
+def test_a_settings_file_to_begin_with_is_valid_and_found_and_never_overwritten(start, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TXMQ_CONF", raising=False)
+    status, out, _ = run(capsys, "init-config", start)
+    assert status == 0
+    assert out.splitlines()[1] == "next: txmq doctor, then txmq run, then txmq status"
+    settings = Settings.load(settings_files({}, Path()))
+    assert settings.role == {"live": "audit"}.get(start, start)
+    assert settings.sources
+    # What is commented out is valid as well, so that taking a # away is enough.
+    text = Path("txmq.yaml").read_text()
+    Path("all.yaml").write_text(re.sub(r"^# (?= *\w+:)", "", text, flags=re.MULTILINE))
+    told = Settings.load(["all.yaml"]).rows()
+    assert sum(layer == "all.yaml" for *_, layer in told) > sum(layer != "base.yaml" for *_, layer in settings.rows())
+    status, _, err = run(capsys, "init-config", start)
+    assert (status, err) == (2, "error USAGE: txmq.yaml exists and is left as it is; name another file by --out\n")
+    assert Path("txmq.yaml").read_text() == text
+    status, out, _ = run(capsys, "init-config", start, "--out", "b.yaml")
+    assert out.splitlines()[1].startswith("next: txmq --conf b.yaml doctor, ")

@@ -238,11 +238,11 @@ def test_an_end_without_a_half_belongs_to_the_only_transaction_of_the_id_it_name
     assert all(event["born_timestamp"] == BORN for event in events)
 
 
-def test_an_unknown_id_is_said_on_stderr_and_is_no_failure(warehouse, txmq):
+def test_an_unknown_id_is_said_on_stderr_and_by_the_status(warehouse, txmq):
     uri = warehouse({})
     told = f"nothing is known of transaction {ID} in {uri}\n"
-    assert txmq("--warehouse", uri, "trace", ID) == (0, "", told)
-    assert txmq("--warehouse", uri, "trace", ID, "--format", "json") == (0, "", told)
+    assert txmq("--warehouse", uri, "trace", ID) == (1, "", told)
+    assert txmq("--warehouse", uri, "trace", ID, "--format", "json") == (1, "", told)
 
 
 def test_the_table_form_heads_each_story_with_its_transaction(warehouse, txmq):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from itertools import zip_longest
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,8 +14,9 @@ import typer
 from txmq_lib.cli import signals
 from txmq_lib.cli.commands import config as config_commands
 from txmq_lib.cli.commands import decisions, jobs, monitoring, views
-from txmq_lib.cli.options import Options
-from txmq_lib.cli.output.said import say_error
+from txmq_lib.cli.options import Options, settings_files
+from txmq_lib.cli.output.said import say, say_error
+from txmq_lib.config.resources import txmq_version
 from txmq_lib.errors import EXIT_DONE, EXIT_FAILED, TxmqError, code_and_words
 
 GLOBAL_OPTIONS = ("--conf", "--set", "--warehouse")
@@ -25,16 +28,22 @@ app = typer.Typer(
     name="txmq",
     help="Reconciles RocketMQ transactional messages in Spark batch passes over Delta tables.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _tell_version(is_asked: bool) -> None:
+    if is_asked:
+        say(f"txmq {txmq_version()}")
+        raise typer.Exit
 
 
 @app.callback()
 def take_globals(
     ctx: typer.Context,
     conf: Annotated[
-        list[str] | None, typer.Option("--conf", metavar="FILE", help="Settings file; later ones win.")
+        list[str] | None,
+        typer.Option("--conf", metavar="FILE", help="Settings file; later ones win. Else TXMQ_CONF, else ./txmq.yaml."),
     ] = None,
     assignments: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One setting; wins over every file.")
@@ -43,9 +52,13 @@ def take_globals(
         str | None, typer.Option("--warehouse", metavar="URI", help="Where the tables are; wins over the setting.")
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the trace of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     """Keep what holds for every command."""
-    ctx.obj = Options(tuple(conf or ()), tuple(assignments or ()), warehouse)
+    files = tuple(conf or ()) or settings_files(os.environ, Path())
+    ctx.obj = Options(files, tuple(assignments or ()), warehouse)
 
 
 jobs.add_to(app)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,8 @@ from txmq_lib.files.atomic_file import own_umask
 if TYPE_CHECKING:
     from txmq_lib.config.settings import Settings
 
+FILES_VARIABLE = "TXMQ_CONF"
+FOUND_FILE = "txmq.yaml"
 UMASKS = {"owner": 0o077, "group": 0o027, "all": 0o000}
 
 
@@ -27,6 +29,18 @@ class Options:
     conf: tuple[str, ...]
     assignments: tuple[str, ...]
     warehouse: str | None
+
+
+def settings_files(environment: Mapping[str, str], directory: Path) -> tuple[str, ...]:
+    """The settings files of a command that names none: those of TXMQ_CONF, else txmq.yaml where `directory` has one.
+
+    environment  TXMQ_CONF: files as PATH has directories, later ones win; empty: no file, whatever the directory has
+    """
+    listed = environment.get(FILES_VARIABLE)
+    if listed is not None:
+        return tuple(file for file in listed.split(os.pathsep) if file)
+    here = directory / FOUND_FILE
+    return (f"./{here}",) if here.is_file() else ()
 
 
 def location(warehouse: str) -> str:

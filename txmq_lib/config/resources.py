@@ -1,7 +1,9 @@
-"""Where txmq's own files are: beside the package in a checkout, under `txmq_lib/share` in an installed wheel."""
+"""Where txmq's own files are, beside the package in a checkout or under `txmq_lib/share` in a wheel; its version."""
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from txmq_lib.errors import EnvironmentFault
@@ -37,3 +39,12 @@ def demo_store() -> Path:
 def demo_broker_conf() -> Path:
     """The settings file of the broker that wrote `demo_store`."""
     return _resource("demo/broker.conf", "tests/captures/basic/broker.conf")
+
+
+@cache
+def txmq_version() -> str:
+    """The version of the installed package; `unknown` where txmq runs from a checkout that nobody installed."""
+    try:
+        return version("txmq")
+    except PackageNotFoundError:
+        return "unknown"

@@ -13,10 +13,9 @@ import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from txmq_lib.config.resources import txmq_version
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.conflicts import CONFLICTS
 from txmq_lib.delta.conform import struct_type
@@ -90,7 +89,7 @@ class Claims(Plan):
             "checkpoints": dict(checkpoints or {}),
             "wall_timestamp": self.wall_clock(),
             "started_by": f"{getpass.getuser()}@{socket.gethostname()}",
-            "txmq_version": _txmq_version(),
+            "txmq_version": txmq_version(),
         }
         tag = pass_tag(self.job, self.number, state) + "\n" + json.dumps(note)
         try:
@@ -109,11 +108,3 @@ class Claims(Plan):
             SmallWrite(*stamp).append(path, arrow_rows(rows, schema))
         else:
             SparkWrite(*stamp).append(warehouse.path("pass"), local_frame(warehouse.spark, rows, schema))
-
-
-@cache
-def _txmq_version() -> str:
-    try:
-        return version("txmq")
-    except PackageNotFoundError:
-        return "unknown"

@@ -8,16 +8,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+import typer
+
 from txmq_lib.cli.options import Options, location, settings_of
 from txmq_lib.cli.output.formats import TABLE_LIMIT, OutputFormat
 from txmq_lib.cli.output.pipe import while_read
 from txmq_lib.cli.output.render import write_csv, write_json
 from txmq_lib.cli.output.said import say, say_json
 from txmq_lib.config.secrets import is_secret
-from txmq_lib.errors import UsageError
+from txmq_lib.errors import EXIT_FINDINGS, UsageError
 from txmq_lib.escaping import line
 from txmq_lib.views.advice import advice
 from txmq_lib.views.columns import BASE64, BodyForm
+from txmq_lib.views.known_names import unknown_names
 from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.lookup import transactions_at_half, transactions_of_message, transactions_with_keys
 from txmq_lib.views.mask import NOTHING_MASKED, Mask
@@ -40,7 +43,7 @@ class Shown:
 
 
 def show_view(options: Options, view: View, query: ViewQuery, now: datetime, shown: Shown) -> None:
-    """The rows of one view that were asked for."""
+    """The rows of one view that were asked for; status 1 where there are none since a name is in no landed row."""
     settings = settings_of(options)
     reader = WarehouseReader(location(settings.warehouse))
     shown = replace(shown, mask=Mask(settings.mask.bodies, settings.mask.properties))
@@ -54,6 +57,10 @@ def show_view(options: Options, view: View, query: ViewQuery, now: datetime, sho
     if not count:
         elsewhere = f"; {view.elsewhere}" if view.elsewhere else ""
         say(f"no rows in {view.command}{elsewhere}", err=True)
+        if unknown := unknown_names(reader, view, query.filters):
+            for each in unknown:
+                say(str(each), err=True)
+            raise typer.Exit(EXIT_FINDINGS)
 
 
 def write_rows(format_: OutputFormat, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
@@ -99,7 +106,7 @@ class TraceQuery:
 
 
 def show_trace(options: Options, query: TraceQuery, *, brokers: Sequence[str], format_: OutputFormat) -> None:
-    """Every story of the transactions looked for; UsageError where not exactly one way to look is given."""
+    """Every story of the transactions looked for, status 1 for none; UsageError where not one way to look is given."""
     if sum((query.message_id is not None, bool(query.keys), query.half_offset is not None)) != 1:
         raise UsageError("trace takes one of: an id, --key, --half-offset")
     settings = settings_of(options)
@@ -107,6 +114,7 @@ def show_trace(options: Options, query: TraceQuery, *, brokers: Sequence[str], f
     stories = found_stories(reader, query, brokers)
     if not stories:
         say(f"nothing is known of {query} in {location(settings.warehouse)}", err=True)
+        raise typer.Exit(EXIT_FINDINGS)
     with while_read():
         if format_ is OutputFormat.json:
             write_events([story for _, story in stories])

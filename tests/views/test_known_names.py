@@ -1,0 +1,58 @@
+"""A filter by a name that nothing has: said with the names that come nearest, and status 1."""
+
+from __future__ import annotations
+
+import pytest
+
+ID = "7F0000010A1118B4AAC2" + "0" * 12
+LANDED = {
+    "half_message": [
+        {"transaction_id": ID, "producer_group": "GID_ORDERS", "real_topic": "orders"},
+        {"transaction_id": "OTHER", "producer_group": "GID_PAY", "real_topic": "payments"},
+    ],
+    "consumer_offset_commit": [{"consumer_group": "CID_SHIPPING", "topic": "orders", "broker_name": "broker-a"}],
+    "landing_frontier": [{"broker_name": "broker-b", "topic": "invoices"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("pending", "--group", "GID_ORDRES"), "no group GID_ORDRES has landed; there is GID_ORDERS"),
+        (("verdicts", "--group", "gid_pay"), "no group gid_pay has landed; there is GID_PAY"),
+        (("pending", "--topic", "payment"), "no topic payment has landed; there is payments"),
+        (("messages", "--topic", "invoice"), "no topic invoice has landed; there is invoices"),
+        (("offsets", "--group", "CID_SHIPING"), "no group CID_SHIPING has landed; there is CID_SHIPPING"),
+        (("quarantine", "--broker", "xyz"), "no broker xyz has landed"),
+        (("pending", "--transaction-id", ID[:-1] + "1"), f"no transaction-id {ID[:-1]}1 has landed"),
+    ],
+)
+def test_an_unknown_name_is_said_with_the_nearest_ones(warehouse, txmq, arguments, told):
+    status, out, err = txmq("--warehouse", warehouse(LANDED), *arguments, "--format", "json")
+    assert (status, out) == (1, "")
+    assert err.splitlines()[-1] == told
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("pending", "--group", "GID_ORDERS"),
+        ("pending", "--transaction-id", ID),
+        ("messages", "--topic", "invoices"),
+        ("verdicts", "--topic", "orders", "--state", "conflict"),
+        ("offsets", "--broker", "broker-b"),
+        ("quarantine", "--reason", "NO_SUCH_REASON"),
+        ("ends",),
+    ],
+)
+def test_no_rows_of_a_known_name_is_no_failure(warehouse, txmq, arguments):
+    status, out, err = txmq("--warehouse", warehouse(LANDED), *arguments, "--format", "json")
+    assert (status, out) == (0, "")
+    assert err.startswith(f"no rows in {arguments[0]}")
+    assert len(err.splitlines()) == 1
+
+
+def test_each_unknown_one_of_several_is_said(warehouse, txmq):
+    uri = warehouse(LANDED)
+    _, _, err = txmq("--warehouse", uri, "pending", "--group", "GID_PAY", "--group", "A", "--topic", "B")
+    assert err.splitlines()[1:] == ["no group A has landed", "no topic B has landed"]

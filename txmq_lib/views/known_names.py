@@ -1,0 +1,77 @@
+"""Whether a name that a filter asks for has landed at all, and which ones come nearest. Reads columns of names only."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from txmq_lib.views.columns import quoted
+from txmq_lib.views.reader import Scan, WarehouseReader
+from txmq_lib.views.view import View
+
+HALVES, MESSAGES, GIVEN_UP, ENDS = "half_message", "message", "trans_check_max_time", "end_transaction"
+# Where a name stands that has landed, by the column that a filter compares.
+PLACES: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "broker_name": tuple(
+        (table, "broker_name") for table in ("broker", "landing_frontier", "consumer_offset_commit", ENDS, "quarantine")
+    ),
+    "producer_group": tuple((table, "producer_group") for table in (HALVES, ENDS, MESSAGES, GIVEN_UP)),
+    "consumer_group": tuple((table, "consumer_group") for table in ("consumer_offset_commit", "consumer_ack")),
+    "topic": tuple((table, "topic") for table in ("landing_frontier", MESSAGES, "consumer_offset_commit")),
+    "real_topic": ((HALVES, "real_topic"), (MESSAGES, "topic"), (GIVEN_UP, "real_topic")),
+    "transaction_id": tuple((table, "transaction_id") for table in (HALVES, ENDS, MESSAGES, GIVEN_UP)),
+}
+MOST_NAMES = 10_000  # looked through for near ones
+NEAR_ONES = 3
+
+
+@dataclass(frozen=True)
+class UnknownName:
+    """A name that nothing which landed has, and those there are that look most like it."""
+
+    option: str
+    name: str
+    near: tuple[str, ...]
+
+    def __str__(self) -> str:
+        hint = f"; there is {', '.join(self.near)}" if self.near else ""
+        return f"no {self.option} {self.name} has landed{hint}"
+
+
+def unknown_names(reader: WarehouseReader, view: View, filters: Mapping[str, Sequence[str]]) -> list[UnknownName]:
+    """The values of `filters` (option of the view to values) that no landed row has; none where each is known.
+
+    A state or a reason is no name: those are checked before anything is read, or may be any word.
+    """
+    unknown = []
+    for option, values in filters.items():
+        column = view.filters[option][0]
+        if column not in PLACES:
+            continue
+        missing = set(values)
+        for table, name in PLACES[column]:
+            if missing:
+                missing -= _those_in(reader, table, name, sorted(missing))
+        for value in (value for value in values if value in missing):
+            unknown.append(UnknownName(option, value, _near(reader, column, value)))
+    return unknown
+
+
+def _those_in(reader: WarehouseReader, table: str, column: str, names: Sequence[str]) -> set[str]:
+    scan = Scan(table, (column,), where=({column: names},))
+    listed = ", ".join("?" * len(names))
+    sql = f"SELECT DISTINCT {quoted(column)} FROM base WHERE {quoted(column)} IN ({listed})"
+    return {row[0] for row in reader.query(sql, list(names), {"base": scan})}
+
+
+def _near(reader: WarehouseReader, column: str, name: str) -> tuple[str, ...]:
+    if column == "transaction_id":
+        return ()  # of millions of ids one that looks alike says nothing
+    names: set[str] = set()
+    for table, of_table in PLACES[column]:
+        sql = f"SELECT DISTINCT {quoted(of_table)} FROM base WHERE {quoted(of_table)} IS NOT NULL LIMIT {MOST_NAMES}"
+        names |= {row[0] for row in reader.query(sql, [], {"base": Scan(table, (of_table,))})}
+    by_folded = {each.casefold(): each for each in sorted(names)}
+    found = difflib.get_close_matches(name.casefold(), by_folded, NEAR_ONES, cutoff=0.5)
+    return tuple(by_folded[each] for each in found)
