@@ -250,6 +250,7 @@ BODY_TOO_LARGE: Final = "BODY_TOO_LARGE"
 TIMESTAMP_OUT_OF_RANGE: Final = "TIMESTAMP_OUT_OF_RANGE"
 
 # --- why a line, or all the rest of a file, could not be used
+BROKEN_JSON: Final = "BROKEN_JSON"
 LINE_TOO_LONG: Final = "LINE_TOO_LONG"
 FILE_BROKEN: Final = "FILE_BROKEN"
 FILE_UNREADABLE: Final = "FILE_UNREADABLE"

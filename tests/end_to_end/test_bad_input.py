@@ -234,6 +234,39 @@ def test_a_broken_file_or_a_line_too_long_costs_only_itself_and_is_named(open_ho
     assert house.versions() == before
 
 
+@pytest.mark.parametrize("is_small", [True, False], indirect=True)
+def test_a_large_line_lands_with_its_body_or_costs_only_itself(open_house, is_small):
+    house = open_house("role=audit")
+    body = bytes(range(256)) * 5000
+    large = base64.b64encode(body).decode()
+    repeated = json.dumps({**half(1), "bodyBase64": large})
+    unnamed = {name: value for name, value in half(2).items() if name != "bornHost"}
+    lines = [
+        json.dumps(half(0)),
+        repeated,
+        json.dumps({**unnamed, "bodyBase64": large}),
+        json.dumps({**half(3), "bodyBase64": large + "A"}),
+        "{" * len(large),
+        # Half a surrogate pair makes a suspect of it, and the long look finds it good.
+        json.dumps({**half(4), "bodyBase64": large, "bornHost": "\ud800"}),
+        repeated,
+    ]
+    (house.scratch / "lines.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    house.land("half", house.scratch / "lines.jsonl")
+    assert {row["queue_offset"]: row["body"] for row in house.rows("half_message")} == {
+        0: base64.b64decode(half(0)["bodyBase64"]),
+        1: body,
+        4: body,
+    }
+    kept = {row["reason"]: row["raw"] for row in house.rows("quarantine")}
+    assert sorted(kept) == ["BODY_NOT_BASE64", "BROKEN_JSON", "MISSING_FIELD"]
+    assert kept["BROKEN_JSON"] == "{" * (64 << 10)
+    assert all(len(raw) <= 64 << 10 for raw in kept.values())
+    before = house.versions()
+    house.land("half", house.scratch / "lines.jsonl")
+    assert house.versions() == before
+
+
 def test_a_file_that_cannot_be_opened_is_counted_and_looked_at_again(open_house):
     house = open_house("role=audit")
     path = house.scratch / "held.jsonl"

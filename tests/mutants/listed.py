@@ -22,6 +22,7 @@ RUNS, FRONTIER = ("rules/test_runs.py",), ("rules/test_frontier.py",)
 EFFECTS, OFFSETS, ACKS = ("rules/test_effects.py",), ("rules/test_offsets.py",), ("rules/test_acks.py",)
 BITMAP, INVARIANTS = ("rules/test_offset_bitmap.py",), ("rules/test_invariants.py",)
 CONTRACT, TAKE_BACK = ("rules/test_contract.py",), "end_to_end/test_take_back.py"
+LARGE_LINES = ("plain/test_large_lines.py",)
 ROCKSDB = "end_to_end/test_halves_in_rocksdb.py"
 KINDS, LATE = ("model/test_offset_kinds.py",), "end_to_end/test_late_evidence.py"
 ORPHANS, TRACE = "end_to_end/test_orphans.py", ("views/test_trace.py",)
@@ -210,6 +211,12 @@ MUTANTS = (
     Mutant("rules/contract.py", "half a surrogate pair goes into a variant", 'F.regexp_replace("value", SURROGATE, "/u")', 'F.col("value")', CONTRACT),
     Mutant("rules/contract.py", "text behind an object is not seen", 'F.concat(F.lit("["), F.col("value"), F.lit(",{}]"))', 'F.concat(F.lit("["), F.col("value"), F.lit("]"))', CONTRACT),
     Mutant("rules/contract.py", "any bytes are text", 'given.isNotNull() & F.is_valid_utf8("value")', "given.isNotNull()", CONTRACT),
+    Mutant("rules/contract.py", "a body taken out of its line is lost", 'F.coalesce("long_body", F.try_to_binary("m.bodyBase64", F.lit("base64")))', 'F.try_to_binary("m.bodyBase64", F.lit("base64"))', CONTRACT),
+    Mutant("pipeline/land/large_lines.py", "the first body of a line is its own", "if fields.get(BODY_FIELD) != note:", "if False:", LARGE_LINES),
+    Mutant("pipeline/land/large_lines.py", "a body begins within a name", r"(?<!\\)", "", LARGE_LINES),
+    Mutant("pipeline/land/large_lines.py", "what is beside a body may be any size", "len(rest) > LARGE_BYTES", "len(rest) > LARGE_BYTES * LARGE_BYTES", LARGE_LINES),
+    Mutant("pipeline/land/large_lines.py", "any padding is base64", "count % 4 == 1 or (padding and (count + padding) % 4)", "count % 4 == 1", LARGE_LINES),
+    Mutant("pipeline/land/large_lines.py", "escapes in a body are not read", "json.loads(b'\"%b\"' % found[1])", "found[1].decode()", LARGE_LINES),
     Mutant("rules/contract.py", "a torn escape is none", 'F.is_valid_utf8("value") & ~_has_torn_escape()', 'F.is_valid_utf8("value")', CONTRACT),
     Mutant("rules/contract.py", "a number passes for a text", 'F.schema_of_variant(given) != "STRING"', 'F.schema_of_variant(given) == "NONE"', CONTRACT),
     Mutant("rules/contract.py", "an offset may have no next one", 'F.col(f"{struct}.{name}") > HIGHEST_OFFSET', 'F.col(f"{struct}.{name}") > 2**63 - 1', CONTRACT),

@@ -13,7 +13,7 @@ from txmq_lib.spark.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 
-LINES = "value string, source string, position bigint, fault struct<reason:string,detail:string>"
+LINES = "value string, source string, position bigint, fault struct<reason:string,detail:string>, long_body binary"
 GOOD = {
     "topic": "RMQ_SYS_TRANS_HALF_TOPIC",
     "queueId": 0,
@@ -205,7 +205,7 @@ FAULTS = [
 
 def lines(spark, texts):
     """Landing lines named by their source."""
-    return local_frame(spark, [(text, why, number, None) for number, (why, text) in enumerate(texts)], LINES)
+    return local_frame(spark, [(text, why, number, None, None) for number, (why, text) in enumerate(texts)], LINES)
 
 
 def test_each_fault_of_a_line_has_its_reason_and_names_the_fields(spark):
@@ -215,6 +215,22 @@ def test_each_fault_of_a_line_has_its_reason_and_names_the_fields(spark):
     assert {why: values[:2] for why, values in found.items()} == {why: (code, what) for why, _, code, what in FAULTS}
     kept = {why: raw for why, (_, _, raw) in found.items() if raw is not None}
     assert kept == {why: texts[why] for why, _, code, _ in FAULTS if code}, "bad lines are kept as they came"
+
+
+def test_a_body_that_was_taken_out_of_its_line_is_the_lines_body(spark):
+    note = line(bodyBase64="left out: 28 bytes")
+    texts = [("taken out", note, b"seven"), ("no base64", note, None), ("torn", note[:-1], b"seven")]
+    frame = local_frame(spark, [(text, why, 0, None, body) for why, text, body in texts], LINES)
+    quick = quick_message_rows(frame)
+    plain = [(row["source"], bytes(row["body"])) for row in quick.where("suspect_value is null").collect()]
+    assert plain == [("taken out", b"seven")]
+    found = table_of(message_rows(frame), "source", "reason", "body")
+    assert {why: reason for why, (reason, _) in found.items()} == {
+        "taken out": None,
+        "no base64": "BODY_NOT_BASE64",
+        "torn": "BROKEN_JSON",
+    }
+    assert bytes(found["taken out"][1]) == b"seven"
 
 
 def test_the_quick_look_takes_no_line_that_the_costly_one_refuses(spark):
@@ -228,7 +244,7 @@ def test_bytes_that_are_no_utf8_are_told_and_kept_as_text_that_every_reader_read
     texts = [line().encode().replace(b"TRANS", b"TR\xffNS"), line(topic="\u00e9").encode()]
     frame = local_frame(
         spark,
-        [(text, str(place), place, None) for place, text in enumerate(texts)],
+        [(text, str(place), place, None, None) for place, text in enumerate(texts)],
         LINES.replace("value string", "value binary"),
     )
     given = frame.withColumn("value", F.col("value").cast("string"))

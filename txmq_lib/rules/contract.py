@@ -20,7 +20,8 @@ from txmq_lib.names import (
 )
 from txmq_lib.rules.moments import is_time, timestamp_of
 
-# Of a line: its text, where it came from, its place, and what its source found wrong with it (reason, detail).
+# Of a line: its text, where it came from, its place, and what its source found wrong with it (reason, detail). Of a
+# message also `long_body`: the body, decoded, where its text was too large to be left in the line; else null.
 LINE_COLUMNS = ("value", "source", "position", "fault")
 CORRUPT = "_corrupt"
 JSON = {
@@ -84,12 +85,13 @@ MESSAGE_COLUMNS = (
 def quick_message_rows(lines: DataFrame) -> DataFrame:
     """Columns of a RocketMQ MessageExt for lines beyond doubt; `suspect_value` has the text of all others.
 
-    Columns  MESSAGE_COLUMNS (unspecified where suspect), suspect_value, source, position, fault
+    Columns  MESSAGE_COLUMNS (unspecified where suspect, but for the body, if there is one), suspect_value, source,
+             position, fault
     Rule     whatever could fail a check of message_rows is suspect: saying why, or that it is good after all, costs ten
              times as much and is done for those alone
     """
     ddl = _ddl(MESSAGE_FIELDS)
-    parsed = lines.select(*LINE_COLUMNS, F.from_json("value", ddl, JSON_OPTIONS).alias("m"))
+    parsed = lines.select(*LINE_COLUMNS, "long_body", F.from_json("value", ddl, JSON_OPTIONS).alias("m"))
     typed = parsed.select(
         *_typed_columns(),
         *LINE_COLUMNS,
@@ -125,14 +127,13 @@ def message_rows(lines: DataFrame) -> DataFrame:
     Rule     every field of the contract is required and strictly typed; unknown ones are dropped
     """
     parsed = parsed_lines(lines, MESSAGE_FIELDS, "m")
-    body = F.try_to_binary("m.bodyBase64", F.lit("base64"))
     checks = [
         *json_faults("o", "m", MESSAGE_FIELDS),
         negative_fault("m", ["queueId", "reconsumeTimes", *OFFSETS]),
         offset_fault("m", [*OFFSETS]),
         repetition_fault("m.properties"),
         time_fault("m", ["bornTimestamp", "storeTimestamp"]),
-        fault(body.isNull(), "BODY_NOT_BASE64", F.lit("bodyBase64 is no base64")),
+        fault(_body().isNull(), "BODY_NOT_BASE64", F.lit("bodyBase64 is no base64")),
     ]
     return parsed.select(*_typed_columns(), *verdict_columns(checks), F.col("source"), F.col("position"))
 
@@ -153,8 +154,12 @@ def _typed_columns() -> list[Column]:
         F.col("m.reconsumeTimes").alias("reconsume_times"),
         F.col("m.preparedTransactionOffset").alias("prepared_transaction_offset"),
         F.col("m.properties").alias("properties"),
-        F.try_to_binary("m.bodyBase64", F.lit("base64")).alias("body"),
+        _body().alias("body"),
     ]
+
+
+def _body() -> Column:
+    return F.coalesce("long_body", F.try_to_binary("m.bodyBase64", F.lit("base64")))
 
 
 def _ddl(fields: dict[str, str]) -> str:
@@ -200,7 +205,7 @@ def parsed_lines(lines: DataFrame, fields: dict[str, str], struct: str) -> DataF
     # A column of its own: written into several conditions it would be parsed for each of them again.
     objects = F.from_json(F.concat(F.lit("["), F.col("value"), F.lit(",{}]")), "array<map<string,string>>", JSON)
     typed = F.from_json("value", _ddl(fields), JSON_OPTIONS)
-    return lines.select(*LINE_COLUMNS, objects.alias("o"), typed.alias(struct))
+    return lines.withColumns({"o": objects, struct: typed})
 
 
 def json_faults(objects: str, struct: str, required: dict[str, str]) -> list[Column]:

@@ -22,10 +22,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from txmq_lib.config.secrets import has_secret
 from txmq_lib.errors import InputError, NothingToLandError, UsageError
 from txmq_lib.files import local_files
-from txmq_lib.files.line_reader import LINES_SCHEMA, PLACE_BITS, read_lines
+from txmq_lib.files.line_reader import PLACE_BITS, read_lines
 from txmq_lib.files.materialized import at_most
 from txmq_lib.files.plain_file import require_plain
 from txmq_lib.names import FILE_BROKEN
+from txmq_lib.pipeline.land.large_lines import LANDING_SCHEMA, made_small
 from txmq_lib.pipeline.land.lines_source import SOURCE_NAME, TextLines, stretches
 from txmq_lib.rocketmq.store.message_format import MAX_BODY_BYTES
 from txmq_lib.spark.glob_escape import pattern_of
@@ -82,7 +83,7 @@ def is_broker_file(file: LandingFile) -> bool:
 def materialized_lines(files: Sequence[LandingFile], max_body_bytes: int) -> pa.Table | None:
     """Lines of the text files of this machine, read here; null where they unpack into more than MATERIALIZED_BYTES."""
     parts = [part for number, file in _local_texts(files) for part in stretches(number, file.uri, file.size)]
-    return at_most(read_lines(parts, _max_line_bytes(max_body_bytes)), LINES_SCHEMA)
+    return at_most(made_small(read_lines(parts, _max_line_bytes(max_body_bytes))), LANDING_SCHEMA)
 
 
 def json_lines(
@@ -91,9 +92,10 @@ def json_lines(
     max_body_bytes: int = MAX_BODY_BYTES,
     materialized: pa.Table | None = None,
 ) -> DataFrame:
-    """One row per record: value (JSON text), source (uri:place), position (orders records as given), fault.
+    """One row per record: value (JSON text), source (uri:place), position (orders records as given), fault, long_body.
 
     fault         reason and detail where a line is too long, or the rest of a file cannot be read; null for others
+    long_body     the body, decoded, of a line that is large: its text is not in `value`; null for others
     materialized  what `materialized_lines` has read of them, where it has
     """
     indexed = list(enumerate(files))
@@ -117,7 +119,9 @@ def json_lines(
             for rows in _tables(spark, [file for _, file in tables])
         ]
     fault = F.when(F.col("reason").isNotNull(), F.struct("reason", "detail"))
-    return reduce(DataFrame.unionByName, frames).select("value", "source", "position", fault.alias("fault"))
+    return reduce(DataFrame.unionByName, frames).select(
+        "value", "source", "position", fault.alias("fault"), "long_body"
+    )
 
 
 def _local_texts(files: Sequence[LandingFile]) -> Iterator[tuple[int, LandingFile]]:
@@ -140,14 +144,17 @@ def _local_lines(spark: SparkSession, files: list[tuple[int, LandingFile]], max_
 
 
 def _frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    return spark.createDataFrame(rows, from_arrow_schema(LINES_SCHEMA))
+    return spark.createDataFrame(rows, from_arrow_schema(LANDING_SCHEMA))
 
 
 def _told(broken: Iterable[tuple[int, LandingFile, str]]) -> pa.Table:
     rows = [
-        ("", f"{file.uri}:0", number << PLACE_BITS, FILE_BROKEN, f"{file.uri}:0: {why}") for number, file, why in broken
+        ("", f"{file.uri}:0", number << PLACE_BITS, FILE_BROKEN, f"{file.uri}:0: {why}", None)
+        for number, file, why in broken
     ]
-    return pa.Table.from_pylist([dict(zip(LINES_SCHEMA.names, row, strict=True)) for row in rows], schema=LINES_SCHEMA)
+    return pa.Table.from_pylist(
+        [dict(zip(LANDING_SCHEMA.names, row, strict=True)) for row in rows], schema=LANDING_SCHEMA
+    )
 
 
 def _why_unreadable(spark: SparkSession, file: LandingFile) -> str | None:
@@ -194,6 +201,7 @@ def _placed(frame: DataFrame, files: list[tuple[int, LandingFile]], value: Colum
         (F.shiftleft(F.coalesce("number", unknown), PLACE_BITS) + F.col("place")).alias("position"),
         no_text.alias("reason"),
         no_text.alias("detail"),
+        F.lit(None).cast("binary").alias("long_body"),
     )
 
 

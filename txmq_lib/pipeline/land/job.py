@@ -295,7 +295,7 @@ def _judged(quick: DataFrame, look: Callable[[DataFrame], DataFrame]) -> DataFra
     plain = quick.where("suspect_value is null").drop("suspect_value", "fault")
     plain = plain.withColumns({name: no_text for name in ("reason", "detail", "raw")})
     suspects = quick.where("suspect_value is not null").select(
-        F.col("suspect_value").alias("value"), "source", "position", "fault"
+        F.col("suspect_value").alias("value"), "source", "position", "fault", F.col("body").alias("long_body")
     )
     return plain.unionByName(look(suspects)) if suspects.limit(1).count() else plain
 

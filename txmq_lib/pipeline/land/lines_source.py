@@ -17,8 +17,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from txmq_lib.files.line_reader import GZIP_ENDING, LINES_SCHEMA, Stretch, read_lines
+from txmq_lib.files.line_reader import GZIP_ENDING, Stretch, read_lines
 from txmq_lib.files.local_files import path_of
+from txmq_lib.pipeline.land.large_lines import LANDING_SCHEMA, made_small
 
 SOURCE_NAME: Final = "txmq_lines"
 TASK_BYTES: Final = 32 << 20
@@ -42,8 +43,8 @@ class TextLines(DataSource):
         return SOURCE_NAME
 
     def schema(self) -> StructType:
-        """LINES_SCHEMA in Spark's types."""
-        return from_arrow_schema(LINES_SCHEMA)
+        """LANDING_SCHEMA in Spark's types."""
+        return from_arrow_schema(LANDING_SCHEMA)
 
     def reader(self, schema: StructType) -> TextLinesReader:
         """A reader for the options given."""
@@ -64,7 +65,7 @@ class TextLinesReader(DataSourceReader):
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The lines of one task's files."""
         if isinstance(partition, Stretches):
-            yield from read_lines(partition.stretches, self.max_line_bytes)
+            yield from made_small(read_lines(partition.stretches, self.max_line_bytes))
 
 
 def grouped(files: Iterable[tuple[int, str, int]]) -> Iterator[list[Stretch]]:
