@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+from hook_server import hook_server
 from house import BROKER, NOW
 from resolving import half
 from test_copies_and_rivals import message_of
@@ -28,6 +30,15 @@ def status_of(house, capsys) -> tuple[int, list[str]]:
     return code, [problem["condition"] for problem in told["problems"] if problem["limit"]]
 
 
+def alerted(house) -> list[str]:
+    """What a webhook is told by one `alert`."""
+    with hook_server() as hook, pytest.MonkeyPatch.context() as environ:
+        environ.setenv("HOOK_URL", f"http://127.0.0.1:{hook.server_address[1]}/")
+        hooked = ("--set", "alerts.url_env=HOOK_URL")
+        assert main(["--warehouse", house.warehouse.uri, *hooked, "alert", "--now", NOW.isoformat()]) == 0
+        return sorted(f"{body['status']} {body['condition']}" for _, _, body in hook.told)
+
+
 def test_a_capture_of_visible_messages_alone_names_its_orphans_and_halves_that_land_clear_them(open_house, capsys):
     house = open_house(AUDIT)
     house.land_capture("basic", message="visible")
@@ -49,11 +60,14 @@ def test_a_capture_of_visible_messages_alone_names_its_orphans_and_halves_that_l
     } == wanted
     code, conditions = status_of(house, capsys)
     assert (code, sorted(conditions)) == (1, [f"orphans {BROKER}/Topic{letter}" for letter in "ABC"])
+    assert alerted(house) == [f"firing orphans {BROKER}/Topic{letter}" for letter in "ABC"]
+    assert alerted(house) == []
     assert house.audit().counts == {"idle": 1}
     house.land_capture("basic", half="half")
     house.audit()
     assert {row["state"] for row in house.rows("orphan")} == {"half_landed"}
     assert status_of(house, capsys) == (0, [])
+    assert alerted(house) == [f"resolved orphans {BROKER}/Topic{letter}" for letter in "ABC"]
 
 
 def test_what_lies_below_all_that_was_ever_read_is_no_problem_until_something_lower_is_read(open_house, capsys):

@@ -59,9 +59,11 @@ def unknown(reason: str) -> dict[str, tuple[str, str]]:
 
 def test_files_prove_a_rollback_by_a_later_message_or_by_the_end_they_tell(open_house):
     past, end, silent = (open_house(AUDIT, name=name) for name in ("past", "end", "silent"))
+    log = story(tail=True)
+    log.plain("Other")
     land_files(past, story(), tells_end=False)
-    land_files(end, story(tail=True))
-    land_files(silent, story(tail=True), tells_end=False)
+    land_files(end, log)
+    land_files(silent, log, tells_end=False)
     for house in (past, end, silent):
         house.audit()
     assert said(past) == with_reason("read_past_op")
@@ -69,12 +71,37 @@ def test_files_prove_a_rollback_by_a_later_message_or_by_the_end_they_tell(open_
     assert {row["is_settled"] for row in end.rows("verdict") if row["reason"] == "file_end"} == {False}
     assert said(silent) == unknown("unread")
     # The queue went on behind the end that a file told: what lies between may have been before the op.
-    log = story(tail=True)
     log.plain()
     log.plain()
     end.land_rows("message", log.of("message")[-1:])
     end.audit(LATER)
     assert said(end) == unknown("gap")
+
+
+def test_the_end_that_a_file_told_proves_nothing_of_what_was_written_later(open_house):
+    house = open_house(AUDIT)
+    log = story(tail=True)
+    late = log.half("late")
+    log.plain("Other")
+    land_files(house, log)
+    log.commit(late)
+    log.op(late)
+    log.plain("Other")
+    # A second export of all; of its messages the file of one topic is lost.
+    land_files(house, log, lambda row: row["topic"] != "Real")
+    house.audit()
+    assert said(house)["late"] == ("RESOLVED_UNKNOWN", "unread")
+    # Where messages were read before the ops were written there is none behind them.
+    earlier = open_house(AUDIT, name="earlier")
+    log = story(tail=True)
+    late = log.half("late")
+    messages = log.of("message")
+    log.commit(late)
+    log.op(late)
+    for kind, rows in (("message", messages), ("half", log.of("half")), ("op", log.of("op"))):
+        earlier.land_rows(kind, rows)
+    earlier.audit()
+    assert said(earlier)["late"] == ("RESOLVED_UNKNOWN", "unread")
 
 
 def is_of_queue(row: Row, *offsets: int) -> bool:
@@ -229,6 +256,21 @@ def test_a_gap_behind_an_op_that_was_read_takes_no_proof_away(open_house, audite
     house.land_rows("half", [log.half("new")])
     house.audit(LATER)
     assert {name: found for name, found in said(house).items() if name in ALL} == with_reason("read_past_op")
+
+
+@pytest.mark.parametrize("audited", [True, False])
+def test_files_of_a_log_that_were_removed_behind_an_op_that_was_read_take_no_proof_away(open_house, tmp_path, audited):
+    log = story()
+    upto = log.plain()["commitLogOffset"]
+    while log.plain()["commitLogOffset"] < 2 * FILE_BYTES:
+        pass
+    house = open_house(AUDIT)
+    house.land_store(log.write_store(tmp_path / "store", upto=upto))
+    if audited:
+        house.audit()
+    house.land_store(log.write_store(tmp_path / "store", without=(0, 1)))
+    house.audit(LATER)
+    assert said(house) == with_reason("read_past_op")
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from true_broker import Key, Record, Shown, TrueBroker, flipped, parted
+from true_broker import Key, Read, Record, Shown, TrueBroker, flipped, parted
 from truth import verdicts
 
 pytestmark = pytest.mark.long
@@ -49,30 +49,50 @@ def said(rows: Told) -> dict[Key, str]:
 
 def assert_true(broker: TrueBroker, rows: Told, landed: Iterable[Record]) -> None:
     """No verdict says what is not so."""
-    ops, verdict = [record for record in landed if record.kind == "op"], said(rows)
+    records, verdict = list(landed), said(rows)
     for story in broker.stories:
-        is_committed = story.was_committed_before(ops)
+        is_committed = story.was_committed_before(records)
         assert not (verdict.get(story.key) in SAYS_NOT_COMMITTED and is_committed), (broker.name, story.key)
         assert not (verdict.get(story.key) in SAYS_COMMITTED and not story.commits), (broker.name, story.key)
 
 
 class Files:
-    """What of a broker lands by and by as files: records, some never, and where their queues ended."""
+    """What of a broker lands by and by as files: what was read of it at several times, some of it never."""
 
-    def __init__(self, broker: TrueBroker) -> None:
+    def __init__(self, broker: TrueBroker, readings: int) -> None:
         self.broker, self.shown = broker, Shown()
-        self.records = list(with_holes(broker))
-        # Whoever reads them reads all: he tells where a queue ends, or does not (a landed file need not).
-        queues = sorted({record.queue for record in broker.log})
-        self.ends = {queue: broker.end_of(queue) if broker.dice.random() < 0.7 else None for queue in queues}
+        self.reads = list(read_at_times(broker, readings))
 
-    def land(self, house, kind: str, records: Iterable[Record]) -> None:
-        landing = [record for record in records if record.kind == kind]
-        rows = [record.row(self.ends[record.queue]) for record in landing]
-        if rows:
+    def land(self, house, kind: str, reads: Iterable[Read]) -> None:
+        landing = [read for read in reads if read.record.kind == kind]
+        if landing:
+            rows = [read.row() for read in landing]
             house.land_rows(kind.replace("_", "-"), rows, broker=self.broker.name, now=when(self.broker))
-        for record in landing:
-            self.shown.show(record, self.ends[record.queue])
+        for read in landing:
+            self.shown.show(read)
+
+
+def read_at_times(broker: TrueBroker, readings: int) -> Iterator[Read]:
+    """All queues of a broker read at so many moments, the last one behind the last record.
+
+    Each reading tells where the queues ended then, or does not of some (a landed file need not); it goes on behind the
+    one before, or begins anew. Of some queues the file of a reading was lost.
+    """
+    dice, kept = broker.dice, {record.place for record in with_holes(broker)}
+    places = [record.place for record in broker.log]
+    moments = [*sorted(dice.sample(places[len(places) // 3 :], k=readings - 1)), places[-1] + 1]
+    queues = sorted({record.queue for record in broker.log})
+    tells = {queue: dice.random() < 0.7 for queue in queues}
+    goes_on = dice.random() < 0.5
+    for number, moment in enumerate(moments):
+        begin = moments[number - 1] if goes_on and number else 0
+        for queue in queues:
+            there = [record for record in broker.log if record.queue == queue and record.place < moment]
+            if readings > 1 and dice.random() < 0.25:
+                continue
+            for record in there:
+                if record.place >= begin and record.place in kept:
+                    yield Read(record, number, len(there) if tells[queue] else None)
 
 
 def with_holes(broker: TrueBroker) -> Iterable[Record]:
@@ -93,24 +113,31 @@ def test_files_with_holes_in_any_order_prove_what_they_show_and_no_more(open_hou
     dice = random.Random(SEED)
     tally: Counter[str] = Counter()
     brokers = [TrueBroker(name, dice) for name in ("a", "b")]
-    for broker in brokers:
+    for broker, readings in zip(brokers, (1, 2), strict=True):
         broker.live(HISTORIES // 4, topics=max(3, HISTORIES // 40))
-        files = Files(broker)
-        for part in parted(list(files.records), dice, BATCHES):
+        files = Files(broker, readings)
+        for part in parted(list(files.reads), dice, BATCHES):
             for kind in dice.sample(KINDS, k=len(KINDS)):
                 files.land(cut, kind, part)
                 if dice.random() < 0.3:
                     cut.audit(when(broker))
-                    assert_true(broker, told(cut, broker), files.shown.records.values())
+                    assert_files_true(files, told(cut, broker))
             cut.audit(when(broker))
             assert said(told(cut, broker)) == files.shown.verdicts()
+            assert_files_true(files, told(cut, broker))
         for kind in KINDS:
-            files.land(at_once, kind, files.records)
+            files.land(at_once, kind, files.reads)
         tally.update(files.shown.verdicts().values())
     at_once.audit(when(brokers[-1]))
     for broker in brokers:
         assert told(cut, broker) == told(at_once, broker)
-    assert {"ROLLED_BACK", "RESOLVED_UNKNOWN", "COMMITTED", "PENDING"} <= tally.keys()
+        tally.update(row["reason"] for row in told(cut, broker).values())
+    assert {"ROLLED_BACK", "RESOLVED_UNKNOWN", "COMMITTED", "PENDING", "file_end", "unread"} <= tally.keys()
+
+
+def assert_files_true(files: Files, rows: Told) -> None:
+    if not files.shown.is_mistaken:
+        assert_true(files.broker, rows, files.shown.records.values())
 
 
 def grown(broker: TrueBroker, place: Path, removed: Iterable[int]) -> Iterable[tuple[Path, list[Record]]]:
@@ -171,14 +198,14 @@ def assert_no_false_rollback(
     broker: TrueBroker, rows: Told, landed: Iterable[Record], damaged: Iterable[Record]
 ) -> None:
     """A flipped bit may make another transaction of one, but never a rolled back one of a committed one."""
-    ops = [record for record in landed if record.kind == "op"]
+    records = list(landed)
     stories = {story.key: story for story in broker.stories}
     rolled_back = [key for key, verdict in said(rows).items() if verdict in SAYS_NOT_COMMITTED]
-    assert not [key for key in rolled_back if key in stories and stories[key].was_committed_before(ops)]
+    assert not [key for key in rolled_back if key in stories and stories[key].was_committed_before(records)]
     renamed = {record.place for record in damaged if record.kind == "half"}
     may_be_new = [
         story
         for story in broker.stories
-        if not story.was_committed_before(ops) and renamed & {half.place for half in story.copies}
+        if not story.was_committed_before(records) and renamed & {half.place for half in story.copies}
     ]
     assert len([key for key in rolled_back if key not in stories]) <= len(may_be_new)

@@ -124,6 +124,28 @@ def test_a_file_tells_the_end_of_a_queue_by_its_last_row_alone(spark):
     assert found["in conflict"][3] == [], "another message stands there"
 
 
+def test_the_lowest_end_that_rows_of_a_queue_told_is_kept(spark):
+    told = {"one reading": [10, 10], "as it grew": [9, 10], "some told none": [None, 10], "none": [None, None]}
+    given = [("b", why, 0, 8 + number, at(0), 7, end) for why, ends in told.items() for number, end in enumerate(ends)]
+    reports = file_reports(local_frame(spark, given, f"{PLACED}, commit_log_offset bigint, told_end bigint"))
+    assert table_of(reports, "topic", "first_told_end") == {
+        "one reading": 10, "as it grew": 9, "some told none": 10, "none": None
+    }  # fmt: skip
+    known = {  # what was known, what it is after a reading that told 10
+        "another reading": ({"first_told_end": 7, "told_end": 7}, 7),
+        "a later reading": ({"first_told_end": 12, "told_end": 12, "next_offset": 12}, 10),
+        "nothing told": ({"told_end": 5}, 10),
+        "of before, to its end": ({"told_end": 7, "file_end": 7}, 7),
+        "of before, cut short": ({"told_end": 9, "is_end_known": False}, 9),
+        "of before, live": ({"told_end": 9, "is_end_known": True}, 10),
+    }
+    before = [{"topic": why, "next_offset": 5, "runs": [], **row} for why, (row, _) in known.items()]
+    report = {"next_offset": 10, "runs": [], "told_end": 10, "file_end": 10, "first_told_end": 10}
+    changed = advanced(rows(spark, "landing_frontier", before),
+                       reported(spark, [{**report, "topic": why} for why in known]), pass_number=7)  # fmt: skip
+    assert table_of(changed, "topic", "first_told_end") == {why: lowest for why, (_, lowest) in known.items()}
+
+
 def runs_after(spark, known, report, **options):
     changed = advanced(rows(spark, "landing_frontier", known), reported(spark, [report], **options), pass_number=7)
     return {row["topic"]: [tuple(run) for run in row["runs"]] for row in changed.collect()}

@@ -32,6 +32,12 @@ def queue(*runs, **told):
     }
 
 
+def ended(*runs, **told):
+    """A queue that files show to its end, told by each of its rows."""
+    end = runs[-1][1]
+    return {**queue(*runs), "file_end": end, "first_told_end": end, **told}
+
+
 def log(*stretches, topic="*", **told):
     return {"topic": topic, "queue_id": -1, "runs": [run(*each, None, None) for each in stretches], **told}
 
@@ -40,7 +46,9 @@ def live(read_to, topic="**"):
     return {"topic": topic, "queue_id": -1, "runs": [run(0, 0, None, None, read_to)]}
 
 
-OTHER = {"topic": "TopicB"}
+OTHER, GIVEN_UP, HALVES = {"topic": "TopicB"}, "TRANS_CHECK_MAX_TIME_TOPIC", "RMQ_SYS_TRANS_HALF_TOPIC"
+OPS = {**ended((0, 7, 60, OP)), "topic": "RMQ_SYS_TRANS_OP_HALF_TOPIC"}
+BEHIND = [{**ended((0, 5, 10, 201)), **OTHER}, OPS]
 PROVED = [  # why, frontier rows of its broker, by what it is proved or what is missing
     # 1. a run of the queue from before the half to behind the op
     ("read from its beginning past the op", [queue((0, 9, 150, 201))], "read_past_op"),
@@ -92,11 +100,24 @@ PROVED = [  # why, frontier rows of its broker, by what it is proved or what is 
     ("the topic's queues read to their ends", [live(200, topic="TopicA")], "live_read"),
     ("another topic's queues read to their ends", [live(200, topic="TopicB")], "left_out"),
     # 4. a reading client told where the queue ends
-    ("files to the end of the queue", [queue((0, 9, 10, 120), file_end=9)], "file_end"),
-    ("files of which nobody told the end", [queue((0, 9, 10, 120))], "unread"),
-    ("files cut short", [queue((0, 9, 10, 120), told_end=10)], "unread"),
-    ("files to an end, and it goes on", [queue((0, 9, 10, 120), told_end=10, file_end=9)], "unread"),
-    ("files to the end, a hole between", [queue((0, 3, 10, 110), (5, 9, 130, 140), file_end=9)], "gap"),
+    ("files to the end of the queue", [ended((0, 9, 10, 120)), *BEHIND], "file_end"),
+    ("a given-up message is behind the op", [ended((0, 9, 10, 120)), ended((0, 5, 10, 201), topic=GIVEN_UP), OPS],
+     "file_end"),
+    ("no message is behind the op", [ended((0, 9, 10, 120)), ended((0, 5, 10, 200), **OTHER), OPS], "unread"),
+    ("halves and ops alone are behind it", [ended((0, 9, 10, 120)), ended((0, 5, 10, 900), topic=HALVES), OPS],
+     "unread"),
+    ("what is behind it told no end", [ended((0, 9, 10, 120)), {**queue((0, 5, 10, 201)), **OTHER}, OPS], "unread"),
+    ("ops told no end", [ended((0, 9, 10, 120)), ended((0, 5, 10, 201), **OTHER), {**OPS, "first_told_end": None}],
+     "unread"),
+    ("ops went on behind the end told", [ended((0, 9, 10, 120)), BEHIND[0], {**OPS, "told_end": 8}], "unread"),
+    ("another queue was told twice", [ended((0, 9, 10, 120)), ended((0, 5, 10, 201), first_told_end=4, **OTHER), OPS],
+     "unread"),
+    ("the queue itself was told twice", [ended((0, 9, 10, 120), first_told_end=8), *BEHIND], "unread"),
+    ("told by a version that kept no first end", [queue((0, 9, 10, 120), file_end=9), *BEHIND], "unread"),
+    ("files of which nobody told the end", [queue((0, 9, 10, 120)), *BEHIND], "unread"),
+    ("files cut short", [queue((0, 9, 10, 120), told_end=10, first_told_end=10), *BEHIND], "unread"),
+    ("files to an end, and it goes on", [ended((0, 9, 10, 120), told_end=10), *BEHIND], "unread"),
+    ("files to the end, a hole between", [ended((0, 3, 10, 110), (5, 9, 130, 140)), *BEHIND], "gap"),
     # Nothing at all
     ("another queue of its topic landed", [{**queue((0, 9, 1, 999)), "queue_id": 1}], "unread"),
     ("another topic landed", [{**queue((0, 9, 1, 999)), **OTHER}], "left_out"),

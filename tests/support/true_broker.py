@@ -104,10 +104,14 @@ class Story:
     commits: list[Record] = field(default_factory=list)
     rollbacks: int = 0
 
-    def was_committed_before(self, ops: Iterable[Record]) -> bool:
-        """Whether a message of it lies before the last of these ops that names it: no rollback, whoever says so."""
-        offsets = {half.queue_offset for half in self.copies}
-        last = max((op.place for op in ops if offsets & tokens(op)), default=-1)
+    def was_committed_before(self, landed: Iterable[Record]) -> bool:
+        """Whether a message of it lies before the last op that names it: no rollback, whoever says so.
+
+        Of these records: an op of a copy that nobody has seen is nobody's.
+        """
+        records = list(landed)
+        offsets = {half.queue_offset for half in self.copies} & {r.queue_offset for r in records if r.kind == "half"}
+        last = max((op.place for op in records if op.kind == "op" and offsets & tokens(op)), default=-1)
         return any(message.place < last for message in self.commits)
 
 
@@ -272,18 +276,45 @@ def flipped(store: Path, record: Record, at: int, bit: int) -> None:
         file.write(bytes([byte ^ (1 << bit)]))
 
 
+class Read(NamedTuple):
+    """A record as a reading of its queue gave it: which reading of the broker it was, and the end that it told."""
+
+    record: Record
+    reading: int
+    max_offset: int | None
+
+    def row(self) -> dict[str, Any]:
+        """In the landing contract."""
+        return self.record.row(self.max_offset)
+
+
 @dataclass
 class Shown:
-    """What files of one broker have shown by now: records, and the queues whose end a reader has told."""
+    """What files of one broker have shown by now: records, and the ends of queues that readings have told."""
 
     records: dict[int, Record] = field(default_factory=dict)
-    ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    ends: dict[tuple[str, int], set[int]] = field(default_factory=lambda: defaultdict(set))
+    readings: set[int] = field(default_factory=set)
 
-    def show(self, record: Record, max_offset: int | None) -> None:
-        """A record has landed; `max_offset` is the MAX_OFFSET it came with."""
-        self.records[record.place] = record
-        if max_offset is not None and record.kind == "message":
-            self.ends[record.queue] = max_offset
+    def show(self, read: Read) -> None:
+        """What was read has landed."""
+        self.records[read.record.place] = read.record
+        if read.max_offset is not None:
+            self.ends[read.record.queue].add(read.max_offset)
+            self.readings.add(read.reading)
+
+    @property
+    def seems_one_reading(self) -> bool:
+        """Whether nothing shows that the queues whose ends were told were read at several times."""
+        offsets: dict[tuple[str, int], int] = defaultdict(int)
+        for record in self.records.values():
+            offsets[record.queue] = max(offsets[record.queue], record.queue_offset)
+        return all(len(ends) == 1 and offsets[queue] < min(ends) for queue, ends in self.ends.items())
+
+    @property
+    def is_mistaken(self) -> bool:
+        """Whether what was read at several times cannot be told from one reading: the landing contract forbids it."""
+        return self.seems_one_reading and len(self.readings) > 1
 
     def verdicts(self) -> dict[Key, str]:
         """The verdict of every transaction with a half row, each queue looked at offset by offset."""
@@ -321,8 +352,16 @@ class Shown:
         high = max(op.place for op in ops)
         rows = {record.queue_offset: record.place for record in self.records.values() if record.queue == queue}
         before = max((offset for offset, place in rows.items() if place < low), default=-1)
-        behind = min((offset for offset, place in rows.items() if place > high), default=self.ends.get(queue))
+        behind = min((offset for offset, place in rows.items() if place > high), default=self._end_told(queue, high))
         return behind is not None and all(offset in rows for offset in range(before + 1, behind))
+
+    def _end_told(self, queue: tuple[str, int], high: int) -> int | None:
+        """The end of a queue if a reading told it that read on behind a place."""
+        told = [record for record in self.records.values() if self.ends.get(record.queue)]
+        is_behind = any(record.kind in ("message", "max_time") and record.place > high for record in told)
+        has_ops = any(record.kind == "op" for record in told)
+        ends = self.ends.get(queue)
+        return max(ends) if ends and has_ops and is_behind and self.seems_one_reading else None
 
     def _is_doubtful(self, key: Key, places: set[int]) -> bool:
         """Whether a message names one of these places and is none that counts, or has the id and no half there."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hook_server import hook_server
 from views.conftest import append
 
 from txmq_lib.alerts.state import AlertState
@@ -28,36 +27,12 @@ LAGGING = [
 END = [{"broker_name": "b", "topic": "T", "queue_id": 0, "next_offset": 50}]
 
 
-class Hook(BaseHTTPRequestHandler):
-    """Keeps what it is told, and answers as it should or as the test wants."""
-
-    def do_POST(self) -> None:
-        server: Any = self.server
-        told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        server.told.append((self.path, self.headers.get("Authorization"), told))
-        status = server.statuses.pop(0) if server.statuses else 204
-        self.send_response(status)
-        if status == 302:
-            self.send_header("Location", "/elsewhere")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def hook(monkeypatch) -> Iterator[Any]:
-    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Hook)
-    server.told, server.statuses = [], []
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    monkeypatch.setenv("HOOK_URL", f"http://127.0.0.1:{server.server_address[1]}/{SECRET}")
-    monkeypatch.setenv("HOOK_KEY", "Bearer t0ken")
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with hook_server() as server:
+        monkeypatch.setenv("HOOK_URL", f"http://127.0.0.1:{server.server_address[1]}/{SECRET}")
+        monkeypatch.setenv("HOOK_KEY", "Bearer t0ken")
+        yield server
 
 
 @pytest.fixture

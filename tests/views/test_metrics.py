@@ -81,7 +81,8 @@ def test_names_and_labels_are_those_of_rocketmq_5_and_txmqs_own():
     }
     assert {f.name for f in FAMILIES if not f.name.startswith("rocketmq_")} == {
         "txmq_pending_transactions", "txmq_pending_due_transactions", "txmq_pending_oldest_timestamp_seconds",
-        "txmq_checks", "txmq_check_answers", "txmq_given_up_messages", "txmq_verdicts", "txmq_consumer_queues",
+        "txmq_checks", "txmq_check_answers", "txmq_given_up_messages", "txmq_verdicts", "txmq_orphans",
+        "txmq_consumer_queues",
         "txmq_consumer_rewinds", "txmq_quarantined_records", "txmq_landed_timestamp_seconds", "txmq_passes",
         "txmq_unfinished_passes", "txmq_last_pass_timestamp_seconds", "txmq_last_pass_duration_seconds",
         "txmq_collected_timestamp_seconds",
@@ -123,6 +124,14 @@ def test_half_messages_verdicts_and_rollbacks_are_counted_by_broker_and_topic(wa
     assert found[key("rocketmq_rollback_messages_total", **NODE, topic="T")] == 2
     assert found[key("txmq_verdicts", **NODE, verdict="ROLLED_BACK")] == 2
     assert found[key("txmq_verdicts", **NODE, verdict="CONFLICT")] == 1
+
+
+def test_committed_messages_without_a_half_are_counted_until_it_lands(warehouse, told):
+    states = ["orphan", "orphan", "before_first", "half_landed"]
+    rows = [{"broker_name": "a", "topic": "T", "queue_offset": n, "state": state} for n, state in enumerate(states)]
+    found = told(warehouse({"orphan": [*rows, {**rows[2], "topic": "U"}, {**rows[3], "topic": "V"}]}))
+    orphans = {labels: value for (name, labels), value in found.items() if name == "txmq_orphans"}
+    assert orphans == {frozenset({**NODE, "topic": "T"}.items()): 2, frozenset({**NODE, "topic": "U"}.items()): 0}
 
 
 def test_lag_is_counted_per_group_and_topic_in_messages_and_in_time(warehouse, told):
@@ -239,7 +248,7 @@ def test_alert_rules_and_dashboard_use_metrics_and_labels_that_are_told():
     board = json.loads((conf_dir() / "monitoring" / "grafana-dashboard.json").read_text(encoding="utf-8"))
     alerts = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
     drawn = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
-    assert (len(alerts), len(drawn)) == (10, 25)
+    assert (len(alerts), len(drawn)) == (11, 25)
     labels = {label for family in FAMILIES for label in family.labels} | {"le"}
     for expression in (*alerts, *drawn):
         used = set(re.findall(r"\b(?:rocketmq|txmq)_\w+", expression))

@@ -15,7 +15,7 @@ ALL_QUEUES_TOPIC = "**"
 
 # What is known of a queue beside how far it has landed, and is taken as reported or joined.
 TOLD = ("lowest_kept_offset", "lost_before_timestamp", "is_end_known", "source_identity")
-STRETCHES = ("runs", "told_end", "file_end")
+STRETCHES = ("runs", "told_end", "file_end", "first_told_end")
 
 
 def reached(rows: DataFrame) -> DataFrame:
@@ -30,13 +30,19 @@ def reached(rows: DataFrame) -> DataFrame:
     reached_to = [end.alias("next_offset"), F.max("store_timestamp").alias("highest_store_timestamp")]
     if "commit_log_offset" not in rows.columns:
         return per_queue.agg(*reached_to).withColumns(
-            {"runs": no_runs(), "told_end": F.col("next_offset"), "file_end": F.lit(None).cast("bigint")}
+            {
+                "runs": no_runs(),
+                "told_end": F.col("next_offset"),
+                "file_end": F.lit(None).cast("bigint"),
+                "first_told_end": F.lit(None).cast("bigint"),
+            }
         )
     is_last = F.col("told_end") == F.col("queue_offset") + 1
     told = per_queue.agg(
         *reached_to,
         F.greatest(F.max("told_end"), end).alias("told_end"),
         F.max(F.when(is_last, F.col("told_end"))).alias("file_end"),
+        F.min("told_end").alias("first_told_end"),
     )
     joined = told.join(landed_runs(rows), on=list(QUEUE), how="left")
     return joined.withColumn("runs", F.coalesce("runs", no_runs()))
@@ -84,12 +90,19 @@ def advanced(known: DataFrame, reports: DataFrame, *, pass_number: int) -> DataF
         joined_runs(F.concat(_runs_of_before(), "runs")).alias("runs"),
         F.greatest("told_end", "_told_end").alias("told_end"),
         F.greatest("file_end", "_file_end").alias("file_end"),
+        F.least("first_told_end", _first_told_before()).alias("first_told_end"),
         *[F.col(f"_{name}") for name in known.columns if name not in QUEUE],
     )
     is_same = F.lit(True)
     for name in ("next_offset", "highest_store_timestamp", *TOLD, *STRETCHES):
         is_same = is_same & F.col(name).eqNullSafe(F.col(f"_{name}"))
     return merged.where(~is_same).select(*known.columns)
+
+
+def _first_told_before() -> Column:
+    """The lowest end told before; of a row without it (of before), the lowest of which is known that it was told."""
+    is_beyond = F.col("_told_end") > F.col("_next_offset")
+    return F.coalesce("_first_told_end", "_file_end", F.when(is_beyond & ~F.col("_is_end_known"), F.col("_told_end")))
 
 
 def _runs_of_before() -> Column:

@@ -2,7 +2,8 @@
 
 An op names a copy of the transaction and nothing of it is visible. The committed message, if there was one, lies in
 the real queue, behind the original half and before the last op (R23): between two physical offsets, since clocks step.
-Every proof says that all of that has been read. More evidence takes none away, but for the end that a file told.
+Every proof says that all of that has been read. More evidence takes none away, but for the end that a file told: when
+it was told nobody knows, so it proves something only while all that landed of the broker can be of one reading.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.names import (
+    HALF_TOPICS,
     OP_TOPICS,
     REASON_ELSEWHERE,
     REASON_FILE_END,
@@ -49,6 +51,7 @@ def with_proof(figures: DataFrame, frontier: DataFrame, quarantine: DataFrame) -
         .join(F.broadcast(_op_queues(frontier)), on=["broker_name", "half_queue_id"], how="left")
         .join(F.broadcast(_topics(frontier)), on=["broker_name", "real_topic"], how="left")
         .join(F.broadcast(_logs(frontier)), on="broker_name", how="left")
+        .join(F.broadcast(_readings(frontier)), on="broker_name", how="left")
         .join(F.broadcast(of_broker), on="broker_name", how="left")
         .join(
             F.broadcast(of_topic.withColumnRenamed("topic", "real_topic")), on=["broker_name", "real_topic"], how="left"
@@ -77,8 +80,11 @@ def _proof() -> Column:
     def is_live(run: Column) -> Column:
         return _begins_before(run) & _is(run["read_to"] >= op)
 
+    # When an end was told no row says. Behind the op it was where it came with a message of behind the op, or the like.
+    is_end_of_op = F.col("_is_one_reading") & F.col("_is_op_end_told") & _is(F.col("_last_told_place") > op)
+
     def is_end(run: Column) -> Column:
-        return _begins_before(run) & _has_rows(run) & _is(run["end_offset"] == F.col("_sure_end"))
+        return _begins_before(run) & _has_rows(run) & _is(run["end_offset"] == F.col("_sure_end")) & is_end_of_op
 
     proved = (
         F.when(_some("_queue_runs", is_past), REASON_READ_PAST_OP)
@@ -199,15 +205,32 @@ def _queues(frontier: DataFrame) -> DataFrame:
         runs.alias("_runs"),
         holes_between(runs).alias("_holes"),
         F.when(is_cut, tail).alias("_tail"),
-        # No sign that the queue goes on behind the message that told its end.
-        F.when(F.col("file_end") == F.col("told_end"), F.col("file_end")).alias("_sure_end"),
+        # A version of before kept no first end: what else was told nobody knows.
+        F.when(F.col("first_told_end").isNotNull(), F.col("file_end")).alias("_sure_end"),
         F.col("lowest_kept_offset").alias("_lowest_kept"),
     )
 
 
 def _op_queues(frontier: DataFrame) -> DataFrame:
     return frontier.where(F.col("topic").isin(*OP_TOPICS)).select(
-        "broker_name", table_queue_id().alias("half_queue_id"), F.col("runs").alias("_op_runs")
+        "broker_name",
+        table_queue_id().alias("half_queue_id"),
+        F.col("runs").alias("_op_runs"),
+        F.col("first_told_end").isNotNull().alias("_is_op_end_told"),
+    )
+
+
+def _readings(frontier: DataFrame) -> DataFrame:
+    """Of each broker whether all that files told of it can be of one reading, and the last place such a reading saw.
+
+    A queue that was told to end in two places, or that goes on behind the one told, was read twice, or while it grew.
+    The place is that of a real message or a given-up one: ops say nothing of when the real topics were read.
+    """
+    told = frontier.where((F.col("queue_id") != WHOLE_QUEUE_ID) & F.col("first_told_end").isNotNull())
+    places = F.array_max(F.transform("runs", lambda run: run["last_commit_log_offset"]))
+    return told.groupBy("broker_name").agg(
+        F.every(F.col("first_told_end") == F.col("told_end")).alias("_is_one_reading"),
+        F.max(F.when(~F.col("topic").isin(*HALF_TOPICS, *OP_TOPICS), places)).alias("_last_told_place"),
     )
 
 

@@ -39,6 +39,7 @@ FAMILIES = (
     Family("txmq_check_answers", "counter", (*NODE, "decision"), "Ends that answered a check"),
     Family("txmq_given_up_messages", "counter", NODE, "Messages given up, by a broker or by txmq"),
     Family("txmq_verdicts", "gauge", (*NODE, "verdict"), "Transactions with this verdict now"),
+    Family("txmq_orphans", "gauge", TOPIC, "Committed messages whose half has never landed"),
     Family("txmq_consumer_queues", "gauge", (*NODE, "consumer_group", "state"), "Queues of a consumer group by state"),
     Family("txmq_consumer_rewinds", "counter", (*NODE, "consumer_group"), "Offsets set back"),
     Family("txmq_quarantined_records", "counter", ("reason",), "Records put into quarantine"),

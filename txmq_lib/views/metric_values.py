@@ -30,6 +30,8 @@ def metric_values(reader: WarehouseReader, now: datetime, lag_window_ms: int) ->
     yield from _passes(reader)
     for row in figures.quarantined(reader):
         yield piece("txmq_quarantined_records", row.reason), row.count
+    for orphans in figures.orphans(reader):
+        yield piece("txmq_orphans", BROKER, orphans.broker_name, orphans.topic), orphans.count
     for source in figures.landed(reader):
         if source.read_to_timestamp is not None:
             timestamp = source.read_to_timestamp.timestamp()

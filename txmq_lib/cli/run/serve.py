@@ -18,9 +18,10 @@ from txmq_lib.cli.output.said import say
 from txmq_lib.cli.run.clock import wall_clock
 from txmq_lib.cli.run.endpoint import Counted, endpoint
 from txmq_lib.cli.run.passes import spark_warehouse
+from txmq_lib.cli.run.warehouse_findings import recorded_roles
 from txmq_lib.errors import EXIT_FAILED, code_and_words
 from txmq_lib.passes.current import PassReport
-from txmq_lib.pipeline.shared.roles import require_roles_of_sources
+from txmq_lib.pipeline.shared.roles import require_roles_of_sources, require_same_roles
 from txmq_lib.service.health_file import Health
 from txmq_lib.service.rounds import Listeners, Step
 from txmq_lib.service.service import is_session_alive, services
@@ -35,6 +36,8 @@ def run_serve(options: Options, *, is_first_at_once: bool, health_path: Path, li
     """
     settings = settings_of(options)
     require_roles_of_sources(settings)
+    # Every pass would be refused, round after round.
+    require_same_roles(settings, recorded_roles(location(settings.warehouse)))
     inbox: SimpleQueue[str] = SimpleQueue()
     with signals.acted_on(signal.SIGUSR1, lambda: inbox.put(WAKE)):
         health = Health(health_path, wall_clock)

@@ -81,7 +81,7 @@ def clock_finding(directory: Path, now: datetime) -> Finding:
 
 def role_findings(settings: Settings) -> Iterator[Finding]:
     """Each broker that has rows has the role they were made under; each whose store lands, or itself, has one."""
-    recorded = _recorded_roles(location(settings.warehouse))
+    recorded = recorded_roles(location(settings.warehouse))
     reads_itself = {source.broker: source.kind in ("store", "rocketmq") for source in settings.sources}
     for name in sorted({*recorded, *settings.brokers, *filter(None, reads_itself)}):
         role, origin = settings.for_broker(name).role, settings.role_origin(name)
@@ -96,7 +96,8 @@ def role_findings(settings: Settings) -> Iterator[Finding]:
             yield Finding("role", OK, told + (f"; its rows were made as {role}" if name in recorded else ""))
 
 
-def _recorded_roles(uri: str) -> dict[str, str]:
+def recorded_roles(uri: str) -> dict[str, str]:
+    """The role that each broker's rows were made under, read without a JVM; none where no table tells."""
     try:
         rows = WarehouseReader(uri).rows(Scan("broker", ("broker_name", "role")))
     except TxmqError:

@@ -71,6 +71,7 @@ def frontier_reports(current: Pass, rows: DataFrame, good: DataFrame, lost_queue
             F.concat(F.coalesce("runs", no_runs()), "ends").alias("runs"),
             F.col("high").alias("told_end"),
             F.lit(None).cast("bigint").alias("file_end"),
+            F.lit(None).cast("bigint").alias("first_told_end"),
             F.lit(False).alias("is_anew"),
         )
     )

@@ -70,10 +70,15 @@ def require_same_role(current: Pass, landed: str | None = None) -> None:
     The newest records count, not those of the plan: a landing records its broker before any other row.
     landed  the broker that a landing is about, the only one it decides of
     """
-    for name, role in sorted(_known(current).items()):
-        is_of_pass = landed in (None, name)
-        if is_of_pass and current.settings.for_broker(name).role != role:
-            raise RoleChanged(_words(current.settings, name, role))
+    known = _known(current)
+    require_same_roles(current.settings, {name: role for name, role in known.items() if landed in (None, name)})
+
+
+def require_same_roles(settings: Settings, recorded: Mapping[str, str]) -> None:
+    """RoleChanged where the settings give one of these brokers another role than the one recorded of it."""
+    for name, role in sorted(recorded.items()):
+        if settings.for_broker(name).role != role:
+            raise RoleChanged(_words(settings, name, role))
 
 
 def record(current: Pass, landed: str | None = None) -> None:
