@@ -19,6 +19,7 @@ from txmq_lib.delta.conform import conform
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.names import OP_TAG, ORIGIN_TXMQ
 from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.shared.roles import record
 
@@ -73,7 +74,7 @@ def write_pass(
                 current.append(table, rows, step=table)
         return current.commit()
 
-    return run_passes(warehouse, job, work, now=now, settings=settings, wall_clock=wall_clock)
+    return run_passes(warehouse, job_of_steps(job, work), now=now, settings=settings, wall_clock=wall_clock)
 
 
 def _outcomes(ended: DataFrame, stream: Stream) -> DataFrame:

@@ -40,6 +40,8 @@ class Plan:
     lost_feeds: frozenset[str] = frozenset()
     # Whether so little is to be done that rows are better computed and written from here than by Spark.
     is_small: bool = False
+    # Whether the pass is computed to be looked at, and writes nothing.
+    is_dry: bool = False
 
     def known_to(self, table: str) -> int | None:
         """The version up to which the last committed pass of this job knew the table; None: it is read whole."""

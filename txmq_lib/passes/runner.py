@@ -25,6 +25,7 @@ from txmq_lib.passes.exclusion import (
     plan_commit,
     plan_note,
 )
+from txmq_lib.passes.job import Job
 from txmq_lib.passes.pass_log import (
     CARRIED_ON,
     GIVEN_UP,
@@ -104,46 +105,40 @@ def preview(
 
 def run_passes(
     warehouse: Warehouse,
-    job: str,
-    work: Callable[[Pass], PassReport],
+    job: Job[Any, Any],
     *,
     now: datetime,
     settings: Settings,
     wall_clock: Callable[[], datetime],
     arguments: Callable[[], Mapping[str, Any]] = dict,
-    is_idle: Callable[[Pass], bool] | None = None,
-    input_bytes: Callable[[Pass], int | None] | None = None,
-    lands_again: bool = False,
-    require: Callable[[Pass], None] = lambda current: None,
 ) -> PassReport:
     """Carry unfinished passes of others on, then one of our own; the report of our own.
 
-    `arguments` are asked for anew before each pass. Where `is_idle` says that our own would find nothing to do, it
-    leaves no trace and its report counts `idle`. `input_bytes` tells how much there is to work on, None for much. An
-    unfinished pass whose inputs are gone is abandoned where nothing of it has landed, or where the job does only what
-    is missing (`lands_again`); else PlanInputsGone.
-
-    require  raises RoleChanged where a plan must not be: before our own is recorded; one of others is abandoned
+    `arguments` are asked for anew before each pass. An unfinished pass whose inputs are gone is abandoned where nothing
+    of it has landed, or where the job does only what is missing; else PlanInputsGone.
     """
     while True:
         warehouse.ensure()
         taken_back = last_done_take_back(warehouse)
-        current = next_pass(warehouse, job, now=now, arguments=arguments(), settings=settings, wall_clock=wall_clock)
+        current = next_pass(
+            warehouse, job.name, now=now, arguments=arguments(), settings=settings, wall_clock=wall_clock
+        )
         if current.is_own:
             try:
-                require(current)
-                if is_idle is not None and is_idle(current):
-                    return PassReport(job, 0, {"idle": 1}, {})
+                job.require(current)
+                if job.is_idle is not None and job.is_idle(current):
+                    return PassReport(job.name, 0, {"idle": 1}, {})
             finally:
                 current.release()
             current = _planned(current, taken_back=taken_back)
-        if not _claim_or_abandon(current, require, lands_again=lands_again):
+        if not _claim_or_abandon(current, job):
             continue
-        size = input_bytes(current) if input_bytes is not None else None
+        size = job.input_bytes(current) if job.input_bytes is not None else None
         current.is_small = size is not None and size <= SMALL_PASS_BYTES
+        is_known = job.input_bytes is not None
         try:
-            with tuned(warehouse.spark, input_bytes=size, is_small=current.is_small, is_known=input_bytes is not None):
-                report = work(current)
+            with tuned(warehouse.spark, input_bytes=size, is_small=current.is_small, is_known=is_known):
+                report = job.run(current)
         except (PassConflict, PassReplayed):
             raise
         except Exception as error:
@@ -175,7 +170,7 @@ def _planned(mine: Pass, *, taken_back: int) -> Pass:
     return _recorded_pass(mine.warehouse, mine.job, mine.number, wall_clock=mine.wall_clock)
 
 
-def _claim_or_abandon(current: Pass, require: Callable[[Pass], None], *, lands_again: bool) -> bool:
+def _claim_or_abandon(current: Pass, job: Job[Any, Any]) -> bool:
     """Take the plan in hand. False where it was abandoned instead: it cannot, or must not, be carried out.
 
     PlanInputsGone where rows would be lost; PassConflict where our own has to wait for the end of another pass.
@@ -183,11 +178,11 @@ def _claim_or_abandon(current: Pass, require: Callable[[Pass], None], *, lands_a
     others = ""
     try:
         is_clear = not (
-            _has_lost_inputs(current, lands_again=lands_again)
+            _has_lost_inputs(current, lands_again=job.lands_again)
             or (others := in_the_way(current.warehouse, current.job, current.number))
             or is_older_than_take_back(current.warehouse, current.job, current.number)
         )
-        if is_clear and (current.is_own or (current.claim(CARRIED_ON) and not _is_of_another_role(current, require))):
+        if is_clear and (current.is_own or (current.claim(CARRIED_ON) and not _is_of_another_role(current, job))):
             return True
         current.abandon()
     finally:
@@ -208,9 +203,9 @@ def _has_lost_inputs(current: Pass, *, lands_again: bool) -> bool:
     return bool(gone)
 
 
-def _is_of_another_role(current: Pass, require: Callable[[Pass], None]) -> bool:
+def _is_of_another_role(current: Pass, job: Job[Any, Any]) -> bool:
     try:
-        require(current)
+        job.require(current)
     except RoleChanged:
         return True
     return False

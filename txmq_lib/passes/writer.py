@@ -35,6 +35,7 @@ class Writer(Claims):
     """Steps of a plan: each commit carries the number of its pass, and Delta lets one of two with one number fail."""
 
     _own_versions: dict[str, list[int]] = field(default_factory=dict)
+    _written_ahead: set[str] = field(default_factory=set)
 
     def append(
         self,
@@ -51,6 +52,8 @@ class Writer(Claims):
         count             how many rows there are, where that is known: it spares looking, and few are written from here
         even_if_given_up  write also where another process has given the plan up: what the rows tell has happened
         """
+        if step in self._written_ahead:
+            return self.counts[step]
         write = self._write_of(table, frame, step, count)
         return self._write_once(
             table,
@@ -59,6 +62,18 @@ class Writer(Claims):
             is_empty=None if even_if_empty else write.emptiness(count),
             must_be_open=not even_if_given_up,
         )
+
+    def append_ahead(self, table: str, frame: DataFrame, *, step: str, even_if_empty: bool = False) -> DataFrame | None:
+        """Where rows are many, `append` them before their turn, and give them as they are in the table then.
+
+        Rows that are joined are worth more disk than memory, and what is written once is read by column. None where
+        rows are few, and where nothing is to be written: the `append` of the step writes them in its turn.
+        """
+        if self.is_small or self.is_dry:
+            return None
+        self.append(table, frame, step=step, even_if_empty=even_if_empty)
+        self._written_ahead.add(step)
+        return self.written_rows(table, step)
 
     def overwrite(
         self, table: str, frame: DataFrame, *, step: str, where: str | None = None, count: int | None = None
@@ -74,18 +89,19 @@ class Writer(Claims):
         *,
         step: str,
         only_if: str | None = None,
-        within: Column | None = None,
+        within: Callable[[], Column] | None = None,
         count: int | None = None,
     ) -> int:
         """MERGE `frame` on the table's key (null-safe), once.
 
         only_if  (on target t and source s) lets a match be updated
-        within   (on t) true for all rows that can match: a table of many files is not searched whole
+        within   gives what (on t) is true for all rows that can match: a table of many files is not searched whole
         """
         write = self._write_of(table, frame, step, count, merges=True)
         merge = partial(write.by.upsert, write.path, key=table_spec(table).key, only_if=only_if)
-        if isinstance(write.by, SparkWrite):
-            merge = partial(merge, within=within)
+        if isinstance(write.by, SparkWrite) and within is not None:
+            is_few = self.warehouse.is_few(table, self.input_versions[table])
+            merge = partial(merge, within=None if is_few else within())
         return self._write_once(table, step, lambda: merge(rows=write.rows()), is_empty=write.emptiness(count))
 
     def delete(self, table: str, broker_name: str, *, step: str, only: str | None = None) -> int:
@@ -152,6 +168,15 @@ class Writer(Claims):
         if commit is None:
             return self.warehouse.empty(table)
         return self.warehouse.rows_between(table, commit.version - 1, commit.version)
+
+    def as_stored(self, table: str, frame: DataFrame, *, step: str | None = None) -> DataFrame:
+        """`frame` where rows are few; else the same from the table that holds them, where nothing is computed again.
+
+        step  the append that has put them there; None where they are all that the table holds now
+        """
+        if self.is_small:
+            return frame
+        return self.warehouse.read(table) if step is None else self.written_rows(table, step)
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
 
@@ -13,6 +14,7 @@ from txmq_lib.config.settings import Settings
 from txmq_lib.delta.log_view import LEAST_ROW_BYTES
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.job import Job
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.shared.evidence import evidence_of, whole_evidence
 from txmq_lib.pipeline.shared.idle import is_idle
@@ -20,7 +22,7 @@ from txmq_lib.pipeline.shared.known_runs import frontier_with_runs
 from txmq_lib.pipeline.shared.misread import proved_until_now
 from txmq_lib.pipeline.shared.orphans import Orphans, find_orphans, write_orphans
 from txmq_lib.pipeline.shared.policies import policies_of
-from txmq_lib.pipeline.shared.pruning import near_offsets, near_times, near_twins
+from txmq_lib.pipeline.shared.pruning import Near, near_offsets, near_times, near_twins
 from txmq_lib.pipeline.shared.roles import record, require_same_role
 from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.evidence import Evidence, diverted_halves, transaction_figures
@@ -44,21 +46,69 @@ INPUTS = (
 )
 
 
+@dataclass(frozen=True)
+class Inputs:
+    """What a pass reads.
+
+    touched   keys of the transactions to judge
+    evidence  all that landed or was written for them
+    near      the rows of verdict that they may have
+    """
+
+    policies: Policies
+    frontier: DataFrame
+    orphans: Orphans
+    touched: DataFrame
+    evidence: Evidence
+    near: Near
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a pass has decided: verdicts that are new or have changed."""
+
+    inputs: Inputs
+    verdicts: DataFrame
+
+
 def run_audit(
     warehouse: Warehouse, settings: Settings, *, now: datetime, wall_clock: Callable[[], datetime]
 ) -> PassReport:
     """Judge the transactions that new rows concern, and those that time has changed."""
-    return run_passes(
-        warehouse,
-        JOB,
-        _audit,
-        now=now,
-        settings=settings,
-        wall_clock=wall_clock,
-        is_idle=lambda current: is_idle(current, INPUTS),
-        input_bytes=_input_bytes,
-        require=require_same_role,
+    return run_passes(warehouse, AUDIT, now=now, settings=settings, wall_clock=wall_clock)
+
+
+def _inputs(current: Pass) -> Inputs:
+    policies = policies_of(current.settings)
+    frontier = frontier_with_runs(current)
+    orphans = find_orphans(current, policies)
+    with current.timed("touched"):
+        touched = current.cached(_touched(current, frontier, orphans, policies))
+    near = near_times("born_timestamp", touched, "born_timestamp")
+    return Inputs(policies, frontier, orphans, touched, _evidence(current, touched, orphans), near)
+
+
+def _decide(current: Pass, inputs: Inputs) -> Outcome:
+    verdicts = judged(
+        transaction_figures(inputs.evidence),
+        inputs.frontier,
+        current.read("quarantine"),
+        policies=inputs.policies,
+        now=current.now,
+        pass_number=current.number,
     )
+    with current.timed("prune"):
+        known = inputs.near.rows(current, "verdict")
+    return Outcome(inputs, current.cached(changed(join_transaction(verdicts, inputs.touched, "left_semi"), known)))
+
+
+def _write(current: Pass, outcome: Outcome) -> PassReport:
+    inputs, verdicts = outcome.inputs, outcome.verdicts
+    current.upsert("verdict", verdicts, step="verdict", within=lambda: inputs.near.condition("t."))
+    write_orphans(current, inputs.orphans)
+    with current.timed("count"):
+        tally = {f"verdict_{row['verdict']}": row["count"] for row in verdicts.groupBy("verdict").count().collect()}
+    return current.commit(tally, next_due_ms=_next_due_ms(current, inputs.frontier, inputs.policies))
 
 
 def _input_bytes(current: Pass) -> int | None:
@@ -68,28 +118,6 @@ def _input_bytes(current: Pass) -> int | None:
     # Each pass goes over all that is unsettled, too, and judges again what lacks proof. The log tells the size of a
     # table of few files only, and most of this one is settled.
     return new + current.read("verdict").where("not is_settled").count() * LEAST_ROW_BYTES
-
-
-def _audit(current: Pass) -> PassReport:
-    record(current)
-    policies = policies_of(current.settings)
-    frontier = frontier_with_runs(current)
-    orphans = find_orphans(current, policies)
-    with current.timed("touched"):
-        touched = current.cached(_touched(current, frontier, orphans, policies))
-    figures = transaction_figures(_evidence(current, touched, orphans))
-    quarantine = current.read("quarantine")
-    verdicts = judged(figures, frontier, quarantine, policies=policies, now=current.now, pass_number=current.number)
-    with current.timed("prune"):
-        born = near_times("born_timestamp", touched, "born_timestamp")
-        known = born.rows(current, "verdict")
-        within = None if current.has_few_rows("verdict") else born.condition("t.")
-    fresh = current.cached(changed(join_transaction(verdicts, touched, "left_semi"), known))
-    current.upsert("verdict", fresh, step="verdict", within=within)
-    write_orphans(current, orphans)
-    with current.timed("count"):
-        tally = {f"verdict_{row['verdict']}": row["count"] for row in fresh.groupBy("verdict").count().collect()}
-    return current.commit(tally, next_due_ms=_next_due_ms(current, frontier, policies))
 
 
 def _next_due_ms(current: Pass, frontier: DataFrame, policies: Policies) -> int | None:
@@ -161,3 +189,15 @@ def _evidence(current: Pass, touched: DataFrame, orphans: Orphans) -> Evidence:
     if current.since_versions:
         return evidence_of(current, touched, orphans.missing)
     return whole_evidence(current, orphans.missing)  # everything is touched
+
+
+AUDIT = Job(
+    name=JOB,
+    begin=record,
+    inputs=_inputs,
+    decide=_decide,
+    write=_write,
+    is_idle=lambda current: is_idle(current, INPUTS),
+    input_bytes=_input_bytes,
+    require=require_same_role,
+)

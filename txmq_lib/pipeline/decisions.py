@@ -27,6 +27,7 @@ from txmq_lib.names import (
     UNDECIDED,
 )
 from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.runner import preview, run_passes
 from txmq_lib.pipeline.reconcile.inputs import END_COLUMNS, prior_decisions, refused_places, waiting_ends
 from txmq_lib.pipeline.shared.evidence import evidence_of
@@ -119,16 +120,9 @@ def decide(
         plan[:] = _plan(current)
         return not _to_do(plan)
 
+    job = job_of_steps(_job(request.decision), _decide, is_idle=is_idle, require=require_same_role)
     report = run_passes(
-        warehouse,
-        _job(request.decision),
-        _decide,
-        now=now,
-        settings=settings,
-        wall_clock=wall_clock,
-        arguments=request.to_arguments,
-        is_idle=is_idle,
-        require=require_same_role,
+        warehouse, job, now=now, settings=settings, wall_clock=wall_clock, arguments=request.to_arguments
     )
     return replace(report, findings=tuple(findings(plan, sends_to)))
 

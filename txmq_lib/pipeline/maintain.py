@@ -15,10 +15,12 @@ from txmq_lib.errors import PassConflict
 from txmq_lib.names import JOB_MAINTAIN
 from txmq_lib.passes import retention
 from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.pass_log import Standing, standings, unfinished
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline import audit, rollup
-from txmq_lib.pipeline.reconcile import job as reconcile
+from txmq_lib.pipeline.reconcile.inputs import INPUTS
+from txmq_lib.pipeline.reconcile.job import RECONCILE
 from txmq_lib.rules.moments import epoch_ms
 
 JOB = JOB_MAINTAIN
@@ -28,7 +30,7 @@ SHORTEST_BESIDE_PASSES_MS = 86_400_000
 TABLES_AT_ONCE = 4
 # Tables whose change feed a job reads from where its last pass ended.
 FEEDS = {
-    reconcile.JOB: reconcile.INPUTS,
+    RECONCILE.name: INPUTS,
     rollup.JOB: (rollup.REPORTS, rollup.ACKS),
     audit.JOB: audit.INPUTS,
 }
@@ -111,8 +113,8 @@ def run_maintain(
     has_work = any(table.has_work for table in planned) or _has_other_retention(warehouse, wanted)
     if dry_run or not (has_work or is_unfinished):
         return PassReport(JOB, 0, {"idle": 1} if not dry_run else {}, {})
-    work = partial(_maintain, planned=planned, wanted=wanted)
-    return run_passes(warehouse, JOB, work, now=wall_clock(), settings=settings, wall_clock=wall_clock)
+    job = job_of_steps(JOB, partial(_maintain, planned=planned, wanted=wanted))
+    return run_passes(warehouse, job, now=wall_clock(), settings=settings, wall_clock=wall_clock)
 
 
 def planned_upkeep(warehouse: Warehouse, wanted: Maintain, *, now: datetime) -> list[TableUpkeep]:

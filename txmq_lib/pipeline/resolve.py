@@ -29,6 +29,7 @@ from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import LeftOff, SettingsError
 from txmq_lib.names import COMMIT, ORIGIN_RESOLVE, ROLE_AUDIT, ROLLBACK, TRANSACTION_KEY, UNKNOWN
 from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.shared.evidence import evidence_of
 from txmq_lib.pipeline.shared.orphans import orphans_of_before
@@ -98,16 +99,14 @@ def run_resolve(
         )
         return not any(_is_served(current, row["producer_group"]) for row in groups)
 
+    job = job_of_steps(JOB, lambda current: _resolve(current, asking), is_idle=is_idle, require=require_same_role)
     report = run_passes(
         warehouse,
-        JOB,
-        lambda current: _resolve(current, asking),
+        job,
         now=now,
         settings=settings,
         wall_clock=wall_clock,
         arguments=lambda: {"given_up": given_up},
-        is_idle=is_idle,
-        require=require_same_role,
     )
     unserved = {"no_resolver": asking.unserved.total()} if asking.unserved else {}
     return replace(report, counts={**report.counts, **unserved}, findings=tuple(_findings(report, asking)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 
 from pyspark.sql import Column, DataFrame
@@ -12,6 +13,8 @@ from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.names import OFFSET_KEY, ORIGIN_ACK
 from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.frames import QUEUES
+from txmq_lib.passes.job import Job
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.shared.pruning import near_times
 from txmq_lib.rules.acks import HOLDER, acked_reports, redelivery_counts
@@ -22,9 +25,33 @@ JOB = "rollup"
 REPORTS, ACKS, OFFSETS = "consumer_offset_commit", "consumer_ack", "consumer_offset"
 # A client reports every queue it holds each interval; two missed and it may be another's.
 CONFLICT_INTERVALS = 3
-# Some 100 bytes each in every task's memory; more queues are all taken alike.
-MOST_QUEUES_SENT = 200_000
 COUNTED = ("report", "ignored", "late", "rewind", "jump", "conflict")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a pass reads.
+
+    state    rows of consumer_offset
+    found    reports that new acknowledgements make
+    seeds    rows of consumer_offset to go on from
+    reports  those to roll up, `found` among them
+    """
+
+    state: DataFrame
+    found: DataFrame
+    seeds: DataFrame
+    reports: DataFrame
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a pass has decided: reports found, and rows of consumer_offset that have changed, with counts."""
+
+    found: DataFrame
+    rows: DataFrame
+    row_count: int
+    counts: dict[str, int]
 
 
 def run_rollup(
@@ -35,40 +62,35 @@ def run_rollup(
     Counts: rows inserted and advanced, and by how much the counters of consumer_offset grew; a late report can make an
     earlier one count otherwise, so a growth may be negative.
     """
-    return run_passes(
-        warehouse,
-        JOB,
-        _roll_up,
-        now=now,
-        settings=settings,
-        wall_clock=wall_clock,
-        is_idle=_is_idle,
-        input_bytes=lambda current: current.new_bytes((REPORTS, ACKS)),
-    )
+    return run_passes(warehouse, ROLLUP, now=now, settings=settings, wall_clock=wall_clock)
 
 
-def _is_idle(current: Pass) -> bool:
-    return current.is_settled((REPORTS, ACKS))
-
-
-def _roll_up(current: Pass) -> PassReport:
+def _inputs(current: Pass) -> Inputs:
     with current.timed("find"):
         state = current.cached(current.read(OFFSETS))
         found = current.cached(_found_from_acks(current))
         # A table's version 0 is its creation, unless it is another's copy.
         if not current.input_versions[OFFSETS] and state.isEmpty():
-            seeds, reports = state, current.cached_if_small(current.new_rows(REPORTS).unionByName(found))
-        else:
-            seeds, reports = _started(current, state, found)
-        kinds = None if current.is_small else current.broadcastable(queue_kinds(seeds, reports), most=MOST_QUEUES_SENT)
+            reports = current.planned_once(current.new_rows(REPORTS).unionByName(found))
+            return Inputs(state, found, state, reports)
+        return Inputs(state, found, *_started(current, state, found))
+
+
+def _decide(current: Pass, inputs: Inputs) -> Outcome:
+    state, seeds, reports = inputs.state, inputs.seeds, inputs.reports
+    with current.timed("find"):
+        kinds = current.broadcastable(queue_kinds(seeds, reports), most=QUEUES)
     with current.timed("roll_up"):
         window_ms = CONFLICT_INTERVALS * current.settings.persist_consumer_offset_interval_ms
         rolled = current.cached(rolled_up(seeds, reports, conflict_window_ms=window_ms, kinds=kinds))
         rows = current.cached(_changed(_with_redelivery(current, state, rolled), state, current.number))
-        count, tally = _tally(rows, state)
-    current.append(REPORTS, found, step="from_acks")
-    current.upsert(OFFSETS, rows, step=OFFSETS, count=count)
-    return current.commit(tally)
+        return Outcome(inputs.found, rows, *_tally(rows, state))
+
+
+def _write(current: Pass, outcome: Outcome) -> PassReport:
+    current.append(REPORTS, outcome.found, step="from_acks")
+    current.upsert(OFFSETS, outcome.rows, step=OFFSETS, count=outcome.row_count)
+    return current.commit(outcome.counts)
 
 
 def _found_from_acks(current: Pass) -> DataFrame:
@@ -136,3 +158,13 @@ def _tally(rows: DataFrame, state: DataFrame) -> tuple[int, dict[str, int]]:
     sums = [F.coalesce(count, F.lit(0)).alias(name) for name, count in counts.items()]
     row = both.agg(F.count("*").alias("rows"), *sums).collect()[0]
     return row["rows"], {name: int(row[name]) for name in counts}
+
+
+ROLLUP = Job(
+    name=JOB,
+    inputs=_inputs,
+    decide=_decide,
+    write=_write,
+    is_idle=lambda current: current.is_settled((REPORTS, ACKS)),
+    input_bytes=lambda current: current.new_bytes((REPORTS, ACKS)),
+)

@@ -15,6 +15,7 @@ from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import UsageError
 from txmq_lib.names import JOB_TAKE_BACK, ORIGIN_LANDED
 from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.pass_log import ROLE_GIVEN, unfinished
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.land.messages import TABLE_OF_KIND
@@ -75,16 +76,19 @@ def run_take_back(
     if not apply:
         return PassReport(JOB_TAKE_BACK, 0, {}, {})
     role = {"role": settings.for_broker(broker_name).role} if decisions else {}
-    return run_passes(
-        warehouse,
+    job = job_of_steps(
         JOB_TAKE_BACK,
         _take_back,
+        is_idle=lambda current: not any(rows_of(warehouse, broker_name).values()),
+        lands_again=True,
+    )
+    return run_passes(
+        warehouse,
+        job,
         now=now,
         settings=settings,
         wall_clock=wall_clock,
         arguments=lambda: {"broker_name": broker_name, **role},
-        lands_again=True,
-        is_idle=lambda current: not any(rows_of(warehouse, broker_name).values()),
     )
 
 

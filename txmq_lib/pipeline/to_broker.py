@@ -41,6 +41,7 @@ from txmq_lib.names import (
     UNDECIDED,
 )
 from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.runner import preview, run_passes
 from txmq_lib.pipeline.decisions import DECISIONS, RESUME, SETTLE, DecisionRequest, requested_rows, standing_now
 from txmq_lib.pipeline.land.live_brokers import access_of
@@ -148,16 +149,9 @@ def run_to_broker(
         outcomes[:] = _sent(current, name_servers, access)
         return current.commit(Counter(row["state"] for row in outcomes))
 
+    job = job_of_steps(JOB, work, is_idle=lambda current: not _planned(current), require=require_same_role)
     report = run_passes(
-        warehouse,
-        JOB,
-        work,
-        now=now,
-        settings=settings,
-        wall_clock=wall_clock,
-        arguments=to_send.to_arguments,
-        is_idle=lambda current: not _planned(current),
-        require=require_same_role,
+        warehouse, job, now=now, settings=settings, wall_clock=wall_clock, arguments=to_send.to_arguments
     )
     counts = {name: count for name, count in report.counts.items() if not name.startswith((REQUEST_SENDING, "outcome"))}
     return replace(report, counts=counts, findings=tuple(_findings(outcomes)))

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from txmq_lib.names import SYS_FLAG_COMMIT, SYS_FLAG_TRANSACTION_MASK, TRANSACTION_KEY
 from txmq_lib.rules.decisions import not_resumed
 from txmq_lib.rules.half import named_offset
-from txmq_lib.rules.offset_bitmap import offset_bitmap
+from txmq_lib.rules.offset_bitmap import offset_bitmap, with_membership
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 
 NEWEST = ("queue_id", "queue_offset", "commit_log_offset", "offset_msg_id", "check_immunity")
@@ -60,6 +60,25 @@ def opened(pending: DataFrame, touched_halves: DataFrame) -> DataFrame:
     asked = pending.select(*TRANSACTION_KEY, *CHECK_STATE)
     with_state = join_transaction(renewed, asked, "left").withColumn("check_times", F.coalesce("check_times", F.lit(0)))
     return untouched.unionByName(with_state)
+
+
+def opened_unless_named(
+    pending: DataFrame, touched_halves: DataFrame, bitmap: DataFrame | None
+) -> tuple[DataFrame, DataFrame | None]:
+    """Rows of `opened`, and the keys of transactions left out of them since `bitmap` names an offset of theirs.
+
+    bitmap  what `named_offsets` gives, where that fits into every task; without it none is left out
+    """
+    if bitmap is None:
+        return opened(pending, touched_halves), None
+    # Most are decided: those never become transactions here, only their keys are looked at.
+    by_name = touched_halves.withColumn("_queue_offset", F.col("queue_offset")).withColumn(
+        "queue_offset", named_offset()
+    )
+    marked = with_membership(by_name, bitmap, "is_named").drop("queue_offset")
+    marked = marked.withColumnRenamed("_queue_offset", "queue_offset")
+    rest = marked.where("not is_named").drop("is_named")
+    return opened(pending, rest), marked.where("is_named").select(*TRANSACTION_KEY)
 
 
 def copies_of(transactions: DataFrame) -> DataFrame:

@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from txmq_lib.files.line_reader import PLACE_BITS
-from txmq_lib.files.materialized import MATERIALIZED_BYTES
 from txmq_lib.names import FILE_UNREADABLE
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.land.files import LandingFile, json_lines, materialized_lines
@@ -32,26 +31,24 @@ class Lines(NamedTuple):
 def lines(current: Pass, files: Sequence[LandingFile]) -> Lines:
     """The lines of `files`. A pass whose files unpack into much is small no longer."""
     max_body_bytes = current.settings.land.max_body_bytes
-    materialized = materialized_lines(files, max_body_bytes) if current.is_small else None
-    current.is_small = materialized is not None
+    materialized = current.read_here(lambda: materialized_lines(files, max_body_bytes))
     return Lines(json_lines(current.warehouse.spark, files, max_body_bytes, materialized), materialized)
 
 
 def records(current: Pass, options: Mapping[str, str]) -> DataFrame:
     """The rows of the store source. A pass whose records unpack into much is small no longer."""
     spark = current.warehouse.spark
-    materialized = materialized_records(options) if current.is_small else None
-    current.is_small = materialized is not None
+    materialized = current.read_here(lambda: materialized_records(options))
     if materialized is not None:
         return spark.createDataFrame(materialized, from_arrow_schema(ARROW_SCHEMA))
     spark.dataSource.register(RocketmqStore)
     return spark.read.format(SOURCE_NAME).options(**options).load()
 
 
-def fits_materialized(stored: DataFrame) -> bool:
-    """Whether rows that Spark keeps are few enough to be held by this process."""
+def bytes_held(stored: DataFrame) -> int:
+    """How much bodies, and what stands for them where a record is bad, hold."""
     held = stored.agg(F.sum(F.coalesce(F.octet_length("body"), F.octet_length("raw"), F.lit(0)))).collect()[0][0]
-    return (held or 0) <= MATERIALIZED_BYTES
+    return int(held or 0)
 
 
 def unread(current: Pass, files: Sequence[LandingFile], given: Lines, judged: DataFrame) -> list[LandingFile]:

@@ -17,6 +17,7 @@ from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import NothingToLandError, RemotingError, UnreachableError
 from txmq_lib.names import ROLE_ENGINE
 from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.pass_log import last_note
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.land import broker_offsets, events, inputs, live, messages, store, unchanged_inputs
@@ -213,19 +214,10 @@ def _passes(
         with session_conf(warehouse.spark, where_unset(warehouse.spark, WHILE_LANDING)):
             return _land(mine, reading)
 
-    return run_passes(
-        warehouse,
-        JOB,
-        work,
-        now=now,
-        settings=settings,
-        wall_clock=wall_clock,
-        arguments=arguments,
-        is_idle=is_idle,
-        input_bytes=_input_bytes,
-        lands_again=True,
-        require=_require_same_role,
+    job = job_of_steps(
+        JOB, work, is_idle=is_idle, input_bytes=_input_bytes, require=_require_same_role, lands_again=True
     )
+    return run_passes(warehouse, job, now=now, settings=settings, wall_clock=wall_clock, arguments=arguments)
 
 
 def _require_same_role(current: Pass) -> None:

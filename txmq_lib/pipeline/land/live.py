@@ -162,7 +162,7 @@ def _land_queues(current: Pass, reading: Reading) -> None:
         # Read once, here and now: asked again a broker may have less, and the frontier would move past what is missing.
         stored = _stored(current).withColumn("content_hash", content_hash()).localCheckpoint(eager=True)
         unread = stored.where(F.col("reason") == RANGE_UNREAD).select("topic", "queue_id", "raw_text").collect()
-        current.is_small = current.is_small and inputs.fits_materialized(stored)
+        current.weigh(lambda: inputs.bytes_held(stored))
     lost_queues = _unread_queues(reading, unread)
     rows = _readable(stored.drop("raw_text"), lost_queues)
     broker_name = current.arguments["broker_name"]

@@ -121,9 +121,9 @@ def _land_kind(
 ) -> tuple[DataFrame, DataFrame | None]:
     """Append what is new, quarantine the rest; the good rows, and the positions of those in conflict, if any."""
     faulty = _with_faults(stored, kind, takes_prepared=takes_prepared)
-    # Several small queries follow: over a cached frame they are planned in no time.
+    # Several small queries follow.
     told = {"broker_name": F.lit(broker_name), "properties": stored_properties(F.col("properties"))}
-    records = current.cached_if_small(faulty.withColumns(told))
+    records = current.planned_once(faulty.withColumns(told))
     with current.timed("decode"):
         batch = _measured(records)
     good = records.where("reason is null")
@@ -177,11 +177,11 @@ def _land_direct(
     key: tuple[str, ...] = TOPIC_KEY
     if kind in ("half", "op"):
         key, direct = QUEUE_KEY, direct.withColumn("queue_id", table_queue_id())
-    judged = current.cached_if_small(judged_by_key(direct, existing, key))
+    judged = current.planned_once(judged_by_key(direct, existing, key))
     tally = _tallied(current, judged)
     new = direct
     if tally.keys() - {NEW}:
-        judged = judged if current.is_small else current.cached(judged)
+        judged = current.cached(judged)
         new = judged.where(F.col("status") == NEW).drop("status")
     faults = [_conflicts(judged)] if CONFLICT in tally else []
     rivals = judged.where(F.col("status") == CONFLICT).select("position") if CONFLICT in tally else None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -9,9 +12,11 @@ from txmq_lib.names import COMMIT, END_KEY, HALF_TOPIC, ORIGIN_LANDED, ROLE_ENGI
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.shared.evidence import evidence_of
 from txmq_lib.pipeline.shared.orphans import orphans_of_before
+from txmq_lib.pipeline.shared.policies import policies_of
 from txmq_lib.pipeline.shared.pruning import near_messages, near_offsets, near_ops, near_times
 from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.pending import messages_there, named_by_ops
+from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.settle import PLACE
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 
@@ -29,6 +34,60 @@ END_COLUMNS = (
     "landed_pass",
     "landing_order",
 )
+
+
+INPUTS = ("half_message", "op_message", "message", "trans_check_max_time", "end_transaction", "manual_decision")
+
+
+class Ends(NamedTuple):
+    """Ends to judge, and what of the past they name: half rows, and places (settle.PLACE) of halves in quarantine."""
+
+    rows: DataFrame
+    halves: DataFrame
+    refused_places: DataFrame
+
+
+class New(NamedTuple):
+    """Half rows of transactions that new rows concern, and the ops that may name them."""
+
+    halves: DataFrame
+    ops: DataFrame
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a pass reads before it decides.
+
+    ends     None where nobody sent one and none waits
+    pending  rows of pending_half
+    new      None where nothing has landed since the pass before
+    """
+
+    policies: Policies
+    ends: Ends | None
+    pending: DataFrame
+    new: New | None
+
+
+def read(current: Pass) -> Inputs:
+    """All that can be read before anything is decided. What of the past a decision concerns is read with it."""
+    return Inputs(policies_of(current.settings), _ends(current), current.read("pending_half"), _new(current))
+
+
+def _ends(current: Pass) -> Ends | None:
+    if not current.has_new_rows("end_transaction") and not has_held(current):
+        return None
+    with current.timed("settle"):
+        ends = current.planned_once(candidate_ends(current))
+        return Ends(ends, halves_named_by(current, ends), refused_places(current, ends))
+
+
+def _new(current: Pass) -> New | None:
+    if not any(current.has_new_rows(table) for table in INPUTS):
+        return None
+    with current.timed("pending"):
+        halves = current.planned_once(touched_halves(current))
+        return New(halves, relevant_ops(current, halves))
 
 
 def has_held(current: Pass) -> bool:

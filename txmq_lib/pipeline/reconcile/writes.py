@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
 
@@ -13,20 +14,38 @@ from pyspark.sql import functions as F
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.errors import InvariantViolation
 from txmq_lib.names import COMMIT, END_KEY, HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, OUTCOME_REFUSED
-from txmq_lib.passes.current import Pass
+from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.frames import BLOCKS
 from txmq_lib.pipeline.land.messages import move_frontier
-from txmq_lib.pipeline.reconcile import inputs
 from txmq_lib.pipeline.shared.pruning import near_offsets
 from txmq_lib.pipeline.shared.quarantining import append_quarantine
 from txmq_lib.rules import check, effects, frontier, settle
 from txmq_lib.rules.invariants import broken_invariants
 from txmq_lib.rules.policy import Policies
 
-MOST_PLACES_SENT, MOST_BLOCKS_SENT = 12_000_000, 1_000_000
 # A broker writes no message of 32 bytes; offsets that somebody else made up may lie side by side, and each place is
 # searched for from the start of its block.
 MOST_IN_BLOCK = 1_024
 OF_THE_PASS = ("was_held", "pass_number", "judged_timestamp")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a pass has decided.
+
+    outcomes   rows of end_outcome, with `was_held`
+    effective  those of them that decide a transaction
+    undecided  transactions that stay so or are given up, with `action` and `reason`
+    pending    rows of pending_half from now on
+    giving_up  those of `undecided` that are given up
+    """
+
+    policies: Policies
+    outcomes: DataFrame
+    effective: DataFrame
+    undecided: DataFrame
+    pending: DataFrame
+    giving_up: DataFrame
 
 
 class Placed(NamedTuple):
@@ -41,64 +60,65 @@ class Placed(NamedTuple):
     ends: DataFrame
 
 
-def write(
-    current: Pass,
-    outcomes: DataFrame,
-    acted: DataFrame,
-    effective: DataFrame,
-    policies: Policies,
-) -> tuple[dict[str, int], int | None]:
-    """Write outcomes, effects, checks and pending; the checkpoint per (broker, half queue), and when more is due.
+class Tally(NamedTuple):
+    """How many there are of each: ends, those of them that decide by decision, undecided transactions by action."""
 
-    That is the epoch millisecond from which on time alone changes something, or None.
-    """
+    ends: list[Row]
+    decisions: Counter[str]
+    actions: dict[str, int]
+
+
+def write(current: Pass, outcome: Outcome) -> PassReport:
+    """Write outcomes, effects, checks and pending, then commit."""
+    tally = _tally(current, outcome)
+    placed = None
+    if tally.decisions or check.GIVE_UP in tally.actions:
+        # Before the first write: a pass that must not be is given up whole.
+        placed = _placed(current, outcome, commits=tally.decisions[COMMIT])
+    if tally.ends:
+        judged = outcome.outcomes.where("not is_held").drop("was_held")
+        count = sum(row["rows"] for row in tally.ends if not row["is_held"])
+        current.append("end_outcome", judged, step="end_outcome", count=count)
+    _write_held(current, outcome.outcomes, tally.ends)
+    _quarantine_refused(current, outcome.outcomes, tally.ends)
+    if placed is not None:
+        _write_effects(current, outcome, placed, tally)
+    _write_pending(current, outcome, tally.actions)
+    checkpoints, due_ms = _checkpoints(current, current.as_stored("pending_half", outcome.pending))
+    dues = [due_ms, *[row["refused_after_ms"] for row in tally.ends if row["is_held"]]]
+    next_due_ms = min((due for due in dues if due is not None), default=None)
+    return current.commit(checkpoints=checkpoints, next_due_ms=next_due_ms)
+
+
+def _tally(current: Pass, outcome: Outcome) -> Tally:
+    policies = outcome.policies
     with current.timed("tally"):
-        actions = {row["action"]: row["count"] for row in acted.groupBy("action").count().collect()}
+        actions = {row["action"]: row["count"] for row in outcome.undecided.groupBy("action").count().collect()}
         refused_after = F.unix_millis("ts") + policies.column("file_reserved_time_ms") + 1
-        tally = (
-            outcomes.groupBy("outcome", "is_held", "was_held", "decision", settle.decides(policies).alias("decides"))
+        kinds = ("outcome", "is_held", "was_held", "decision")
+        ends = (
+            outcome.outcomes.groupBy(*kinds, settle.decides(policies).alias("decides"))
             .agg(F.count("*").alias("rows"), F.min(refused_after).alias("refused_after_ms"))
             .collect()
         )
     decisions: Counter[str] = Counter()
-    for row in tally:
+    for row in ends:
         if row["decides"]:
             decisions[row["decision"]] += row["rows"]
         name = f"ends_{row['outcome']}"
         current.counts[name] = current.counts.get(name, 0) + row["rows"]
-    still = acted.where(F.col("action") != check.GIVE_UP)
-    pending = current.cached_if_small(check.asked(still, policies=policies, now=current.now))
-    giving_up = acted.where(F.col("action") == check.GIVE_UP)
-    placed = None
-    if decisions or check.GIVE_UP in actions:
-        # Before the first write: a pass that must not be is given up whole.
-        placed = _placed(current, effective, giving_up, pending, commits=decisions.get(COMMIT, 0))
-    if tally and current.is_small:
-        judged = outcomes.where("not is_held").drop("was_held")
-        count = sum(row["rows"] for row in tally if not row["is_held"])
-        current.append("end_outcome", judged, step="end_outcome", count=count)
-    _write_held(current, outcomes, tally)
-    _quarantine_refused(current, outcomes, tally)
-    if placed is not None:
-        _write_effects(
-            current,
-            effective,
-            giving_up,
-            placed,
-            decisions=decisions,
-            given_up_count=actions.get(check.GIVE_UP, 0),
-        )
+    return Tally(ends, decisions, actions)
+
+
+def _write_pending(current: Pass, outcome: Outcome, actions: Mapping[str, int]) -> None:
+    """Write the checks that are raised, and what is pending where that is not what was."""
     if check.ASK in actions:
-        requests = check.check_requests(acted, now=current.now, pass_number=current.number)
+        requests = check.check_requests(outcome.undecided, now=current.now, pass_number=current.number)
         current.append("check_request", requests, step="check_request", count=actions[check.ASK])
     # Whoever was asked has one check more: there is nothing to compare then.
-    if check.ASK in actions or _digest(pending) != _digest(current.read("pending_half")):
+    if check.ASK in actions or _digest(outcome.pending) != _digest(current.read("pending_half")):
         count = sum(rows for action, rows in actions.items() if action != check.GIVE_UP)
-        current.overwrite("pending_half", pending, step="pending_half", count=count)
-    # As they are in the table now: nothing is computed for them once more.
-    checkpoints, due_ms = _checkpoints(current, pending if current.is_small else current.warehouse.read("pending_half"))
-    dues = [due_ms, *[row["refused_after_ms"] for row in tally if row["is_held"]]]
-    return checkpoints, min((due for due in dues if due is not None), default=None)
+        current.overwrite("pending_half", outcome.pending, step="pending_half", count=count)
 
 
 def _digest(pending: DataFrame) -> tuple[int, int]:
@@ -107,33 +127,6 @@ def _digest(pending: DataFrame) -> tuple[int, int]:
     hashed = pending.select(F.xxhash64(*columns).cast("decimal(38,0)").alias("h"))
     row = hashed.agg(F.count("*").alias("rows"), F.coalesce(F.sum("h"), F.lit(0)).alias("sum")).collect()[0]
     return int(row["rows"]), int(row["sum"])
-
-
-def write_judged_first(current: Pass, outcomes: DataFrame, ends: DataFrame) -> DataFrame:
-    """Write the outcomes of all `ends` that are judged before anything else; `outcomes` as they are in the table then.
-
-    Ends joined with their halves are worth more disk than memory, and what is written once is read by column. Those
-    held are few, and kept.
-    """
-    rows = outcomes.where("not is_held").drop("was_held")
-    # To look whether there are any is to join them all.
-    current.append("end_outcome", rows, step="end_outcome", even_if_empty=current.has_new_rows("end_transaction"))
-    written = current.written_rows("end_outcome", "end_outcome")
-    if inputs.has_held(current):
-        before = current.read("end_outcome").where("is_held").select(*END_KEY, F.lit(True).alias("was_held"))
-        known = written.join(F.broadcast(before), on=list(END_KEY), how="left")
-        written = known.withColumn("was_held", F.coalesce("was_held", F.lit(False)))
-    else:
-        written = written.withColumn("was_held", F.lit(False))
-    if _which_ends(written) == _which_ends(ends):
-        return written
-    return written.unionByName(current.cached(outcomes.where("is_held")))
-
-
-def _which_ends(rows: DataFrame) -> tuple[int, int]:
-    """Equal for the same ends, each there once."""
-    row = rows.agg(F.count("*").alias("rows"), F.bit_xor(F.xxhash64(*END_KEY)).alias("hash")).collect()[0]
-    return row["rows"], row["hash"]
 
 
 def _write_held(current: Pass, outcomes: DataFrame, tally: list[Row]) -> None:
@@ -161,17 +154,16 @@ def _quarantine_refused(current: Pass, outcomes: DataFrame, tally: list[Row]) ->
     append_quarantine(current, named, broker_name=None, kind="end")
 
 
-def _placed(current: Pass, effective: DataFrame, giving_up: DataFrame, pending: DataFrame, *, commits: int) -> Placed:
+def _placed(current: Pass, outcome: Outcome, *, commits: int) -> Placed:
     ends = current.read("landing_frontier")
-    places = current.cached(effects.restored_places(effective, ends))
-    routed = current.cached(effects.given_up_places(giving_up, ends))
-    # Three numbers per message are sent to every task, or else bodies are shuffled.
-    has_blocks = not current.is_small and commits <= MOST_PLACES_SENT
+    places = current.cached(effects.restored_places(outcome.effective, ends))
+    routed = current.cached(effects.given_up_places(outcome.giving_up, ends))
     with current.timed("invariants"):
-        blocks = current.broadcastable(effects.places_by_block(places), most=MOST_BLOCKS_SENT) if has_blocks else None
+        # Three numbers per message are sent to every task, or else bodies are shuffled.
+        blocks = current.broadcastable(effects.places_by_block(places), most=BLOCKS, offsets=commits)
         if blocks is not None and not blocks.where(F.size("commit_log_offsets") > MOST_IN_BLOCK).isEmpty():
             blocks = None
-        broken = broken_invariants(effective, places, pending, blocks).limit(10).collect()
+        broken = broken_invariants(outcome.effective, places, outcome.pending, blocks).limit(10).collect()
     if broken:
         current.withdraw("end_outcome", F.col("pass_number") == current.number, of_step="end_outcome")
         listed = "; ".join(f"{row['invariant']} ({row['broker_name']}: {row['example']})" for row in broken)
@@ -179,42 +171,30 @@ def _placed(current: Pass, effective: DataFrame, giving_up: DataFrame, pending: 
     return Placed(places, blocks, routed, ends)
 
 
-def _write_effects(
-    current: Pass,
-    effective: DataFrame,
-    giving_up: DataFrame,
-    placed: Placed,
-    *,
-    decisions: Mapping[str, int],
-    given_up_count: int,
-) -> None:
-    rolls_back = current.settings.roll_back_given_up
+def _write_effects(current: Pass, outcome: Outcome, placed: Placed, tally: Tally) -> None:
+    """Write the messages that become visible, those given up, an op for each, and how far their queues reach now."""
+    now, number = current.now, current.number
+    rolls_back, given_up_count = current.settings.roll_back_given_up, tally.actions.get(check.GIVE_UP, 0)
     places, blocks, routed, ends = placed
     near = near_offsets("commit_log_offset", places, "commit_log_offset")
-    restored_halves = near.rows(current, "half_message", whole_if_new=True)
-    commits = decisions.get(COMMIT, 0)
+    halves = near.rows(current, "half_message", whole_if_new=True)
     if blocks is None:
-        restored = effects.restored_messages(places, restored_halves, now=current.now, pass_number=current.number)
+        restored = effects.restored_messages(places, halves, now=now, pass_number=number)
     else:
-        restored = effects.restored_messages_by_block(
-            blocks, restored_halves, now=current.now, pass_number=current.number
-        )
-    current.append("message", restored, step="message", count=commits)
-    given_up_halves = near_offsets("commit_log_offset", routed, "half_commit_log_offset").rows(current, "half_message")
-    given_up = effects.given_up_messages(
-        routed, given_up_halves, now=current.now, pass_number=current.number, rolls_back=rolls_back
-    )
+        restored = effects.restored_messages_by_block(blocks, halves, now=now, pass_number=number)
+    current.append("message", restored, step="message", count=tally.decisions[COMMIT])
+    halves = near_offsets("commit_log_offset", routed, "half_commit_log_offset").rows(current, "half_message")
+    given_up = effects.given_up_messages(routed, halves, now=now, pass_number=number, rolls_back=rolls_back)
     current.append("trans_check_max_time", given_up, step="trans_check_max_time", count=given_up_count)
-    named = effective.select("broker_name", F.col("half_queue_id").alias("queue_id"), "half_queue_offset")
+    decided = outcome.effective.select("broker_name", F.col("half_queue_id").alias("queue_id"), "half_queue_offset")
     if rolls_back:
-        named = named.unionByName(
-            giving_up.select("broker_name", "queue_id", F.col("queue_offset").alias("half_queue_offset"))
+        decided = decided.unionByName(
+            outcome.giving_up.select("broker_name", "queue_id", F.col("queue_offset").alias("half_queue_offset"))
         )
-    count = sum(decisions.values()) + (given_up_count if rolls_back else 0)
-    ops = effects.op_rows(named, ends, now=current.now, pass_number=current.number, count=count)
+    count = tally.decisions.total() + (given_up_count if rolls_back else 0)
+    ops = effects.op_rows(decided, ends, now=now, pass_number=number, count=count)
     current.append("op_message", ops, step="op_message", count=count)
-    written = ops if current.is_small else current.written_rows("op_message", "op_message")
-    _move_frontier(current, places, written, routed)
+    _move_frontier(current, places, current.as_stored("op_message", ops, step="op_message"), routed)
 
 
 def _move_frontier(current: Pass, places: DataFrame, ops: DataFrame, routed: DataFrame) -> None:

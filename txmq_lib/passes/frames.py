@@ -1,0 +1,87 @@
+"""How the frames that a pass computes are kept. Jobs say what a frame is for; whether rows are few is decided here.
+
+A small pass (`runner.SMALL_PASS_BYTES`) spends its time on plans, so what several steps read becomes rows in this
+process. A pass over many rows spends it on rows: it keeps what is dear to compute, and plans the rest again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+from weakref import WeakSet
+
+from pyspark.sql import DataFrame
+
+from txmq_lib.files.materialized import MATERIALIZED_BYTES
+from txmq_lib.passes.plan import Plan
+from txmq_lib.spark.local_frame import materialized
+
+# How many rows may be sent whole to every task: some 300 MiB of numbers, 100 MiB of keys or of queues.
+NUMBERS, KEYS, QUEUES = 3_000_000, 500_000, 200_000
+# Offsets by stretches of a commit log: so many stretches, and so many offsets in all of them.
+BLOCKS, OFFSETS_IN_BLOCKS = 1_000_000, 12_000_000
+
+Rows = TypeVar("Rows")
+
+
+@dataclass(kw_only=True)
+class Frames(Plan):
+    """Frames of a pass, kept until it ends."""
+
+    _persisted: list[DataFrame] = field(default_factory=list)
+    _local: WeakSet[DataFrame] = field(default_factory=WeakSet)
+
+    def cached(self, frame: DataFrame) -> DataFrame:
+        """`frame`, computed once and kept until the pass ends: what several steps read is planned and read once."""
+        if frame in self._local or any(frame is kept for kept in self._persisted):
+            return frame
+        if self.is_small and self.warehouse.is_on_one_machine:
+            # Cuts the plan as well.
+            local, _ = materialized(frame)
+            self._local.add(local)
+            return local
+        # By columns, so that whoever reads some of them reads only those.
+        self._persisted.append(frame.persist())
+        return self._persisted[-1]
+
+    def planned_once(self, frame: DataFrame) -> DataFrame:
+        """`frame`, dearer to plan than to compute: kept where rows are few, elsewhere computed by each reader."""
+        return self.cached(frame) if self.is_small else frame
+
+    def narrowest(self, exact: DataFrame, wider: DataFrame) -> DataFrame:
+        """`exact` where `planned_once` has kept it, else `wider`, which holds all its rows and is cheaper then."""
+        return exact if self.is_small else wider
+
+    def broadcastable(self, frame: DataFrame, *, most: int = NUMBERS, offsets: int = 0) -> DataFrame | None:
+        """`frame`, kept, where sending it to every task spares a shuffle; None where rows are few, or too many to send.
+
+        most     how many rows of its width may be sent
+        offsets  how many offsets its rows hold, where that is known before
+        """
+        if self.is_small or offsets > OFFSETS_IN_BLOCKS:
+            return None
+        kept = self.cached(frame)
+        if kept.count() <= most:
+            return kept
+        kept.unpersist()
+        return None
+
+    def read_here(self, read: Callable[[], Rows | None]) -> Rows | None:
+        """The input that `read` gives in this process; None where Spark's tasks are to read it.
+
+        It is asked where the input looked small, and says None where that unpacks into much: then the pass is small no
+        longer.
+        """
+        rows = read() if self.is_small else None
+        self.is_small = rows is not None
+        return rows
+
+    def weigh(self, bytes_held: Callable[[], int]) -> None:
+        """Look how much an input holds that looked small: where it is much the pass is small no longer."""
+        self.is_small = self.is_small and bytes_held() <= MATERIALIZED_BYTES
+
+    def release(self) -> None:
+        """Let go of all that is kept."""
+        while self._persisted:
+            self._persisted.pop().unpersist()
