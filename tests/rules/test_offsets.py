@@ -8,14 +8,11 @@ from pyspark.sql import functions as F
 
 from txmq_lib.rules.offset_kinds import queue_kinds
 from txmq_lib.rules.offsets import (
-    lag,
-    offset_state,
     queues_to_replay,
     reports_not_rolled_up,
     rolled_up,
     starting_points,
 )
-from txmq_lib.spark.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
 
@@ -235,34 +232,3 @@ def test_what_a_rollup_found_from_acknowledgements_is_not_rolled_up_again(spark)
     new = reports_not_rolled_up(rows(spark, "consumer_offset", STATES), reports)
     assert new.columns == reports.columns
     assert sorted(row.queue_id for row in new.collect()) == [1, 2, 9]
-
-
-# why, next offset, highest, lowest kept, lag, state
-PLACES = [
-    ("nothing left", 10, 10, 0, 0, "ok"),
-    ("one left", 9, 10, 0, 1, "ok"),
-    ("one beyond the end", 11, 10, 0, 0, "beyond_end"),
-    ("the oldest kept", 3, 10, 3, 7, "ok"),
-    ("one below the oldest", 2, 10, 3, 8, "below_oldest"),
-    ("oldest not known", 2, 10, None, 8, "ok"),
-    ("end not known", 2, None, None, None, "unknown"),
-    ("end not known, yet below the oldest", 2, None, 3, None, "below_oldest"),
-    ("an empty queue", 0, 0, 0, 0, "ok"),
-    ("the longest queue there is", 0, 2**63 - 1, None, 2**63 - 1, "ok"),
-    ("an end that no queue has", 2**63 - 1, -(2**63), None, 0, "beyond_end"),
-]  # fmt: skip
-
-
-def test_lag_is_never_negative_and_off_queue_offsets_are_states_of_their_own(spark):
-    places = local_frame(
-        spark, [place[:4] for place in PLACES], "why string, next_offset bigint, highest bigint, lowest bigint"
-    )
-    highest, next_offset, lowest = F.col("highest"), F.col("next_offset"), F.col("lowest")
-    told = places.select(
-        "why",
-        lag(highest, next_offset).alias("lag"),
-        offset_state(next_offset, highest_offset=highest, lowest_offset=lowest).alias("state"),
-    )
-    assert {row.why: (row.lag, row.state) for row in told.collect()} == {
-        why: (behind, state) for why, *_, behind, state in PLACES
-    }

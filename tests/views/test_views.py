@@ -68,53 +68,43 @@ def test_csv_has_a_header_nested_values_as_json_and_nothing_for_null(warehouse, 
     assert row["next_check_timestamp"] == ""
 
 
-def test_offsets_join_what_is_known_of_each_queue(warehouse, txmq):
-    def report(queue_id: int, next_offset: int) -> dict[str, Any]:
-        return {
-            "broker_name": "a",
-            "consumer_group": "CG",
-            "topic": "T",
-            "queue_id": queue_id,
-            "next_offset": next_offset,
-        }
+# why, next offset, one past the newest message, lowest kept, lag, state (R101)
+PLACES = [
+    ("nothing left", 10, 10, 0, 0, "ok"),
+    ("one left", 9, 10, 0, 1, "ok"),
+    ("one beyond the end", 11, 10, 0, 0, "beyond_end"),
+    ("the oldest kept", 3, 10, 3, 7, "ok"),
+    ("one below the oldest", 2, 10, 3, 8, "below_oldest"),
+    ("oldest not known", 2, 10, None, 8, "ok"),
+    ("the queue has not landed", 2, None, None, None, "unknown"),
+    ("an empty queue", 0, 0, 0, 0, "ok"),
+    ("the longest queue there is", 0, 2**63 - 1, None, 2**63 - 1, "ok"),
+    ("the largest lie there is", 2**63 - 1, 0, None, 0, "beyond_end"),
+    ("beyond an end below the oldest", 4, 3, 5, 0, "beyond_end"),
+]  # fmt: skip
 
-    def frontier(queue_id: int, next_offset: int, lowest: int | None) -> dict[str, Any]:
-        return {
-            "broker_name": "a",
-            "topic": "T",
-            "queue_id": queue_id,
-            "next_offset": next_offset,
-            "lowest_kept_offset": lowest,
-        }
 
-    uri = warehouse(
-        {
-            "consumer_offset": [report(0, 5), report(1, 10), report(2, 11), report(3, 2), report(4, 3), report(5, 7)],
-            "landing_frontier": [
-                frontier(0, 10, None),
-                frontier(1, 10, 0),
-                frontier(2, 10, 0),
-                frontier(3, 10, 3),
-                frontier(4, 10, 3),
-                {"broker_name": "b", "topic": "T", "queue_id": 5, "next_offset": 99},
-            ],
-        }
-    )
+def test_lag_is_never_negative_and_offsets_off_the_queue_are_states_of_their_own(warehouse, txmq):
+    place = {"broker_name": "a", "topic": "T"}
+    reports = [
+        {**place, "consumer_group": "CG", "queue_id": queue_id, "next_offset": next_offset}
+        for queue_id, (_, next_offset, *_) in enumerate(PLACES)
+    ]
+    frontiers = [
+        {**place, "queue_id": queue_id, "next_offset": highest, "lowest_kept_offset": lowest}
+        for queue_id, (_, _, highest, lowest, *_) in enumerate(PLACES)
+        if highest is not None
+    ]
+    elsewhere = {"broker_name": "b", "topic": "T", "queue_id": 6, "next_offset": 99}
+    uri = warehouse({"consumer_offset": reports, "landing_frontier": [*frontiers, elsewhere]})
     _, out, _ = txmq("--warehouse", uri, "offsets", "--format", "json")
-    shown = [
-        (row["queue_id"], row["highest_offset"], row["lowest_kept_offset"], row["lag"], row["state"])
-        for row in objects(out)
-    ]
-    assert shown == [
-        (0, 10, None, 5, "ok"),
-        (1, 10, 0, 0, "ok"),
-        (2, 10, 0, 0, "beyond_end"),
-        (3, 10, 3, 8, "below_oldest"),
-        (4, 10, 3, 7, "ok"),
-        (5, None, None, None, "unknown"),
-    ]
+    columns = ("next_offset", "highest_offset", "lowest_kept_offset", "lag", "state")
+    found = {row["queue_id"]: tuple(row[name] for name in columns) for row in objects(out)}
+    assert {why: found[queue_id] for queue_id, (why, *_) in enumerate(PLACES)} == {
+        why: (*rest,) for why, *rest in PLACES
+    }
     _, out, _ = txmq("offsets", "--format", "json", "--state", "BELOW_OLDEST", "--state", "unknown", "--warehouse", uri)
-    assert [row["queue_id"] for row in objects(out)] == [3, 5]
+    assert [row["queue_id"] for row in objects(out)] == [4, 6]
     _, out, _ = txmq("offsets", "--format", "json", "--state", "ok", "--group", "OTHER", "--warehouse", uri)
     assert out == ""
 

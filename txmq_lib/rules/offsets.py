@@ -12,11 +12,7 @@ from pyspark.sql import functions as F
 
 from txmq_lib.names import (
     EVENT_ORDER,
-    OFFSET_BELOW_OLDEST,
-    OFFSET_BEYOND_END,
     OFFSET_KEY,
-    OFFSET_OK,
-    OFFSET_UNKNOWN,
     ORIGIN_ACK,
 )
 from txmq_lib.rules.offset_conflicts import conflicts_per_queue
@@ -24,30 +20,6 @@ from txmq_lib.rules.offset_kinds import TOTAL_ORDER, folded_without_sets, of_kin
 
 LISTED = 100
 LAST_REPORT = ("last_report_timestamp", "last_report_landed_pass", "last_report_landing_order")
-
-
-def lag(highest_offset: Column, next_offset: Column) -> Column:
-    """Messages not yet consumed (R101): max(0, highest_offset - next_offset); null where the queue's end is not known.
-
-    `highest_offset` is the queue's maxOffset, one past its newest message.
-    """
-    return F.greatest(F.try_subtract(highest_offset, next_offset), F.when(highest_offset.isNotNull(), F.lit(0)))
-
-
-def offset_state(next_offset: Column, *, highest_offset: Column, lowest_offset: Column) -> Column:
-    """Where the next offset lies in its queue (R101), first match wins.
-
-    beyond_end    next_offset > highest_offset (the queue was rebuilt, or a report lies)
-    below_oldest  next_offset < lowest_offset (retention passed it)
-    unknown       highest_offset is not known
-    ok            else
-    """
-    return (
-        F.when(next_offset > highest_offset, OFFSET_BEYOND_END)
-        .when(next_offset < lowest_offset, OFFSET_BELOW_OLDEST)
-        .when(highest_offset.isNull(), OFFSET_UNKNOWN)
-        .otherwise(OFFSET_OK)
-    )
 
 
 def reports_not_rolled_up(state: DataFrame, reports: DataFrame) -> DataFrame:
