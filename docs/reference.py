@@ -195,7 +195,7 @@ def _table_facts(spec: TableSpec) -> str:
     def names(columns: Sequence[str]) -> str:
         return ", ".join(f"`{each}`" for each in columns) or "none"
 
-    told = f"Written by {spec.owner}. Key: {names(spec.key)}. Rows meet those already there by `{spec.merge}`."
+    told = f"Written by {spec.owner}. Key: {names(spec.key)}. Passes write it by {names(spec.writes)}."
     return told + (f" Partitioned by {names(spec.partition_by)}." if spec.partition_by else "")
 
 

@@ -68,10 +68,8 @@ def write_pass(
     def work(current: Pass) -> PassReport:
         record(current, BROKER)
         for table, rows in tables.items():
-            if table_spec(table).merge == "replace":
-                current.overwrite(table, rows, step=table)
-            else:
-                current.append(table, rows, step=table)
+            writes = {"append": current.append, "overwrite": current.overwrite, "upsert": current.upsert}
+            writes[table_spec(table).writes[0]](table, rows, step=table)
         return current.commit()
 
     return run_passes(warehouse, job_of_steps(job, work), now=now, settings=settings, wall_clock=wall_clock)

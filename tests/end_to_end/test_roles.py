@@ -328,7 +328,7 @@ def test_a_plan_of_the_other_role_that_a_version_of_before_left_is_not_carried_o
         house.land_rows(kind, rows)
     house.land_rows("end", [end()])
     with monkeypatch.context() as before:
-        before.setattr(reconcile, "require_same_role", lambda current: None)
+        before.setattr(reconcile, "RECONCILE", replace(reconcile.RECONCILE, require=lambda current: None))
         with under(house).killed_after("started"):
             under(house).reconcile()
     right = of_before(house)

@@ -287,6 +287,8 @@ MUTANTS = (
            (f"{LATE}::test_an_op_that_landed_before_its_half_closes_it",)),
     Mutant("passes/writer.py", "a MERGE reads every file", "within=None if is_few else within()", "within=None",
            (f"{LATE}::test_a_verdict_is_looked_for_only_in_files_that_can_hold_it",)),
+    Mutant("passes/writer.py", "a table is written in a way that its spec does not state", "if write not in table_spec(table).writes:", "if False:",
+           ("plain/test_table_writes.py",)),
     Mutant("passes/writer.py", "a frontier moves past what was refused", "if _is_taken(commit) and not may_be_taken:", "if False:",
            ("end_to_end/test_exactly_once.py::test_whoever_is_given_up_half_way_tells_nothing_of_what_it_could_not_land",)),
     Mutant("pipeline/reconcile/job.py", "what is pending weighs nothing", 'pending = current.warehouse.few_bytes("pending_half", current.input_versions["pending_half"])', "pending = 0",

@@ -53,12 +53,10 @@ def test_what_the_wheel_carries_is_there_and_is_what_a_checkout_uses():
         resources.conf_dir(),
         resources.schemas_dir(),
         resources.demo_store(),
-        resources.demo_broker_conf(),
     }
     assert all((ROOT / source).exists() for source in carried)
     assert sorted(carried.values()) == [
         "txmq_lib/share/conf",
-        "txmq_lib/share/demo/broker.conf",
         "txmq_lib/share/demo/store.tar.xz",
         "txmq_lib/share/schemas",
     ]

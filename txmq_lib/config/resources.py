@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -36,12 +35,6 @@ def demo_store() -> Path:
     return _resource("demo/store.tar.xz", "tests/captures/basic/store.tar.xz")
 
 
-def demo_broker_conf() -> Path:
-    """The settings file of the broker that wrote `demo_store`."""
-    return _resource("demo/broker.conf", "tests/captures/basic/broker.conf")
-
-
-@cache
 def txmq_version() -> str:
     """The version of the installed package; `unknown` where txmq runs from a checkout that nobody installed."""
     try:

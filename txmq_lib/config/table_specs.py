@@ -12,7 +12,7 @@ import yaml
 
 from txmq_lib.config.resources import schemas_dir
 
-MERGES = ("append", "insert_missing", "upsert", "replace")
+WRITES = ("append", "overwrite", "upsert")
 GROWING = ("long", "timestamp")
 # A type name of Spark, or a nested type as Spark writes it in JSON.
 SparkType = str | dict[str, Any]
@@ -81,13 +81,13 @@ class Field:
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One table: its columns in order, its key, who writes it and how rows meet those already there."""
+    """One table: its columns in order, its key, who writes it and how (passes/writer.py refuses other ways)."""
 
     table: str
     doc: str
     owner: str
     key: tuple[str, ...]
-    merge: str
+    writes: tuple[str, ...]
     partition_by: tuple[str, ...]
     fields: tuple[Field, ...]
 
@@ -95,6 +95,16 @@ class TableSpec:
     def columns(self) -> tuple[str, ...]:
         """Column names in table order."""
         return tuple(field.name for field in self.fields)
+
+    @property
+    def has_feed(self) -> bool:
+        """Whether jobs follow what lands: rows are appended, so Delta's change feed costs nothing."""
+        return "append" in self.writes
+
+    @property
+    def is_written_anew(self) -> bool:
+        """Whether each write replaces all rows there are."""
+        return self.writes == ("overwrite",)
 
     @property
     def has_bodies(self) -> bool:
@@ -131,15 +141,15 @@ def _load(path: Path) -> TableSpec:
     text = path.read_text(encoding="utf-8")
     doc = text.splitlines()[0].removeprefix("# ")
     raw = yaml.safe_load(text)
-    if raw["merge"] not in MERGES or raw["table"] != path.stem:
-        raise ValueError(f"{path.name}: merge must be one of {MERGES} and table the file's name")
+    if not raw["writes"] or {*raw["writes"]} - {*WRITES} or raw["table"] != path.stem:
+        raise ValueError(f"{path.name}: writes must be some of {WRITES} and table the file's name")
     fields = tuple(Field(f["name"], f["type"], f["nullable"], f["comment"]) for f in raw["fields"])
     spec = TableSpec(
         table=raw["table"],
         doc=doc,
         owner=raw["owner"],
         key=tuple(raw["key"]),
-        merge=raw["merge"],
+        writes=tuple(raw["writes"]),
         partition_by=tuple(raw["partition_by"]),
         fields=fields,
     )

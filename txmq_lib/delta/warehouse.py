@@ -20,7 +20,6 @@ from txmq_lib.spark.local_frame import local_frame
 
 # Tables that came after the first version: a warehouse of before gets them when it is opened.
 LATER_TABLES = ("broker", "orphan")
-CHANGE_FEED_MERGES = ("append", "insert_missing")
 READ_WHOLE_BYTES = 64 << 20  # beyond, leaving files out by their statistics pays
 CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 
@@ -215,8 +214,7 @@ class Warehouse:
             "delta.enableDeletionVectors": "false",
             "delta.dataSkippingStatsColumns": ",".join(spec.skipping_columns),
         }
-        if spec.merge in CHANGE_FEED_MERGES:
-            # Append-only tables write nothing extra for it, and it gives the rows since a version.
+        if spec.has_feed:
             properties["delta.enableChangeDataFeed"] = "true"
         if (path := self.local_path(spec.table)) is not None:
             return create_table(path, spec, properties)

@@ -14,7 +14,7 @@ from typing import Any
 from txmq_lib.config.settings import Settings
 from txmq_lib.config.table_specs import table_specs
 from txmq_lib.delta.conflicts import is_cancelled
-from txmq_lib.delta.warehouse import CHANGE_FEED_MERGES, Warehouse
+from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import PassConflict, PassReplayed, PlanInputsGone, RoleChanged
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.exclusion import (
@@ -70,7 +70,7 @@ def _require_one_moment(job: str, note: Mapping[str, Any], versions: Mapping[str
     own = note.get("own_versions", {})
     known = {name: max([version, *own.get(name, ())]) for name, version in note.get("input_versions", {}).items()}
     # Of other tables nobody reads what is new.
-    feeds = {name for name, spec in table_specs().items() if spec.merge in CHANGE_FEED_MERGES}
+    feeds = {name for name, spec in table_specs().items() if spec.has_feed}
     older = [name for name, version in known.items() if name in feeds and version > versions.get(name, version)]
     if older:
         raise PassReplayed(

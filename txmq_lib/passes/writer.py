@@ -19,7 +19,7 @@ from txmq_lib.delta.conform import conform
 from txmq_lib.delta.log_view import TaggedCommit
 from txmq_lib.delta.small_writes import SmallWrite, with_own_arrays
 from txmq_lib.delta.spark_writes import SparkWrite
-from txmq_lib.errors import PassConflict, PassReplayed
+from txmq_lib.errors import InvariantViolation, PassConflict, PassReplayed
 from txmq_lib.passes.claims import Claims
 from txmq_lib.passes.pass_log import app_id
 
@@ -54,6 +54,7 @@ class Writer(Claims):
         """
         if step in self._written_ahead:
             return self.counts[step]
+        _require_stated(table, "append")
         write = self._write_of(table, frame, step, count)
         return self._write_once(
             table,
@@ -79,6 +80,7 @@ class Writer(Claims):
         self, table: str, frame: DataFrame, *, step: str, where: str | None = None, count: int | None = None
     ) -> int:
         """Replace the table's rows (those that satisfy `where`, a partition condition) by `frame`, once."""
+        _require_stated(table, "overwrite")
         write = self._write_of(table, frame, step, count)
         return self._write_once(table, step, lambda: write.by.overwrite(write.path, write.rows(), where=where))
 
@@ -97,6 +99,7 @@ class Writer(Claims):
         only_if  (on target t and source s) lets a match be updated
         within   gives what (on t) is true for all rows that can match: a table of many files is not searched whole
         """
+        _require_stated(table, "upsert")
         write = self._write_of(table, frame, step, count, merges=True)
         merge = partial(write.by.upsert, write.path, key=table_spec(table).key, only_if=only_if)
         if isinstance(write.by, SparkWrite) and within is not None:
@@ -268,6 +271,12 @@ class _Write(NamedTuple):
     def _is_empty(self) -> bool:
         rows = self.rows()
         return bool(rows.isEmpty() if isinstance(rows, DataFrame) else rows.num_rows == 0)
+
+
+def _require_stated(table: str, write: str) -> None:
+    # Jobs follow the feed of a table that is appended to, and upkeep leaves out one that is written anew.
+    if write not in table_spec(table).writes:
+        raise InvariantViolation(f"{table} is not written by {write}: see schemas/{table}.yaml")
 
 
 def _is_taken(commit: TaggedCommit | None) -> bool:

@@ -10,7 +10,7 @@ from functools import partial
 
 from txmq_lib.config.settings import Maintain, Settings
 from txmq_lib.config.table_specs import table_spec, table_specs
-from txmq_lib.delta.warehouse import CHANGE_FEED_MERGES, Warehouse
+from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import PassConflict
 from txmq_lib.names import JOB_MAINTAIN
 from txmq_lib.passes import retention
@@ -153,7 +153,7 @@ def bounded_compactions(sizes: Mapping[str, Mapping[str, Sequence[int]]], wanted
     small = {
         table: [[size for size in part if size < small_below] for part in parts.values()]
         for table, parts in sizes.items()
-        if table_spec(table).merge != "replace"
+        if not table_spec(table).is_written_anew
     }
     most_first = sorted(small, key=lambda table: (-max(map(len, small[table]), default=0), table))
     taken: dict[str, Compaction] = {}
@@ -209,7 +209,7 @@ def held_for(warehouse: Warehouse, table: str, readers: Sequence[Standing], *, k
 
 def _needed(job: Standing, table: str) -> int | None:
     """The oldest version of the table that the job still reads, or the first it has not read."""
-    has_feed = table in FEEDS.get(job.job, ()) and table_spec(table).merge in CHANGE_FEED_MERGES
+    has_feed = table in FEEDS.get(job.job, ()) and table_spec(table).has_feed
     unread = job.since_versions[table] + 1 if has_feed and table in job.since_versions else None
     if job.open_number is None:
         return unread

@@ -21,7 +21,7 @@ HEIGHT = 240
 BAR_HEIGHT = 22
 
 # Colours are names that the page's style gives values to, so that one drawing serves both themes.
-INK, FAINT, PAPER = "var(--ink)", "var(--line)", "var(--paper)"
+INK, FAINT = "var(--ink)", "var(--line)"
 HUES = tuple(f"var(--hue-{place})" for place in range(1, 12))
 AGES = tuple(f"var(--age-{place})" for place in range(1, 6))
 

@@ -58,12 +58,6 @@ HALF_OF_END = {
     "check_immunity": "check_immunity",
 }
 
-# What only the judging of an end needs.
-JUDGED_BY = (
-    *("_is_waiting", "_is_candidate", "_is_effective", "_deciding"),
-    *("prior_decision", "is_queue_offset_landed", "is_contested"),
-)
-
 
 def landed_offsets(halves: DataFrame) -> DataFrame:
     """The queue offsets of `halves`, of whatever half queue, as a bitmap."""

@@ -111,7 +111,7 @@ def traces(
     halves = found["half_message"]
     owners = {(row["broker_name"], row["queue_id"], _named_offset(row)): _key(row) for row in halves}
     told = {each: defaultdict[Key | None, list[Event]](list) for each in transaction_ids}
-    for key, event in (*_own_events(found), *_op_events(reader, owners), *_end_events(reader, by_id, halves, owners)):
+    for key, event in (*_own_events(found), *_op_events(reader, owners), *_end_events(reader, by_id, halves)):
         told[_id_of(key, event, told)][key].append(event)
     return {each: _stories(events) for each, events in told.items()}
 
@@ -214,7 +214,7 @@ def _op_events(reader: WarehouseReader, owners: dict[Key, Key]) -> list[tuple[Ke
 
 
 def _end_events(
-    reader: WarehouseReader, by_id: KeyValues, halves: list[dict[str, Any]], owners: dict[Key, Key]
+    reader: WarehouseReader, by_id: KeyValues, halves: list[dict[str, Any]]
 ) -> list[tuple[Key | None, Event]]:
     by_offset: defaultdict[str, dict[int, Key]] = defaultdict(dict)
     for row in halves:

@@ -46,7 +46,6 @@ WHILE_LANDING = {
     "parquet.page.size.row.check.min": "1",
     "parquet.page.size.row.check.max": "10",
 }
-KINDS = (*MESSAGE_KINDS, "end", "offset", "ack")
 
 
 def run_land_files(

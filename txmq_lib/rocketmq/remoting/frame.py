@@ -17,7 +17,6 @@ MAX_HEADER_BYTES: Final = 256 * 1024
 LENGTH_BYTES: Final = 4
 
 FLAG_RESPONSE: Final = 0x1
-FLAG_ONE_WAY: Final = 0x2
 
 _LENGTH: Final = Struct(">i")
 _HEADER_WORD: Final = Struct(">I")
@@ -30,7 +29,7 @@ _SHOWN: Final = 200
 class Command:
     """A request or an answer: its code, its header fields (all are texts), its body.
 
-    opaque  which request an answer belongs to; flag  FLAG_RESPONSE, FLAG_ONE_WAY
+    opaque  which request an answer belongs to; flag  FLAG_RESPONSE in an answer
     """
 
     code: int
