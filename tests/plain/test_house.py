@@ -52,12 +52,14 @@ def test_what_the_wheel_carries_is_there_and_is_what_a_checkout_uses():
     assert {ROOT / source for source in carried} == {
         resources.conf_dir(),
         resources.schemas_dir(),
+        resources.jobs_dir(),
         resources.demo_store(),
     }
     assert all((ROOT / source).exists() for source in carried)
     assert sorted(carried.values()) == [
         "txmq_lib/share/conf",
         "txmq_lib/share/demo/store.tar.xz",
+        "txmq_lib/share/jobs",
         "txmq_lib/share/schemas",
     ]
 
@@ -73,7 +75,9 @@ def test_the_wheel_that_is_built_has_its_licence_and_all_that_a_run_reads_and_no
         metadata = packed.read(licence.replace("licenses/LICENSE", "METADATA")).decode()
     assert "\nLicense-Expression: Apache-2.0\n" in metadata
     assert "txmq_lib/share/conf/base.yaml" in inside
-    assert {name.partition("/")[0] for name in inside} == {"txmq_lib", "jobs", licence.partition("/")[0]}
+    assert {name.partition("/")[0] for name in inside} == {"txmq_lib", licence.partition("/")[0]}
+    entries = {name.rpartition("/")[2] for name in inside if name.startswith("txmq_lib/share/jobs/")}
+    assert entries == {file.name for file in (ROOT / "jobs").glob("*.py")}
 
 
 CANARY = """

@@ -30,6 +30,11 @@ def schemas_dir() -> Path:
     return _resource("schemas", "schemas")
 
 
+def jobs_dir() -> Path:
+    """The directory with one file per spark-submit entry, and the DAG for Airflow."""
+    return _resource("jobs", "jobs")
+
+
 def demo_store() -> Path:
     """The packed store directory (tar.xz) of a real broker that `txmq demo` lands."""
     return _resource("demo/store.tar.xz", "tests/captures/basic/store.tar.xz")
