@@ -22,7 +22,8 @@ UPGRADE ?=
 SIZE ?= small
 ONLY ?=
 FAST := $(wildcard tests/plain tests/rules)
-PASSES := $(wildcard tests/docs tests/jobs tests/end_to_end tests/model tests/session tests/sources tests/views tests/fuzz)
+# The files that take longest first: --dist loadfile gives a whole file to one worker.
+PASSES := $(wildcard tests/jobs tests/fuzz tests/docs tests/end_to_end tests/model tests/session tests/sources tests/views)
 CASES ?= 200000
 LINES ?= 50000
 SEED ?= 1

@@ -158,7 +158,7 @@ def test_a_landing_given_up_by_another_process_writes_nothing_more(open_house):
     assert len(house.rows("half_message")) == 133
 
 
-@pytest.mark.parametrize("is_small", [True, False], indirect=True)
+@pytest.mark.parametrize("is_small", [True, pytest.param(False, marks=pytest.mark.long)], indirect=True)
 def test_a_write_that_landed_and_failed_behind_its_commit_is_carried_on(landed, monkeypatch, is_small):
     landed_commit = Pass._landed_commit
 
@@ -177,7 +177,7 @@ def test_a_write_that_landed_and_failed_behind_its_commit_is_carried_on(landed, 
     assert len(landed.rows("message")) == accepted > 0
 
 
-@pytest.mark.parametrize("is_small", [True, False], indirect=True)
+@pytest.mark.parametrize("is_small", [True, pytest.param(False, marks=pytest.mark.long)], indirect=True)
 def test_a_plan_that_another_process_carries_on_is_not_given_up_by_its_own(landed, monkeypatch, is_small):
     write, is_planned, is_writing = Pass._write_through_conflicts, Event(), Event()
     failures: list[Exception] = []
@@ -247,7 +247,7 @@ def test_halves_made_by_a_landing_that_was_given_up_keep_their_offsets(open_hous
     assert sorted(row["queue_offset"] for row in house.rows("half_message")) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("is_small", [True, False], indirect=True)
+@pytest.mark.parametrize("is_small", [True, pytest.param(False, marks=pytest.mark.long)], indirect=True)
 def test_two_halves_at_one_place_are_both_committed(open_house, is_small):
     house = open_house()
     halves = [

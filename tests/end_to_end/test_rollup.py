@@ -147,7 +147,7 @@ def test_acknowledgements_report_their_safe_offset_pass_after_pass(open_house, i
     assert house.versions() == before
 
 
-@pytest.mark.parametrize("is_small", [True, False], indirect=True)
+@pytest.mark.parametrize("is_small", [True, pytest.param(False, marks=pytest.mark.long)], indirect=True)
 def test_acknowledgements_of_a_time_before_the_newest_report_count_as_well(open_house, is_small):
     house = open_house()
     house.land_rows("offset", [{"ts": T0 + 10_000, "group": "G", "topic": "T", "queueId": 0, "offset": 1}])

@@ -52,24 +52,12 @@ def viewed(warehouse: Path, view: str) -> list[dict]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_every_job_runs_under_spark_submit_and_two_reconciles_at_once_make_one_set_of_results(tmp_path: Path):
+def test_two_reconciles_at_once_under_spark_submit_make_one_set_of_results(tmp_path: Path):
     warehouse = tmp_path / "warehouse"
-    capture = CAPTURES / "restart"
-    submitted("land", warehouse, "half", str(capture / "half.jsonl.gz"), "--broker", "oracle-a", "--now", NOW)
-    submitted("land", warehouse, "end", str(capture / "ends.jsonl.gz"), "--broker", "oracle-a", "--now", NOW)
-    offsets = capture / "config" / "consumerOffset.json"
-    submitted("land", warehouse, "offset", str(offsets), "--broker", "oracle-a", "--now", NOW)
+    landed(warehouse)
     both = [started("reconcile", warehouse, "--now", NOW) for _ in range(2)]
     ended = [(*process.communicate(timeout=600), process.returncode) for process in both]
     assert sorted(status for *_, status in ended) in ([0, 0], [0, 4]), ended
-    unserved = submitted("resolve", warehouse, "--now", NOW).splitlines()
-    assert f"no_resolver {len(viewed(warehouse, 'checks'))}" in unserved
-    assert "idle 1" in unserved
-    submitted("rollup_offsets", warehouse, "--now", NOW)
-    submitted("audit", warehouse, "--now", NOW)
-    planned = submitted("maintain", warehouse, "--dry-run", "--set", "maintain.small_files=2").splitlines()
-    assert planned[0].split()[:4] == ["table", "files", "mib", "small_files"]
-    assert {line.split()[0] for line in planned[1:]} >= {"half_message", "pass"}
     outcomes = viewed(warehouse, "ends")
     ends = [(row["landed_pass"], row["landing_order"]) for row in outcomes]
     assert len(ends) == len(set(ends))
@@ -78,7 +66,31 @@ def test_every_job_runs_under_spark_submit_and_two_reconciles_at_once_make_one_s
     messages = Counter((row["topic"], row["queue_id"], row["queue_offset"]) for row in viewed(warehouse, "messages"))
     assert set(messages.values()) == {1}
     assert len(messages) == sum(row["is_effective"] and row["decision"] == "commit" for row in outcomes)
+
+
+@pytest.mark.long
+def test_every_job_runs_under_spark_submit(tmp_path: Path):
+    warehouse = tmp_path / "warehouse"
+    landed(warehouse)
+    offsets = CAPTURES / "restart" / "config" / "consumerOffset.json"
+    submitted("land", warehouse, "offset", str(offsets), "--broker", "oracle-a", "--now", NOW)
+    submitted("reconcile", warehouse, "--now", NOW)
+    unserved = submitted("resolve", warehouse, "--now", NOW).splitlines()
+    assert f"no_resolver {len(viewed(warehouse, 'checks'))}" in unserved
+    assert "idle 1" in unserved
+    submitted("rollup_offsets", warehouse, "--now", NOW)
+    submitted("audit", warehouse, "--now", NOW)
+    planned = submitted("maintain", warehouse, "--dry-run", "--set", "maintain.small_files=2").splitlines()
+    assert planned[0].split()[:4] == ["table", "files", "mib", "small_files"]
+    assert {line.split()[0] for line in planned[1:]} >= {"half_message", "pass"}
     half_cursor = [row for row in viewed(warehouse, "offsets") if row["topic"] == "RMQ_SYS_TRANS_HALF_TOPIC"]
     assert {row["consumer_group"]: row["next_offset"] for row in half_cursor} == {"CID_RMQ_SYS_TRANS": 133}
     verdicts = {row["transaction_id"] for row in viewed(warehouse, "verdicts")}
     assert len(verdicts) == 65
+
+
+def landed(warehouse: Path) -> None:
+    """The halves and ends of a capture, each landed by a spark-submit of its own."""
+    for kind, name in (("half", "half"), ("end", "ends")):
+        path = str(CAPTURES / "restart" / f"{name}.jsonl.gz")
+        submitted("land", warehouse, kind, path, "--broker", "oracle-a", "--now", NOW)

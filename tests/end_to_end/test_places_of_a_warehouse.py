@@ -1,25 +1,34 @@
-"""A warehouse that is no directory of this machine to txmq: everything goes through Spark, as on HDFS or an object store."""
+"""Places of a warehouse: a path that means something to a shell, Spark, SQL or a URL; and no directory of this machine.
+
+The last is what HDFS or an object store is to txmq: everything goes through Spark.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from contents import contents, differences
-from house import House
+from house import House, wall_clock
 from pyspark.sql import SparkSession
 from truth import CAPTURES
 
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.pipeline.maintain import run_maintain
+from txmq_lib.views.catalogue import VERDICTS
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.select import ViewQuery, view_rows
 
 HALF_SKIPPING = {
     *("broker_name", "queue_id", "queue_offset", "commit_log_offset", "prepared_transaction_offset"),
     *("born_timestamp", "store_timestamp", "landed_pass"),
 }
+ODD_NAME = "it's a [w] {1,2}*? 100% $x"
 SETTINGS = ("transaction_timeout=2", "transaction_check_interval=3", "transaction_check_max=0")
 
 
@@ -43,14 +52,22 @@ def passes(house: House) -> None:
     house.audit()
 
 
-def test_a_warehouse_of_another_scheme_holds_what_one_on_this_disk_does(
+def test_wherever_a_warehouse_is_its_tables_come_out_the_same(
     spark: SparkSession, mounted: Path, open_house: Callable[..., House], tmp_path: Path
 ):
     warehouse = Warehouse(spark, "viewfs://lake/data/w")
     assert warehouse.local_path("half_message") is None
     warehouse.create_missing()
     passes(House(warehouse, tmp_path, Settings.load(assignments=list(SETTINGS), warehouse=warehouse.uri)))
-    passes(open_house(*SETTINGS))
+    plain, odd = (open_house(*SETTINGS, name=name) for name in ("w", ODD_NAME))
+    for house in (plain, odd):
+        passes(house)
+    assert differences(contents(tmp_path / "w"), contents(tmp_path / ODD_NAME)) == {}
+    assert verdicts(odd) == verdicts(plain)
+    plan: list[object] = []
+    run_maintain(odd.warehouse, odd.settings, wall_clock=wall_clock, tell=plan.append)
+    assert plan
+    assert verdicts(odd) == verdicts(plain)
     found = contents(mounted / "w")
     assert differences(contents(tmp_path / "w"), found) == {}
     assert all(found[table] for table in ("half_message", "end_outcome", "message", "verdict"))
@@ -58,6 +75,12 @@ def test_a_warehouse_of_another_scheme_holds_what_one_on_this_disk_does(
     for place in (mounted / "w", tmp_path / "w"):
         assert columns_told(place / "half_message") == HALF_SKIPPING
         assert {"born_timestamp", "pass_number"} <= columns_told(place / "verdict")
+
+
+def verdicts(house: House) -> Counter[tuple[Any, ...]]:
+    """What the view tells, which deltalake and DuckDB read."""
+    reader = WarehouseReader(house.warehouse.uri)
+    return Counter(view_rows(reader, VERDICTS, ViewQuery(), columns=("transaction_id", "verdict")))
 
 
 def columns_told(table: Path) -> set[str]:
