@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 import duckdb
@@ -23,6 +23,9 @@ from txmq_lib.config.table_specs import table_spec
 from txmq_lib.errors import InputError, TableMissingError
 from txmq_lib.files.scratch import scratch
 from txmq_lib.views.columns import duckdb_type, output, quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FETCHED_AT_ONCE = 1000
 # In a path DuckDB takes these for patterns.
@@ -98,9 +101,22 @@ class WarehouseReader:
         found = self.query(f"SELECT {columns} FROM scan WHERE {condition}", parameters, {"scan": scan})
         return [dict(zip(scan.columns, row, strict=True)) for row in found]
 
+    def table(self, sql: str, parameters: Parameters, scans: Mapping[str, Scan]) -> pa.Table:
+        """Rows of `sql` as `query` has them, whole and in Arrow's types."""
+        sources = {name: self._files(scan) or self._stream(scan) for name, scan in scans.items()}
+        with self._asking(sources) as cursor:
+            return cursor.sql(sql, params=parameters).to_arrow_table()
+
     def _fetched(
         self, sql: str, parameters: Parameters, sources: Mapping[str, str | RecordBatchReader]
     ) -> Iterator[tuple[Any, ...]]:
+        with self._asking(sources) as cursor:
+            cursor.execute(sql, parameters)
+            while batch := cursor.fetchmany(FETCHED_AT_ONCE):
+                yield from batch
+
+    @contextmanager
+    def _asking(self, sources: Mapping[str, str | RecordBatchReader]) -> Iterator[duckdb.DuckDBPyConnection]:
         with self._duckdb.cursor() as cursor:
             cursor.execute("SET TimeZone = 'UTC'")
             try:
@@ -109,9 +125,7 @@ class WarehouseReader:
                         cursor.execute(f"CREATE TEMP VIEW {quoted(name)} AS {source}")
                     else:
                         cursor.register(name, source)
-                cursor.execute(sql, parameters)
-                while batch := cursor.fetchmany(FETCHED_AT_ONCE):
-                    yield from batch
+                yield cursor
             except duckdb.Error as error:
                 told = f"tables under {self.uri} cannot be read: {_first_line(error)}"
                 hint = ""

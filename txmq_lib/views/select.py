@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from txmq_lib.config.table_specs import Field, table_spec
 from txmq_lib.errors import UsageError
@@ -15,6 +15,9 @@ from txmq_lib.views.lookup import key_condition, transactions_with_keys
 from txmq_lib.views.mask import NOTHING_MASKED, Mask
 from txmq_lib.views.reader import KeyValues, Scan, Span, WarehouseReader
 from txmq_lib.views.view import View
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Option of the view to the values any of which will do.
 Filters = Mapping[str, Sequence[str]]
@@ -71,6 +74,30 @@ def view_rows(
         return fetched
     at = list(columns).index(PROPERTIES)
     return ((*row[:at], mask.over_properties(row[at]), *row[at + 1 :]) for row in fetched)
+
+
+def view_table(reader: WarehouseReader, view: View, query: ViewQuery, *, mask: Mask = NOTHING_MASKED) -> pa.Table:
+    """The rows that were asked for as an Arrow table of all columns; times in UTC, bytes as bytes, `mask` applied."""
+    shown = ", ".join(_stored(view.fields[name], mask) for name in view.columns)
+    found = _resolved(reader, view, query)
+    condition, parameters = _condition(view, found)
+    sql = f"SELECT {shown} FROM {_relation(view, query)} AS v WHERE {condition} ORDER BY {_order(view, query)}"
+    if query.limit is not None:
+        sql, parameters = f"{sql} LIMIT ?", [*parameters, query.limit]
+    table = reader.table(sql, parameters, _scans(reader, view, view.columns, found, query))
+    if not mask.properties or PROPERTIES not in view.columns:
+        return table
+    import pyarrow as pa  # only here: views begin without it
+
+    at = table.column_names.index(PROPERTIES)
+    kept = [None if row is None else mask.over_properties(dict(row)) for row in table[PROPERTIES].to_pylist()]
+    masked = [None if row is None else list(row.items()) for row in kept]
+    return table.set_column(at, PROPERTIES, pa.array(masked, table.schema.field(at).type))
+
+
+def _stored(column: Field, mask: Mask) -> str:
+    expression = f"v.{quoted(column.name)}"
+    return f"{mask.over(column, expression, expression)} AS {quoted(column.name)}"
 
 
 def _shown(column: Field, bodies: BodyForm, mask: Mask) -> str:
