@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from txmq_lib.cli.options import options_of
-from txmq_lib.cli.output.formats import MORE_PANEL, TABLE, VIEWS_PANEL, Format, OutputFormat
+from txmq_lib.cli.output.formats import MORE_PANEL, TABLE, VIEWS_PANEL, Brokers, Format, OutputFormat, Values
 from txmq_lib.cli.run.clock import ClockNow, moment, time_ago, wall_clock
 from txmq_lib.errors import UsageError
 
@@ -30,9 +30,19 @@ ReportSince = Annotated[
 ]
 
 
+ConsumerGroups = Annotated[
+    Values, typer.Option("--group", metavar="NAME", help="Only this consumer group; may be repeated.")
+]
+ProducerGroups = Annotated[
+    Values, typer.Option("--group", metavar="NAME", help="Only this producer group; may be repeated.")
+]
+
+
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     app.command("status", rich_help_panel=VIEWS_PANEL)(status)
+    app.command("groups", rich_help_panel=VIEWS_PANEL)(groups)
+    app.command("producers", rich_help_panel=VIEWS_PANEL)(producers)
     app.command("report", rich_help_panel=VIEWS_PANEL)(report)
     app.command("metrics", rich_help_panel=VIEWS_PANEL)(metrics)
     app.command("alert", rich_help_panel=VIEWS_PANEL)(alert)
@@ -49,6 +59,28 @@ def status(ctx: typer.Context, watch: Watch = None, format_: StatusFormat = TABL
     if format_ is OutputFormat.csv:
         raise UsageError("status has no csv: it is many tables; take --format json")
     show_status(options_of(ctx), lambda: moment(now), is_json=format_ is OutputFormat.json, every=watch)
+
+
+def groups(
+    ctx: typer.Context,
+    group: ConsumerGroups = None,
+    broker: Brokers = None,
+    now: ClockNow = None,
+    format_: Format = TABLE,
+) -> None:
+    """Consumer groups, the worst first: queues, lag, worst state, newest report, rewinds."""
+    from txmq_lib.cli.output.groups import show_consumer_groups
+
+    show_consumer_groups(options_of(ctx), group or (), broker or (), moment(now), format_)
+
+
+def producers(
+    ctx: typer.Context, group: ProducerGroups = None, broker: Brokers = None, format_: Format = TABLE
+) -> None:
+    """Producer groups, most undecided transactions first: the oldest, checks, what was given up, verdicts."""
+    from txmq_lib.cli.output.groups import show_producer_groups
+
+    show_producer_groups(options_of(ctx), group or (), broker or (), format_)
 
 
 def report(ctx: typer.Context, out: ReportOut, since: ReportSince = None, now: ClockNow = None) -> None:
