@@ -237,7 +237,7 @@ def test_a_broken_file_or_a_line_too_long_costs_only_itself_and_is_named(open_ho
 @pytest.mark.parametrize("is_small", [True, False], indirect=True)
 def test_a_large_line_lands_with_its_body_or_costs_only_itself(open_house, is_small):
     house = open_house("role=audit")
-    body = bytes(range(256)) * 5000
+    body = bytes(range(256)) * 14_000
     large = base64.b64encode(body).decode()
     repeated = json.dumps({**half(1), "bodyBase64": large})
     unnamed = {name: value for name, value in half(2).items() if name != "bornHost"}

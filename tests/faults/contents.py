@@ -21,18 +21,20 @@ END_SOURCE = re.compile(r"^(end_transaction:\w+):\d+:")
 LANDED_PASS = re.compile(r'"landed_pass":\d+,')
 
 
-def contents(warehouse: Path) -> dict[str, Counter[str]]:
+def contents(warehouse: Path, *, is_of_the_clock: bool = False) -> dict[str, Counter[str]]:
     """How often each row is in each table; of the pass log, the settings and arguments of what was committed.
 
     What was done beside, for brokers named OTHER or by maintain, is left out.
     Passes that were begun and given up are no difference: that a job failed is in the log, and shall be.
+    is_of_the_clock  whether passes took their `now` from the clock, so that it is another one each time
     """
     found = {}
+    of_the_process = OF_THE_PROCESS | ({"now"} if is_of_the_clock else set())
     for place in sorted(path for path in warehouse.iterdir() if (path / "_delta_log").is_dir()):
         every: list[dict[str, Any]] = DeltaTable(str(place)).to_pyarrow_table().to_pylist()
         rows = [row for row in every if not _is_beside(row)]
         if place.name == "pass":
-            committed = {_form(row, NUMBERS | OF_THE_PROCESS) for row in rows if row["state"] == COMMITTED}
+            committed = {_form(row, NUMBERS | of_the_process) for row in rows if row["state"] == COMMITTED}
             found[place.name] = Counter(committed)
         else:
             found[place.name] = Counter(_form(row, NUMBERS) for row in rows)

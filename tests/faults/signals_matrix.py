@@ -163,7 +163,7 @@ class Trials:
                 seconds = self._start_s + 2 * _timed(lambda: self._left_alone(run, command.arguments))
             elif command.has_end:
                 seconds = self._alone_s(run, command.arguments)
-            self._expected[name] = seconds, _contents(run)
+            self._expected[name] = seconds, _contents(run, command)
             shutil.rmtree(run)
         return self._expected[name]
 
@@ -177,7 +177,7 @@ class Trials:
     def _carried_on(self, run: Path, command: Command, expected: dict[str, Counter[str]]) -> dict[str, tuple[int, int]]:
         """What differs once the command was left alone; of what brokers are told, what never was or was told again."""
         self._left_alone(run, command.arguments)
-        found = _contents(run)
+        found = _contents(run, command)
         if not command.sends:
             differing = differences(expected, found)
             if differing.get("pass", (1,))[0] == 0:
@@ -231,8 +231,9 @@ def _require_done(arguments: tuple[str, ...], status: int, words: str) -> None:
         raise RuntimeError(f"{arguments}: status {status}: {words[-2000:]}")
 
 
-def _contents(run: Path) -> dict[str, Counter[str]]:
-    return contents(run / "warehouse") if (run / "warehouse").exists() else {}
+def _contents(run: Path, command: Command) -> dict[str, Counter[str]]:
+    house = run / "warehouse"
+    return contents(house, is_of_the_clock="--now" not in command.arguments) if house.exists() else {}
 
 
 def named(only: str) -> Iterator[str]:

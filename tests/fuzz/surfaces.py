@@ -15,7 +15,7 @@ from fuzz.records import commit_log, properties
 from fuzz.remoting import frame_is_read_as_it_was_written, remoting
 from fuzz.settings_files import settings, yaml_bomb
 from fuzz.tally import Surface
-from fuzz.text_files import gzipped_file, text_file
+from fuzz.text_files import gzipped_file, large_line, text_file
 
 SURFACES = (
     Surface("commit log records", commit_log),
@@ -24,6 +24,7 @@ SURFACES = (
     Surface("properties", properties),
     Surface("landing files", text_file, share=20),
     Surface("landing files, gzipped", gzipped_file, share=40),
+    Surface("large lines", large_line),
     Surface("consumerOffset.json", consumer_offsets),
     Surface("consume queue files", consume_queue, share=10),
     Surface("planted files of a store", planted, share=10),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -12,13 +14,19 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
+import pyarrow as pa
 from fuzz.hostile import damaged
 
 from txmq_lib.files import line_reader
-from txmq_lib.files.line_reader import Stretch, read_lines
+from txmq_lib.files.line_reader import LINES_SCHEMA, Stretch, read_lines
+from txmq_lib.pipeline.land import large_lines
+from txmq_lib.pipeline.land.large_lines import made_small
 
 PIECES = (b"a", b"{}", b"\n", b"\n", b"\r", b"\r\n", b" ", b"\xff", b"\0", b"\xe2\x80\xa8", b"bcdefgh" * 3, b"x" * 200)
 MARK = b"\xef\xbb\xbf"
+BODY_NAMES = ("topic", "properties", 'x"bodyBase64', "bodyBase64x", "\\")
+BASE64 = "[A-Za-z0-9+/]*"
+LOOKED_AT = (("value", pa.binary()), ("long_body", pa.binary()), ("reason", pa.string()))
 NAMES = (b"a", b"a:b", b"\xff", b"%20", b"\xc3\xa9 {x}[1]*?", b"line\nend")
 
 
@@ -49,6 +57,46 @@ def gzipped_file(chance: Random) -> int:
         with _written(chance, hurt, b".gz") as path:
             assert _rows([Stretch(3, "n", path)], 1000) == _expected(text, 1000)
     return 1
+
+
+def large_line(chance: Random) -> int:
+    """A line that counts as large says what it said, its body beside it, or is told why not."""
+    body = chance.randbytes(chance.randrange(300))
+    spelt = base64.b64encode(body).decode()
+    fields = {"bodyBase64": chance.choice([spelt, spelt, spelt.rstrip("="), f" {spelt}\n", spelt + "=", "\u00e9", 3])}
+    for _ in range(chance.randrange(4)):
+        fields[chance.choice(BODY_NAMES)] = chance.choice([spelt, {"bodyBase64": spelt}, [], "{", None, 1.5, "\ud800"])
+    line = json.dumps(dict(chance.sample(sorted(fields.items()), len(fields)))).replace(
+        "=", chance.choice(["=", "\\u003d"])
+    )
+    text = damaged(chance, line.encode()) if chance.random() < 0.4 else line.encode()
+    one = pa.RecordBatch.from_pylist([{"value": text}], schema=pa.schema([("value", pa.binary())]))
+    given = [one["value"].cast(pa.string(), safe=False), *(pa.nulls(1, field.type) for field in list(LINES_SCHEMA)[1:])]
+    before, large_lines.LARGE_BYTES = large_lines.LARGE_BYTES, max(1, len(text) - chance.choice([1, 1, 100]))
+    try:
+        [batch] = made_small(iter([pa.RecordBatch.from_arrays(given, schema=LINES_SCHEMA)]))
+    finally:
+        large_lines.LARGE_BYTES = before
+    [value], [long_body], [reason] = (batch[name].cast(to).to_pylist() for name, to in LOOKED_AT)
+    if reason is None and value != text:
+        said, left = json.loads(text), json.loads(value)
+        note = left.pop("bodyBase64")
+        assert note.startswith("left out: "), text
+        was = said.pop("bodyBase64")
+        assert left == said, text
+        assert long_body == _decoded(was), text
+    elif reason is not None:
+        assert value == text[: line_reader.MAX_RAW_BYTES], text
+    return 1
+
+
+def _decoded(text: str) -> bytes | None:
+    """Base64 with spaces anywhere, padded in full or not at all."""
+    symbols = "".join(text.split())
+    bare = symbols.rstrip("=")
+    if len(symbols) - len(bare) not in (0, -len(bare) % 4) or len(bare) % 4 == 1 or not re.fullmatch(BASE64, bare):
+        return None
+    return base64.b64decode(bare + "=" * (-len(bare) % 4))
 
 
 def _expected(text: bytes, most: int) -> list[tuple[int, object]]:

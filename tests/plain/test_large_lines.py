@@ -14,7 +14,7 @@ from txmq_lib.files.line_reader import MAX_RAW_BYTES, Stretch, read_lines
 from txmq_lib.pipeline.land.large_lines import LARGE_BYTES, made_small
 
 MIB = 1 << 20
-BODY = bytes(range(251)) * 5000  # 1.2 MB, of every length modulo 3 when cut
+BODY = bytes(range(251)) * 14_000  # 3.5 MB: its base64 is large
 
 
 def rows(tmp_path: Path, *lines: bytes) -> list[dict]:
@@ -69,10 +69,10 @@ def test_a_line_that_is_not_large_stays_as_it_came(tmp_path: Path):
     assert (second["value"], second["reason"]) == (b"{" * LARGE_BYTES, None)
 
 
-LONG = "A" * (2 * MIB)
+LONG = "A" * 2 * LARGE_BYTES
 UNUSABLE = {
-    "no object": (b"0" + b"{" * 2 * MIB, "BROKEN_JSON"),
-    "braces alone": (b"{" * 2 * MIB, "BROKEN_JSON"),
+    "no object": (b"0" + b"{" * 2 * LARGE_BYTES, "BROKEN_JSON"),
+    "braces alone": (b"{" * 2 * LARGE_BYTES, "BROKEN_JSON"),
     "an array of it": (b"[" + with_body(LONG) + b"]", "BROKEN_JSON"),
     "torn behind its body": (with_body(LONG)[:-1], "BROKEN_JSON"),
     "torn in its body": (with_body(LONG)[:-100], "LINE_TOO_LONG"),
@@ -80,10 +80,10 @@ UNUSABLE = {
     "no UTF-8 beside its body": (with_body(LONG, group="G").replace(b"G", b"\xff"), "BROKEN_JSON"),
     "an escape that is none in its body": (with_body(LONG + "\\x"), "BROKEN_JSON"),
     "nested without end": (with_body(LONG).replace(b'"T"', b"[" * 200_000), "BROKEN_JSON"),
-    "much beside its body": (with_body("AAAA", note="x" * 2 * MIB), "LINE_TOO_LONG"),
+    "much beside its body": (with_body("AAAA", note="x" * 2 * LARGE_BYTES), "LINE_TOO_LONG"),
     "no body of its own": (json.dumps({"properties": {"bodyBase64": LONG}}).encode(), "LINE_TOO_LONG"),
     "a body within another field": (with_body("AAAA", properties={"bodyBase64": LONG}), "LINE_TOO_LONG"),
-    "bodies without number": (b'{"bodyBase64":"",' * 200_000, "LINE_TOO_LONG"),
+    "bodies without number": (b'{"bodyBase64":"",' * 300_000, "LINE_TOO_LONG"),
 }
 
 
@@ -97,7 +97,7 @@ def test_a_large_line_that_cannot_be_used_keeps_its_beginning_length_and_hash(tm
 
 
 def test_a_name_that_ends_like_the_body_and_a_text_that_holds_it_are_not_the_body(tmp_path: Path):
-    other = "B" * (900 << 10)
+    other = "B" * (LARGE_BYTES - 1000)
     within = json.dumps({"note": '"bodyBase64":"AAAA"', 'x"bodyBase64': other})[:-1].encode()
     [row] = rows(tmp_path, within + b", " + with_body(base64.b64encode(BODY[:200_000]).decode())[1:])
     assert row["long_body"] == BODY[:200_000]

@@ -44,7 +44,7 @@ WHILE_LANDING = {
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
     # Parquet's writer looks at what it holds after 100 rows, then after up to 10,000: these may be bodies of many MiB.
     "parquet.page.size.row.check.min": "1",
-    "parquet.page.size.row.check.max": "10",
+    "parquet.page.size.row.check.max": "1",
 }
 
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from txmq_lib.files.line_reader import LINES_SCHEMA, MAX_RAW_BYTES
 from txmq_lib.names import BROKEN_JSON, LINE_TOO_LONG
 
-LARGE_BYTES: Final = 1 << 20  # a broker takes 32 KiB of properties: all but the body is far smaller
+LARGE_BYTES: Final = 4 << 20  # a broker takes 32 KiB of properties: all but the body is far smaller
 BODY_FIELD: Final = "bodyBase64"
 LANDING_SCHEMA: Final = LINES_SCHEMA.append(pa.field("long_body", pa.binary()))
 # Nothing is looked at twice: what is repeated is possessive, and no text can begin within another one.
