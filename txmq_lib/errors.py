@@ -66,6 +66,12 @@ class InputError(TxmqError):
     code = "INPUT_UNREADABLE"
 
 
+class StoreRefusedError(InputError):
+    """A store whose broker is set up in a way that txmq cannot read from disk; nothing of it has landed."""
+
+    code = "STORE_REFUSED"
+
+
 class RemotingError(TxmqError):
     """A name server or broker could not be asked, or did not do what it was asked."""
 

@@ -210,6 +210,7 @@ LAG_REWOUND: Final = "rewound"
 LAG_AHEAD: Final = "ahead_of_queue"
 LAG_BELOW_OLDEST: Final = "below_oldest"
 LAG_NEVER_COMMITTED: Final = "never_committed"
+LAG_POP: Final = "pop"
 LAG_UNKNOWN: Final = "unknown"
 LAG_STATES: Final = (
     LAG_FINE,
@@ -220,8 +221,12 @@ LAG_STATES: Final = (
     LAG_AHEAD,
     LAG_BELOW_OLDEST,
     LAG_NEVER_COMMITTED,
+    LAG_POP,
     LAG_UNKNOWN,
 )
+# A POP group has a retry topic of its own for each topic: both names, with one of these between them.
+RETRY_PREFIX: Final = "%RETRY%"
+POP_RETRY_SEPARATORS: Final = ("_", "+")
 # How a broker names a broadcast group whose offsets it keeps (its table's key is topic@group@broadcast).
 BROADCAST_SUFFIX: Final = "@broadcast"
 

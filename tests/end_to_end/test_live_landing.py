@@ -25,6 +25,8 @@ from txmq_lib.pipeline.cycle import run_cycle
 from txmq_lib.pipeline.land.job import run_land_rocketmq
 from txmq_lib.pipeline.land.live import WHOLE, Parts
 from txmq_lib.rules.frontier import WHOLE_QUEUE_ID
+from txmq_lib.views.cursors import stopped_checks
+from txmq_lib.views.reader import WarehouseReader
 
 CAPTURE = "restart"
 QUICK = ("role=audit", "rocketmq.timeout=1s")
@@ -103,6 +105,59 @@ def test_offsets_of_a_live_broker_land_alone_and_only_when_one_has_moved(open_ho
     assert land(house, served, Parts.OFFSETS).counts["broker_offsets"] == 1
     assert len(house.rows("pass")) == passes + 2 * 2
     assert house.rows("half_message")
+
+
+def test_checks_that_have_stopped_are_told_two_landings_later_though_nothing_else_is_new(open_house, served):
+    house = open_house(*QUICK, "transaction_check_interval=30s")
+    served.offsets = changed(served.offsets, rb"(TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS.:.\s*0:)\d+", rb"\g<1>10")
+    last = max(row["queueOffset"] for row in truth.rows(CAPTURE, "half"))
+
+    def unchecked() -> list[tuple[int | None, int]]:
+        return [(each.half_offset, each.waiting) for each in stopped_checks(WarehouseReader(house.warehouse.uri))]
+
+    begin = NOW + timedelta(hours=2)  # the capture was stored meanwhile
+    assert "idle" not in land(house, served, now=begin).counts
+    assert unchecked() == []
+    assert land(house, served, now=begin + timedelta(seconds=1)).counts["idle"] == 1
+    # Two intervals of 30 s and the 60 s that a round may take for the queue (R38).
+    later = begin + timedelta(seconds=121)
+    assert "idle" not in land(house, served, Parts.OFFSETS, later).counts
+    assert unchecked() == [(10, last + 1 - 10)]
+    served.offsets = changed(served.offsets, rb"(TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS.:.\s*0:)\d+", rb"\g<1>11")
+    land(house, served, Parts.OFFSETS, later + timedelta(seconds=1))
+    assert unchecked() == []
+    land(house, served, Parts.OFFSETS, later + timedelta(seconds=200))
+    assert unchecked() == [(11, last + 1 - 11)]
+
+
+def test_compaction_topics_of_a_live_broker_are_not_read_and_said_so_and_static_ones_are(open_house, served):
+    house = open_house(*QUICK)
+    served.broker.topics = {
+        "topicConfigTable": {"TopicA": {"attributes": {"cleanup.policy": "COMPACTION"}}, OP_TOPIC: {"attributes": {}}},
+        "topicQueueMappingDetailMap": {"TopicA": {}, "TopicElsewhere": {}},
+    }
+    served.interrupt = lambda request: (
+        answer(request, body=b'{"table":{"brokerVersionDesc":"V5_5_0"}}') if request["code"] == 28 else None
+    )
+    report = land(house, served)
+    told = [words for words in report.findings if "topics" in words or "compaction" in words]
+    assert told == [
+        f"broker {BROKER}: static_topics: read as this broker numbers their queues (R122): TopicA",
+        f"broker {BROKER}: compaction: not read, a live broker shows less than was visible (R123); land its store: TopicA",
+    ]
+    (row,) = house.rows("broker_set_up")
+    assert (row["set_ups"], row["version"], row["broker_role"]) == (
+        "compaction, static_topics",
+        "V5_5_0",
+        "ASYNC_MASTER",
+    )
+    assert "transactionTimeOut is 2s" in row["differences"]
+    assert "TopicA" not in {row["topic"] for row in house.rows("message")}
+    assert len(house.rows("half_message")) == len(truth.rows(CAPTURE, "half"))
+    assert not [row for row in house.rows("landing_frontier") if row["topic"] in ("TopicA", "**")]
+    house.audit()
+    of_a = {row["verdict"] for row in house.rows("verdict") if row["real_topic"] == "TopicA"}
+    assert not of_a & {"COMMITTED", "ROLLED_BACK"}, "nobody saw whether their messages were visible"
 
 
 def test_what_a_broker_tells_after_the_clock_stepped_back_is_its_newest_and_lands_once(open_house, served):

@@ -26,6 +26,7 @@ LARGE_LINES = ("plain/test_large_lines.py",)
 ROCKSDB = "end_to_end/test_halves_in_rocksdb.py"
 KINDS, LATE = ("model/test_offset_kinds.py",), "end_to_end/test_late_evidence.py"
 ORPHANS, TRACE = "end_to_end/test_orphans.py", ("views/test_trace.py",)
+CURSORS, STOPPED, SET_UP = ("rules/test_cursors.py",), ("views/test_stopped_checks.py",), ("plain/test_set_up.py",)
 RIVALS = "end_to_end/test_copies_and_rivals.py"
 SENT_ONCE = "end_to_end/test_to_broker.py::test_a_transaction_has_one_end_however_many_copies_of_its_half_land"
 ROLES = "end_to_end/test_roles.py"
@@ -278,6 +279,18 @@ MUTANTS = (
            "F.when(is_of_rocksdb, F.lit(0)).otherwise", (f"{ROCKSDB}::test_both_pairs_of_topics_side_by_side_do_not_meet",)),
     Mutant("rules/verdict.py", "a half is forgotten one round early", "ROUNDS_TO_SPARE = 2", "ROUNDS_TO_SPARE = 1",
            (f"{ROCKSDB}::test_it_is_pending_until_something_stored_later_lands_and_an_op_or_other_settings_correct_it",)),
+    # --- does the broker still check?
+    Mutant("rules/cursors.py", "a cursor that moved goes on standing", "if now.half_offset != before.half_offset:", "if False:", CURSORS),
+    Mutant("rules/cursors.py", "an older table of offsets is news", "if now.last_seen_timestamp <= before.last_seen_timestamp:", "if False:", CURSORS),
+    Mutant("rules/cursors.py", "a round takes no time", "WALK_MS: Final = 60_000", "WALK_MS: Final = 0", CURSORS),
+    Mutant("views/cursors.py", "a half that is not due shows that nothing checks", "+ transaction_timeout_ms) > longest_stand_ms", "+ 0) > longest_stand_ms", STOPPED),
+    Mutant("views/cursors.py", "halves that the checks have passed wait as well", "WHERE queue_offset >= coalesce(half_offset, 0)", "WHERE true", STOPPED),
+    # --- how brokers are set up
+    Mutant("rocketmq/store/set_up.py", "a log of DLedger is taken for none", "if found or config.get(", "if config.get(", SET_UP),
+    Mutant("rocketmq/store/set_up.py", "a log over several directories is read from one", "if len(named) > 1:", "if len(named) > 9:", SET_UP),
+    Mutant("rocketmq/store/set_up.py", "offsets in RocksDB are taken for a file's", "if in_rocksdb or is_set:", "if is_set:", SET_UP),
+    Mutant("rocketmq/remoting/broker.py", "static queues go by their numbers over all brokers", '{"lo": "false"}', '{"lo": "true"}', ("plain/test_remoting.py",)),
+    Mutant("views/lag.sql", "a POP group is stalled", "WHEN is_pop THEN", "WHEN false THEN", ("views/test_lag_states.py",)),
     # --- what of the past a pass reads
     Mutant("pipeline/shared/pruning.py", "messages of given-up rows are left in the past",
            'halves.select("commit_log_offset").unionByName(given_up.select("commit_log_offset"))', 'halves.select("commit_log_offset")',

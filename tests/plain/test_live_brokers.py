@@ -298,7 +298,9 @@ CONFIG = {
         ({"transactionCheckMax": "3"}, "transactionCheckMax is 3, and transaction_check_max here is 15"),
         ({"fileReservedTime": "48"}, "fileReservedTime is 48h, and file_reserved_time here is 72h"),
         ({"flushDiskType": "ASYNC_FLUSH"}, "flushDiskType is ASYNC_FLUSH: a crash loses"),
-        ({"transRocksDBEnable": "true"}, "transRocksDBEnable is true"),
+        ({"transRocksDBEnable": "true"}, None),
+        ({"transRocksDBEnable": "true", "transWriteOriginTransHalfEnable": "false"}, "rocksdb_halves: "),
+        ({"enableControllerMode": "true"}, "controller: it is under a controller"),
         ({"transactionTimeOut": "soon", "fileReservedTime": "9" * 400}, None),
     ],
 )  # fmt: skip

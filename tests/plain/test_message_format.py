@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 import struct
 import zlib
@@ -85,6 +86,8 @@ def test_a_body_is_unpacked_as_its_flags_say_or_gives_the_reason():
         ("lz4", lz4_body, 0, 0x101, (TEXT, None)),
         ("zstd", zstd_body, 0, 0x201, (TEXT, None)),
         ("zlib", zlib_body, 0, 0x301, (TEXT, None)),
+        ("gzip, as a client over gRPC may send it", gzip.compress(TEXT), 0, 0x001, (TEXT, None)),
+        ("gzip cut", gzip.compress(TEXT)[:-3], 0, 0x001, (None, "BODY_UNREADABLE")),
         ("type bits alone do not compress", zlib_body, 0, 0x300, (zlib_body, None)),
         ("other flags do not matter", zlib_body, 0, 0x339, (TEXT, None)),
         ("unknown type", zlib_body, 0, 0x401, (None, "BODY_UNREADABLE")),

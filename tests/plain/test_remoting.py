@@ -306,7 +306,7 @@ def test_a_pull_commits_nothing_waits_for_nothing_and_never_speaks_for_the_check
         11,
         {"consumerGroup": "TXMQ_READER", "topic": "TopicA", "queueId": "3", "queueOffset": "70", "maxMsgNums": "32",
          "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
-         "expressionType": "TAG"},
+         "expressionType": "TAG", "lo": "false"},
     )  # fmt: skip
     with pytest.raises(UsageError, match="CID_RMQ_SYS_TRANS"):
         broker.pull_request("CID_RMQ_SYS_TRANS", Queue("RMQ_SYS_TRANS_HALF_TOPIC", 0), 0, 1)

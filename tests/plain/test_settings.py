@@ -275,6 +275,19 @@ def test_a_group_is_served_by_its_own_name_else_by_the_longest_pattern_that_fits
     assert Settings.load().resolver_for("GID_PAY") is None
 
 
+def test_a_group_of_producers_over_grpc_is_served_by_the_name_of_its_topic():
+    """R127: PGROUP of their halves is the topic's name, so resolvers and growing intervals are named by it."""
+    settings = Settings.load(
+        assignments=[
+            "resolvers=" + json.dumps({"OrderTopic": SQL, "GID_*": SQL}),
+            'check_backoff={"OrderTopic": {"factor": 2, "longest": "1h"}}',
+        ]
+    )
+    assert settings.resolver_for("OrderTopic") == "OrderTopic"
+    assert settings.resolver_for("StockTopic") is None
+    assert list(settings.check_backoff) == ["OrderTopic"]
+
+
 def test_off_is_a_word_although_yaml_takes_it_for_false():
     assert [Settings.load(assignments=[f"end_on_broker={word}"]).end_on_broker for word in ("off", "'off'", "plan")] == [
         "off", "off", "plan",

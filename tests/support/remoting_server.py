@@ -109,6 +109,7 @@ class FakeBroker:
         self.queues, self.most = queues, most
         self.lowest: dict[tuple[str, int], int] = {}
         self.unregistered: set[str] = set()
+        self.topics: dict[str, object] = {"topicConfigTable": {}}
         self.before: Callable[[Request], Reply | None] = lambda _: None
 
     def __call__(self, request: Request) -> Reply:
@@ -119,6 +120,8 @@ class FakeBroker:
         fields = request["extFields"]
         queue = (fields.get("topic", ""), int(fields.get("queueId", -1)))
         records, lowest = self.queues.get(queue, []), self.lowest.get(queue, 0)
+        if request["code"] == 21:
+            return answer(request, body=json.dumps(self.topics).encode())
         if request["code"] == 30:
             return answer(request, offset=len(records))
         if request["code"] == 31:

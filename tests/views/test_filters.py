@@ -57,6 +57,22 @@ def test_ages_count_from_now_and_a_moment_is_itself_since(ids, arguments, shown)
     assert ids(PENDING, "pending", *arguments) == shown
 
 
+def test_a_group_of_producers_over_grpc_is_found_by_the_name_of_its_topic(ids, warehouse, txmq):
+    key = {"transaction_id": "GRPC", "producer_group": "OrderTopic", "real_topic": "OrderTopic", "real_queue_id": 0}
+    other = {"transaction_id": "JAVA", "producer_group": "GID", "real_topic": "OrderTopic", "real_queue_id": 0}
+    rows = {
+        "pending_half": [key | {"real_queue_id": None}, other],
+        "verdict": [key, other],
+        "half_message": [key, other],
+    }
+    for view in ("pending", "verdicts"):
+        assert ids(rows, view, "--group", "OrderTopic") == ["GRPC"]
+        assert sorted(ids(rows, view, "--topic", "OrderTopic")) == ["GRPC", "JAVA"]
+    told = {each: txmq("--warehouse", warehouse(rows), "trace", each)[1] for each in ("GRPC", "JAVA")}
+    assert "its group is the topic's name: a producer over gRPC (R127)" in told["GRPC"]
+    assert "gRPC" not in told["JAVA"]
+
+
 def test_a_span_that_is_none_names_the_option(warehouse, txmq):
     uri = warehouse({})
     for option in ("--older-than", "--since"):

@@ -102,6 +102,25 @@ def test_a_group_is_judged_by_its_history(judged, history):
     assert row["judged_timestamp"] == "2026-11-21T12:00:00.000Z"
 
 
+@pytest.mark.parametrize(
+    ("group", "topic", "expected"),
+    [
+        ("CG", "%RETRY%CG_T", "pop"), ("CG", "%RETRY%CG+T", "pop"), ("CG", "%RETRY%CG", "stalled"),
+        ("CG", "%RETRY%CG_Other", "stalled"), ("Other", "%RETRY%CG_T", "stalled"), ("CG", "%RETRY%CGxT", "stalled"),
+    ],
+)  # fmt: skip
+def test_what_a_pop_group_has_not_committed_is_not_called_stalled(judged, group, topic, expected):
+    offsets, reports, _ = HISTORIES["stalled: reports the same value again and again"]
+    retry = queue(0, 9, topic=topic, consumer_group=group, queue_id=1)
+    assert judged([offsets, retry], reports, MESSAGES, frontier(10))["CG", 0]["lag_state"] == expected
+
+
+def test_a_pop_group_with_nothing_waiting_is_fine(judged):
+    offsets, reports, _ = HISTORIES["nothing waits"]
+    retry = queue(0, 9, topic="%RETRY%CG_T", queue_id=1)
+    assert judged([offsets, retry], reports, MESSAGES, frontier(10))["CG", 0]["lag_state"] == "fine"
+
+
 def rewound(minute: float, from_offset: int) -> dict[str, Any]:
     moment = NOON - timedelta(minutes=10 - minute)
     return {

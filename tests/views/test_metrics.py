@@ -82,7 +82,7 @@ def test_names_and_labels_are_those_of_rocketmq_5_and_txmqs_own():
     assert {f.name for f in FAMILIES if not f.name.startswith("rocketmq_")} == {
         "txmq_pending_transactions", "txmq_pending_due_transactions", "txmq_pending_oldest_timestamp_seconds",
         "txmq_checks", "txmq_check_answers", "txmq_given_up_messages", "txmq_verdicts", "txmq_orphans",
-        "txmq_consumer_queues",
+        "txmq_consumer_queues", "txmq_unchecked_half_messages",
         "txmq_consumer_rewinds", "txmq_quarantined_records", "txmq_landed_timestamp_seconds", "txmq_passes",
         "txmq_unfinished_passes", "txmq_last_pass_timestamp_seconds", "txmq_last_pass_duration_seconds",
         "txmq_collected_timestamp_seconds",
@@ -248,7 +248,7 @@ def test_alert_rules_and_dashboard_use_metrics_and_labels_that_are_told():
     board = json.loads((conf_dir() / "monitoring" / "grafana-dashboard.json").read_text(encoding="utf-8"))
     alerts = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
     drawn = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
-    assert (len(alerts), len(drawn)) == (11, 25)
+    assert (len(alerts), len(drawn)) == (12, 25)
     labels = {label for family in FAMILIES for label in family.labels} | {"le"}
     for expression in (*alerts, *drawn):
         used = set(re.findall(r"\b(?:rocketmq|txmq)_\w+", expression))

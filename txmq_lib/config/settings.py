@@ -202,6 +202,7 @@ class Thresholds(Section):
     given_up: Count | None
     contradicted: Count | None
     orphans: Count | None
+    unchecked: Count | None
     lag: Count | None
     landing_behind_ms: Seconds | None = Field(alias="landing_behind")
 

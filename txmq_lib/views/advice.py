@@ -45,6 +45,7 @@ TO_DO = {
     f"or ask the database of record, then {SETTLE}\n"
     "where a broker decides, with --to-broker",
 }
+CHECKS_STOPPED = "do not wait for a check: look for an exception of each round in the broker's transaction.log"
 # What txmq itself decided reads otherwise: it applies one end, and gives up what has grown too old without a check.
 CONTRADICTED = "decided, and an end that says otherwise came later: it was not applied, the first one counts"
 GIVEN_UP_EXPIRED = "given up when it grew older than the reserved time: nobody decided it"
@@ -96,6 +97,9 @@ def advice(events: Sequence[Event]) -> Advice | None:
     elif verdict == names.DISCARDED and is_expired:
         meaning, to_do = GIVEN_UP_EXPIRED, f"ask the database of record, then {SETTLE}"
     lines = tuple(line.format(**named) for line in to_do.split("\n"))
+    stopped = next((event.text for event in events if event.event == "checks_stopped"), None)
+    if verdict == names.PENDING and stopped is not None:
+        return Advice(meaning, f"{_why(events)}; {stopped}", (CHECKS_STOPPED, *lines[1:]))
     if verdict in names.UNDECIDED:
         return Advice(meaning, _why(events), lines)
     return Advice(meaning, reasons.MEANING[reason] if settled_by else None, lines)

@@ -60,6 +60,17 @@ VERDICTS_RELATION = f"""(
     LEFT JOIN ({_last("sent", "action || ' ' || state", "requested_timestamp", OUTCOME_LAST)}) AS s ON {_same("s")}
     LEFT JOIN ({_last("decided", RECORDED, "decided_timestamp", "pass_number")}) AS d ON {_same("d")})"""
 
+BROKERS_RELATION = """(
+    SELECT base.*, s.kind, s.source, s.version, s.store_type, s.broker_role, s.set_ups, s.differences,
+        f.read_to_timestamp, c.check_cursors
+    FROM base LEFT JOIN found AS s USING (broker_name)
+    LEFT JOIN (SELECT broker_name, max(highest_store_timestamp) AS read_to_timestamp FROM frontier GROUP BY ALL) AS f
+        USING (broker_name)
+    LEFT JOIN (
+        SELECT broker_name, string_agg(queue_id || ':' || coalesce(half_offset::VARCHAR, 'none'), ' ' ORDER BY queue_id)
+            AS check_cursors
+        FROM cursors GROUP BY ALL) AS c USING (broker_name))"""
+
 BROKER = {"broker": ("broker_name",)}
 TRANSACTION = {
     **BROKER,
@@ -393,6 +404,46 @@ ORPHANS = View(
     relation=f"(SELECT * FROM base WHERE state <> '{names.ORPHAN_HALF_LANDED}')",
     needs=("state",),
 )
+BROKERS = View(
+    command="brokers",
+    doc="Every broker: role, version, store, how it is set up, limits that differ from ours, read to, check cursors.",
+    table="broker",
+    narrow=(
+        "broker_name",
+        "role",
+        "version",
+        "broker_role",
+        "set_ups",
+        "differences",
+        "read_to_timestamp",
+        "check_cursors",
+        "kind",
+    ),
+    order=("broker_name",),
+    time="recorded_timestamp",
+    filters=BROKER,
+    relation=BROKERS_RELATION,
+    needs=("broker_name",),
+    joined={
+        "found": Part(
+            "broker_set_up",
+            ("broker_name", "kind", "source", "version", "store_type", "broker_role", "set_ups", "differences"),
+        ),
+        "frontier": Part("landing_frontier", ("broker_name", "highest_store_timestamp")),
+        "cursors": Part("check_cursor", ("broker_name", "queue_id", "half_offset")),
+    },
+    extra=(
+        Field("kind", "string", True, "store or rocketmq (live); null where only files landed"),
+        Field("source", "string", True, "the store directory, or the address of the broker"),
+        Field("version", "string", True, "of RocketMQ, as a live broker says it"),
+        Field("store_type", "string", True, "storeType of its settings"),
+        Field("broker_role", "string", True, "brokerRole of its settings: a master or SLAVE"),
+        Field("set_ups", "string", True, "in what it is not set up as by default (page of set-ups); empty: in nothing"),
+        Field("differences", "string", True, "its limits that txmq counts on otherwise; empty: in none"),
+        Field("read_to_timestamp", "timestamp", True, "highest store time landed"),
+        Field("check_cursors", "string", True, "where its own checks stand: queue:offset of each half queue"),
+    ),
+)
 PASSES = View(
     command="passes",
     doc="Passes started, committed and abandoned, the newest first.",
@@ -431,6 +482,6 @@ QUARANTINE = View(
 )
 
 VIEWS = (
-    PENDING, CHECKS, ANSWERS, GIVEN_UP, DECISIONS, SENT, MESSAGES, ENDS, OFFSETS, VERDICTS, ORPHANS, PASSES, LANDED,
-    QUARANTINE,
+    PENDING, CHECKS, ANSWERS, GIVEN_UP, DECISIONS, SENT, MESSAGES, ENDS, OFFSETS, VERDICTS, ORPHANS, BROKERS, PASSES,
+    LANDED, QUARANTINE,
 )  # fmt: skip

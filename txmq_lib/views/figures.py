@@ -93,6 +93,14 @@ class Orphans:
 
 
 @dataclass(frozen=True)
+class Differing:
+    """A broker whose own limits txmq counts on otherwise, in words."""
+
+    broker_name: str
+    differences: str
+
+
+@dataclass(frozen=True)
 class Landed:
     """How far one broker has been landed: the highest store time of any row, None where no row had one."""
 
@@ -202,6 +210,16 @@ def orphans(reader: WarehouseReader) -> list[Orphans]:
     except TableMissingError:
         return []
     return [Orphans(*row) for row in rows]
+
+
+def differing(reader: WarehouseReader) -> list[Differing]:
+    """Brokers with other limits than the settings have, by name; none in a warehouse of before."""
+    sql = "SELECT broker_name, differences FROM s WHERE differences <> '' ORDER BY broker_name"
+    try:
+        rows = list(reader.query(sql, [], {"s": Scan("broker_set_up", ("broker_name", "differences"))}))
+    except TableMissingError:
+        return []
+    return [Differing(*row) for row in rows]
 
 
 def quarantined(reader: WarehouseReader) -> list[Quarantined]:

@@ -22,7 +22,7 @@ PRODUCER_COLUMNS: Final = (
 # What a group does with its queues, the worst first.
 WORST_FIRST: Final = (
     *(names.LAG_BELOW_OLDEST, names.LAG_STOPPED, names.LAG_STALLED, names.LAG_NEVER_COMMITTED, names.LAG_REWOUND),
-    *(names.LAG_AHEAD, names.LAG_FALLING_BEHIND, names.LAG_UNKNOWN, names.LAG_FINE),
+    *(names.LAG_AHEAD, names.LAG_FALLING_BEHIND, names.LAG_UNKNOWN, names.LAG_POP, names.LAG_FINE),
 )
 # Columns of the figures below, by the verdicts that each counts.
 COUNTED: Final = {

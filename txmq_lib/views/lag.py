@@ -52,18 +52,24 @@ def lag_relation(window: LagWindow) -> str:
     unknown          the end is not known, or what waits for a window has too short a history to judge
     rewound          set back within the window, and not back where it was
     fine             nothing waits, or nothing that was stored by `begin`
+    pop              a POP group, whose progress is not the offset it commits (R126)
     stalled          did not move since `begin`, and still reports
     stopped          did not move since `begin`, and reports nothing
     falling_behind   moves, and lag is larger than at `begin`
     fine             moves, and lag is not larger
     never_committed  the group reports other queues of the topic, and never this one, which has messages
     """
-    words = {name: value for name, value in vars(names).items() if name.startswith(("OFFSET_", "LAG_", "BROADCAST_"))}
+    words = {
+        name: value
+        for name, value in vars(names).items()
+        if name.startswith(("OFFSET_", "LAG_", "BROADCAST_", "RETRY_"))
+    }
     return _sql().format(
         now=_literal(window.now),
         span=f"to_milliseconds({window.span_ms})",
         positions=POSITIONS_RELATION,
         queue=QUEUE,
+        is_pop_retry=_is_pop_retry(),
         **words,
     )
 
@@ -71,6 +77,17 @@ def lag_relation(window: LagWindow) -> str:
 @cache
 def _sql() -> str:
     return files("txmq_lib.views").joinpath("lag.sql").read_text(encoding="utf-8")
+
+
+def _is_pop_retry() -> str:
+    """Whether `retry_topic` shows that the group of `s` consumes its topic by POP, as SQL."""
+    own = f"'{names.RETRY_PREFIX}' || s.consumer_group"
+    each = [
+        f"retry_topic = {own} || '{separator}' || s.topic OR (retry_topic = s.topic"
+        f" AND starts_with(s.topic, {own} || '{separator}'))"
+        for separator in names.POP_RETRY_SEPARATORS
+    ]
+    return " OR ".join(each)
 
 
 def lag_scans(reader: WarehouseReader, window: LagWindow) -> dict[str, Scan]:

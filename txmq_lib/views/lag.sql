@@ -38,8 +38,14 @@ waited AS (
     SELECT {queue}, min(m.store_timestamp) AS waiting_since
     FROM started AS s JOIN waiting AS m USING (broker_name, topic, queue_id)
     WHERE s.lag > 0 AND m.queue_offset = s.next_offset GROUP BY ALL),
+popping AS (
+    SELECT DISTINCT broker_name, consumer_group, topic AS retry_topic FROM known
+    WHERE starts_with(topic, '{RETRY_PREFIX}' || consumer_group)),
 judged AS (
-    SELECT s.*, waiting_since, coalesce(end_at_begin, highest_offset) AS end_at_begin,
+    SELECT s.*, waiting_since, EXISTS (
+            SELECT 1 FROM popping AS r
+            WHERE r.broker_name = s.broker_name AND r.consumer_group = s.consumer_group AND ({is_pop_retry})) AS is_pop,
+        coalesce(end_at_begin, highest_offset) AS end_at_begin,
         coalesce(end_then, highest_offset) AS end_then, rewinds[-1] AS last_rewind
     FROM started AS s LEFT JOIN passed USING ({queue}) LEFT JOIN waited USING ({queue})),
 missed AS (
@@ -51,7 +57,7 @@ missed AS (
         SELECT 1 FROM known AS o WHERE o.broker_name = k.broker_name AND o.consumer_group = k.consumer_group
             AND o.topic = e.topic AND o.queue_id = e.queue_id))
 SELECT * EXCLUDE (begin, stored_until, is_end_known, then_ts, then_offset, waiting_since, end_at_begin, end_then,
-        last_rewind),
+        last_rewind, is_pop),
     CASE WHEN lag = 0 OR waiting_since > judged_timestamp THEN 0
         ELSE epoch_ms(judged_timestamp) - epoch_ms(waiting_since) END AS lag_ms,
     CASE WHEN state = '{OFFSET_BEYOND_END}'
@@ -61,6 +67,7 @@ SELECT * EXCLUDE (begin, stored_until, is_end_known, then_ts, then_offset, waiti
          WHEN state = '{OFFSET_UNKNOWN}' THEN '{LAG_UNKNOWN}'
          WHEN last_rewind.ts > begin AND next_offset < last_rewind.from_offset THEN '{LAG_REWOUND}'
          WHEN lag = 0 OR next_offset >= end_at_begin THEN '{LAG_FINE}'
+         WHEN is_pop THEN '{LAG_POP}'
          WHEN then_ts IS NULL OR (next_offset <= then_offset AND then_ts > begin) THEN '{LAG_UNKNOWN}'
          WHEN next_offset <= then_offset AND last_report_timestamp > begin THEN '{LAG_STALLED}'
          WHEN next_offset <= then_offset THEN '{LAG_STOPPED}'

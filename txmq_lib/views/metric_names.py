@@ -35,6 +35,9 @@ FAMILIES = (
     Family("txmq_pending_transactions", "gauge", GROUP, "Transactions undecided now"),
     Family("txmq_pending_due_transactions", "gauge", GROUP, "Of these, those whose next check is due"),
     Family("txmq_pending_oldest_timestamp_seconds", "gauge", GROUP, "When the oldest of these was stored"),
+    Family(
+        "txmq_unchecked_half_messages", "gauge", NODE, "Half messages behind a check cursor of the broker that stands"
+    ),
     Family("txmq_checks", "counter", GROUP, "Checks asked by txmq"),
     Family("txmq_check_answers", "counter", (*NODE, "decision"), "Ends that answered a check"),
     Family("txmq_given_up_messages", "counter", NODE, "Messages given up, by a broker or by txmq"),

@@ -9,6 +9,7 @@ from datetime import datetime
 from txmq_lib import names
 from txmq_lib.views import figures
 from txmq_lib.views.counters import SUM, Piece
+from txmq_lib.views.cursors import checked_brokers, stopped_checks
 from txmq_lib.views.lag import FRONTIER, POSITION_NEEDS, POSITIONS_RELATION, LagWindow
 from txmq_lib.views.metric_names import BROKER, LATENCY_BOUNDS, bounds, piece
 from txmq_lib.views.reader import Scan, WarehouseReader
@@ -26,6 +27,7 @@ def metric_values(reader: WarehouseReader, now: datetime, lag_window_ms: int) ->
     yield from _decided(reader)
     yield from _commits(reader)
     yield from _asked(reader)
+    yield from _unchecked(reader)
     yield from _consumers(reader, LagWindow(now, lag_window_ms))
     yield from _passes(reader)
     for row in figures.quarantined(reader):
@@ -106,6 +108,14 @@ def _asked(reader: WarehouseReader) -> Iterator[tuple[Piece, float]]:
     answered = "from_transaction_check AND NOT is_held"
     yield from _counted(reader, "txmq_check_answers", ends, by=("coalesce(decision, 'malformed')",), where=answered)
     yield from _counted(reader, "txmq_given_up_messages", Scan("trans_check_max_time", ("broker_name",)))
+
+
+def _unchecked(reader: WarehouseReader) -> Iterator[tuple[Piece, float]]:
+    waiting = dict.fromkeys(checked_brokers(reader), 0)
+    for queue in stopped_checks(reader):
+        waiting[queue.broker_name] += queue.waiting
+    for broker, count in waiting.items():
+        yield piece("txmq_unchecked_half_messages", BROKER, broker), count
 
 
 def _consumers(reader: WarehouseReader, window: LagWindow) -> Iterator[tuple[Piece, float]]:

@@ -10,9 +10,11 @@ from datetime import datetime, timedelta
 
 from txmq_lib import names
 from txmq_lib.views import figures
+from txmq_lib.views.cursors import StoppedChecks, stopped_checks
 from txmq_lib.views.figures import (
     CheckFigures,
     DecidedByHand,
+    Differing,
     Landed,
     LastPass,
     OffsetGroup,
@@ -81,6 +83,8 @@ class Status:
     decided: tuple[DecidedByHand, ...]
     offsets: tuple[OffsetGroup, ...]
     orphans: tuple[Orphans, ...]
+    unchecked: tuple[StoppedChecks, ...]
+    differing: tuple[Differing, ...]
     quarantine: tuple[Quarantined, ...]
     landed: tuple[Landed, ...]
     passes: tuple[LastPass, ...]
@@ -131,6 +135,7 @@ class Limits:
     given_up: int | None = None
     contradicted: int | None = None
     orphans: int | None = None
+    unchecked: int | None = None
     lag: int | None = None
     landing_behind_ms: int | None = None
     quarantined: int | None = None
@@ -159,6 +164,8 @@ def read_status(reader: WarehouseReader, now: datetime, *, lag_window_ms: int) -
         quarantine = pool.submit(figures.quarantined, reader)
         orphans = pool.submit(figures.orphans, reader)
         decided = pool.submit(figures.decided_by_hand, reader)
+        unchecked = pool.submit(stopped_checks, reader)
+        differing = pool.submit(figures.differing, reader)
         given_up = pool.submit(reader.stored, "trans_check_max_time").result()
         return Status(
             now=now,
@@ -170,6 +177,8 @@ def read_status(reader: WarehouseReader, now: datetime, *, lag_window_ms: int) -
             decided=tuple(decided.result()),
             offsets=tuple(offsets.result()),
             orphans=tuple(orphans.result()),
+            unchecked=tuple(unchecked.result()),
+            differing=tuple(differing.result()),
             quarantine=tuple(quarantine.result()),
             landed=tuple(landed.result()),
             passes=tuple(passes.result()),
@@ -207,6 +216,14 @@ def _past_limits(status: Status, limits: Limits) -> Iterator[Problem]:
         what = f"committed messages of {row.topic} on {row.broker_name} without a half: something was not read"
         command = f"orphans --state orphan --broker {shlex.quote(row.broker_name)} --topic {shlex.quote(row.topic)}"
         yield from _past("orphans", row.count, limits.orphans, what, command, f"{row.broker_name}/{row.topic}")
+    for queue in status.unchecked:
+        stood = span_text(queue.last_seen_timestamp - queue.first_seen_timestamp)
+        what = (
+            f"halves wait for checks of {queue.broker_name}, whose cursor of queue {queue.queue_id} stands for {stood}"
+        )
+        command = f"offsets --group {names.CHECK_GROUP} --broker {shlex.quote(queue.broker_name)}"
+        whose = f"{queue.broker_name}/{queue.queue_id}"
+        yield from _past("unchecked", queue.waiting, limits.unchecked, what, command, whose)
     for group in status.offsets:
         what = f"messages behind: consumer group {group.consumer_group}"
         whose = f"{group.broker_name}/{group.consumer_group}"
@@ -263,6 +280,10 @@ def _plain(status: Status) -> Iterator[Problem]:
     for state, meaning in LAG_TROUBLES.items():
         if queues := sum(group.lag_states.get(state, 0) for group in status.offsets):
             yield Problem(f"{queues:,} consumer queues {meaning}", f"offsets --lag-state {state}")
+    for broker in status.differing:
+        yield Problem(
+            f"{broker.broker_name}: {broker.differences}", f"brokers --broker {shlex.quote(broker.broker_name)} --wide"
+        )
     if held := sum(row.count for row in status.quarantine):
         yield Problem(f"{held:,} records in quarantine", "quarantine")
 

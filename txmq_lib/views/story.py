@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from txmq_lib import names
+from txmq_lib.views.cursors import StoppedChecks
 
 Row = Mapping[str, Any]
 
@@ -30,6 +32,8 @@ def half_event(row: Row) -> Event:
     match row["broker_check_times"]:
         case None:
             target = f"{row['real_topic']} queue {row['real_queue_id']}"
+            if row["real_topic"] and row["producer_group"] == row["real_topic"]:
+                target += "; its group is the topic's name: a producer over gRPC (R127)"
             event, text = "half_stored", f"half message stored at {place} for {target}"
         case 0:
             event, text = "half_resumed", f"put back under check at {place}"
@@ -125,6 +129,24 @@ def pending_event(row: Row) -> Event:
     return Event(due, "pending", "pending_half", text, row)
 
 
+def stopped_event(half: Row, queue: StoppedChecks) -> Event:
+    """That the broker checks this half no more: its cursor stands before it. The time is when that was seen last."""
+    row = {name: half[name] for name in names.TRANSACTION_KEY} | {
+        "queue_id": queue.queue_id,
+        "half_offset": queue.half_offset,
+        "waiting": queue.waiting,
+        "first_seen_timestamp": _iso(queue.first_seen_timestamp),
+        "last_seen_timestamp": _iso(queue.last_seen_timestamp),
+    }
+    place = "has never moved" if queue.half_offset is None else f"stands at offset {queue.half_offset}"
+    text = (
+        f"not checked any more: the broker's cursor of queue {queue.queue_id} {place}, seen from"
+        f" {_iso(queue.first_seen_timestamp)} on; {counted(queue.waiting, 'half message')} behind it,"
+        f" this one at offset {half['queue_offset']}"
+    )
+    return Event(_iso(queue.last_seen_timestamp), "checks_stopped", "check_cursor", text, row)
+
+
 def verdict_event(row: Row) -> Event:
     """The verdict with the figures it follows from; its time is that of the last row seen."""
     why = f" ({row['reason']})" if row["reason"] else ""
@@ -133,6 +155,10 @@ def verdict_event(row: Row) -> Event:
         f" given up {row['given_up_count']}, contradicting ends {row['contradicting_count']}"
     )
     return Event(row["last_timestamp"], "verdict", "verdict", text, row)
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def counted(count: int, thing: str) -> str:

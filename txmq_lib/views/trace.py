@@ -10,6 +10,7 @@ from typing import Any
 from txmq_lib import names
 from txmq_lib.names import END_KEY
 from txmq_lib.views import story
+from txmq_lib.views.cursors import stopped_checks
 from txmq_lib.views.reader import KeyValues, Scan, WarehouseReader
 from txmq_lib.views.story import Event, Row
 
@@ -77,7 +78,7 @@ ORDER_AT_ONE_TIME = (
     "op_message",
     "trans_check_max_time",
 )
-SHOWN_LAST = ("pending_half", "verdict")
+SHOWN_LAST = ("pending_half", "check_cursor", "verdict")
 
 Key = tuple[Any, ...]
 
@@ -111,7 +112,8 @@ def traces(
     halves = found["half_message"]
     owners = {(row["broker_name"], row["queue_id"], _named_offset(row)): _key(row) for row in halves}
     told = {each: defaultdict[Key | None, list[Event]](list) for each in transaction_ids}
-    for key, event in (*_own_events(found), *_op_events(reader, owners), *_end_events(reader, by_id, halves)):
+    own = (*_own_events(found), *_stopped_events(reader, found))
+    for key, event in (*own, *_op_events(reader, owners), *_end_events(reader, by_id, halves)):
         told[_id_of(key, event, told)][key].append(event)
     return {each: _stories(events) for each, events in told.items()}
 
@@ -189,6 +191,23 @@ def _own_events(found: dict[str, list[dict[str, Any]]]) -> list[tuple[Key | None
             and (_key(row), row["prepared_transaction_offset"]) in physical
         )
         told.append((_key(row), story.message_event(row, is_visible=is_visible)))
+    return told
+
+
+def _stopped_events(reader: WarehouseReader, found: dict[str, list[dict[str, Any]]]) -> list[tuple[Key | None, Event]]:
+    """Of undecided transactions, those whose newest half lies behind a check cursor that stands."""
+    undecided = {_key(row) for row in found["pending_half"]}
+    undecided |= {_key(row) for row in found["verdict"] if row["verdict"] == names.PENDING}
+    if not undecided:
+        return []
+    stopped = {(each.broker_name, each.queue_id): each for each in stopped_checks(reader)}
+    newest = {_key(row): row for row in sorted(found["half_message"], key=lambda row: row["commit_log_offset"])}
+    told: list[tuple[Key | None, Event]] = []
+    for key in sorted(undecided & newest.keys(), key=str):
+        half = newest[key]
+        queue = stopped.get((half["broker_name"], half["queue_id"]))
+        if queue is not None and half["queue_offset"] >= (queue.half_offset or 0):
+            told.append((key, story.stopped_event(half, queue)))
     return told
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from txmq_lib.config.durations import duration_text
 from txmq_lib.config.settings import BrokerPolicy
 from txmq_lib.names import FLUSH_LATER, ROLE_AUDIT
+from txmq_lib.rocketmq.store.set_up import CONTROLLER, CONTROLLER_WORDS, HALVES_WORDS, ROCKSDB_HALVES
 
 HOUR_MS = 3_600_000
 # What brokers of 4.9 to 5.5 take where a file says nothing; but for the interval, 60 s or (since 5.1.1) 30 s.
@@ -23,6 +24,10 @@ def live_findings(config: Mapping[str, str], policy: BrokerPolicy) -> Iterator[s
     if policy.role != ROLE_AUDIT:
         yield "its role here is engine, and a live broker decides by itself: give it role: audit"
     yield from settings_findings(config, policy)
+    if config.get("transRocksDBEnable") == "true" and config.get("transWriteOriginTransHalfEnable") == "false":
+        yield f"{ROCKSDB_HALVES}: {HALVES_WORDS}"
+    if config.get("enableControllerMode") == "true":
+        yield f"{CONTROLLER}: {CONTROLLER_WORDS}"
 
 
 def conf_findings(config: Mapping[str, str], policy: BrokerPolicy) -> Iterator[str]:
@@ -32,6 +37,13 @@ def conf_findings(config: Mapping[str, str], policy: BrokerPolicy) -> Iterator[s
 
 def settings_findings(config: Mapping[str, str], policy: BrokerPolicy) -> Iterator[str]:
     """What in a broker's settings (RocketMQ's names) txmq counts on otherwise, or endangers transactions."""
+    yield from limit_differences(config, policy)
+    if config.get("flushDiskType") == FLUSH_LATER:
+        yield f"flushDiskType is {FLUSH_LATER}: a crash loses up to a second of halves, ends and ops; take SYNC_FLUSH"
+
+
+def limit_differences(config: Mapping[str, str], policy: BrokerPolicy) -> Iterator[str]:
+    """The limits of a broker that txmq counts on otherwise, a sentence each."""
     for name, key, unit_ms, ours in (
         ("transactionTimeOut", "transaction_timeout", 1, policy.transaction_timeout_ms),
         ("transactionCheckInterval", "transaction_check_interval", 1, policy.transaction_check_interval_ms),
@@ -43,10 +55,6 @@ def settings_findings(config: Mapping[str, str], policy: BrokerPolicy) -> Iterat
     theirs = _whole(config.get("transactionCheckMax"))
     if theirs is not None and theirs != policy.transaction_check_max:
         yield f"transactionCheckMax is {theirs}, and transaction_check_max here is {policy.transaction_check_max}"
-    if config.get("flushDiskType") == FLUSH_LATER:
-        yield f"flushDiskType is {FLUSH_LATER}: a crash loses up to a second of halves, ends and ops; take SYNC_FLUSH"
-    if config.get("transRocksDBEnable") == "true":
-        yield "transRocksDBEnable is true: halves kept in RocksDB are not seen here (R82)"
 
 
 def _whole(text: str | None) -> int | None:

@@ -181,13 +181,13 @@ def _land_live(
 ) -> PassReport:
     def arguments() -> Mapping[str, Any]:
         try:
-            return live.plan(warehouse, settings, reading)
+            return live.plan(warehouse, settings, reading, now)
         except UnreachableError:
             (broker,) = known(reading.broker.name)
             if broker.address in (None, reading.broker.address):
                 raise
             before, reading.broker = reading.broker.address, broker
-            told = live.plan(warehouse, settings, reading)
+            told = live.plan(warehouse, settings, reading, now)
             reading.tell(f"its master moved from {before} to {broker.address}")
             return told
 

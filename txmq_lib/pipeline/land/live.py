@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Flag, auto
 from typing import Any
 
@@ -15,9 +16,9 @@ from pyspark.sql import functions as F
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import RemotingError, UnreachableError
-from txmq_lib.names import OP_TOPIC_OF, TRANSACTION_TOPICS
+from txmq_lib.names import HALF_TOPIC, OP_TOPIC_OF, TRANSACTION_TOPICS
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.land import broker_offsets, inputs, messages
+from txmq_lib.pipeline.land import broker_offsets, check_cursors, inputs, messages, set_ups
 from txmq_lib.pipeline.land.broker_settings import live_findings
 from txmq_lib.pipeline.land.live_brokers import LiveBroker
 from txmq_lib.pipeline.land.live_ranges import REBUILT, SHRANK, KnownQueue, QueuePlan, plan_queues
@@ -25,10 +26,19 @@ from txmq_lib.pipeline.land.live_reports import frontier_reports, halves_held_ba
 from txmq_lib.pipeline.land.topics import is_every_topic
 from txmq_lib.pipeline.land.unchanged_inputs import digest
 from txmq_lib.rocketmq.live_source import RANGE_UNREAD, SOURCE_NAME, Rocketmq
-from txmq_lib.rocketmq.remoting.broker import Queue, all_consumer_offsets, broker_config
+from txmq_lib.rocketmq.remoting.broker import (
+    Queue,
+    all_consumer_offsets,
+    broker_config,
+    broker_version,
+    max_offsets,
+    odd_topics,
+)
 from txmq_lib.rocketmq.remoting.connection import Access, Connection
 from txmq_lib.rocketmq.store.consumer_offset_file import ConsumerOffsetFile, ConsumerOffsets, parse_consumer_offsets
+from txmq_lib.rocketmq.store.set_up import COMPACTION, STATIC_TOPICS, live_set_ups
 from txmq_lib.rules import frontier
+from txmq_lib.rules.cursors import longest_stand_ms
 from txmq_lib.rules.half import content_hash
 from txmq_lib.rules.moments import epoch_ms
 
@@ -52,13 +62,17 @@ WHOLE = Parts.QUEUES | Parts.OFFSETS
 class Reading:
     """What one process learns of one broker beside the rows: sentences for people, and counts of what went wrong.
 
-    offsets  the broker's consumer offsets as they were when the pass was planned; None where they were not read
+    offsets    the broker's consumer offsets as they were when the pass was planned; None where they were not read
+    half_ends  the ends of its half queues just before that, by queue id
+    set_ups    in what the broker is not set up as by default, by name
     """
 
     broker: LiveBroker
     access: Access
     parts: Parts = WHOLE
     offsets: ConsumerOffsets | None = None
+    half_ends: dict[int, int] = field(default_factory=dict)
+    set_ups: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -73,19 +87,21 @@ class Reading:
             self.tell(f"{of}: {'; '.join(each[:MOST_NAMED])}{more}")
 
 
-def plan(warehouse: Warehouse, settings: Settings, reading: Reading) -> dict[str, Any]:
+def plan(warehouse: Warehouse, settings: Settings, reading: Reading, now: datetime) -> dict[str, Any]:
     """What a pass over the broker is to read: ranges of offsets fixed now. UnreachableError where it is down."""
     broker = reading.broker
     reading.findings.clear()
     reading.counts.clear()
     reading.offsets = None
+    reading.half_ends.clear()
+    reading.set_ups.clear()
     if broker.address is None:
         raise UnreachableError(f"broker {broker.name} has no master now: the name servers know of none")
     queues: dict[str, Any] = {"queues": [], "are_all_whole": False, "whole_topics": []}
     with Connection(broker.address, reading.access) as connection:
         if Parts.QUEUES in reading.parts:
             queues = _plan_queues(warehouse, settings, reading, connection)
-            _tell_settings(reading, connection, settings)
+            queues |= _told_set_up(reading, connection, settings)
         if Parts.OFFSETS in reading.parts:
             _read_offsets(reading, connection)
     return {
@@ -94,14 +110,15 @@ def plan(warehouse: Warehouse, settings: Settings, reading: Reading) -> dict[str
         "address": broker.address,
         **queues,
         "topics": list(settings.land.topics),
-        "offsets": _state(reading.offsets),
+        "offsets": _state(reading, settings, now),
     }
 
 
 def _plan_queues(warehouse: Warehouse, settings: Settings, reading: Reading, connection: Connection) -> dict[str, Any]:
     broker, ours = reading.broker, settings.rocketmq
     known = _known_queues(warehouse, broker.name)
-    plans, refusals = plan_queues(connection, ours.consumer_group, broker.queues, known, most=ours.messages_per_run)
+    queues = _whole_queues(reading, connection)
+    plans, refusals = plan_queues(connection, ours.consumer_group, queues, known, most=ours.messages_per_run)
     reading.counts[UNREAD] += len(refusals) + len(broker.unreadable)
     reading.tell_each(
         "could not be read",
@@ -118,13 +135,40 @@ def _plan_queues(warehouse: Warehouse, settings: Settings, reading: Reading, con
             for each in plans
             if each.stop > each.start or (each.high and each.low != _lowest(known.get(each.queue)))
         ],
-        "are_all_whole": not refusals and not broker.unreadable and all(each.is_whole for each in plans),
+        "are_all_whole": not refusals
+        and not broker.unreadable
+        and queues == broker.queues
+        and all(each.is_whole for each in plans),
         "whole_topics": _whole_topics(plans, broker.queues, settings.land.topics),
     }
 
 
-def _read_offsets(reading: Reading, connection: Connection) -> None:
+def _whole_queues(reading: Reading, connection: Connection) -> tuple[Queue, ...]:
+    """The wanted queues but those of compaction topics: what a later message of its key has taken away is not seen."""
+    queues = reading.broker.queues
     try:
+        odd = odd_topics(connection)
+    except UnreachableError:
+        raise
+    except RemotingError as failure:
+        reading.tell(f"whether any of its topics is compacted is not known: {failure.message}")
+        return queues
+    topics = {queue.topic for queue in queues}
+    static = sorted(topics & {*odd.static})
+    reading.tell_each(f"{STATIC_TOPICS}: read as this broker numbers their queues (R122)", static)
+    compacted = sorted(topics & {*odd.compacted})
+    reading.set_ups += [name for name, found in ((STATIC_TOPICS, static), (COMPACTION, compacted)) if found]
+    reading.tell_each(
+        f"{COMPACTION}: not read, a live broker shows less than was visible (R123); land its store", compacted
+    )
+    return tuple(queue for queue in queues if queue.topic not in compacted)
+
+
+def _read_offsets(reading: Reading, connection: Connection) -> None:
+    halves = [queue for queue in reading.broker.queues if queue.topic == HALF_TOPIC]
+    try:
+        ends = zip(halves, max_offsets(connection, halves), strict=True)
+        reading.half_ends.update({queue.queue_id: end for queue, end in ends if isinstance(end, int)})
         reading.offsets = parse_consumer_offsets(all_consumer_offsets(connection))
     except RemotingError as failure:
         # No answer in time is no reason to leave the queues, which are planned by now: the table may be large.
@@ -134,11 +178,20 @@ def _read_offsets(reading: Reading, connection: Connection) -> None:
         reading.tell(f"its consumer offsets could not be read: {failure.message}")
 
 
-def _state(offsets: ConsumerOffsets | None) -> str | None:
-    """What two readings of the same offsets have in common; the broker's table has a version that always moves."""
+def _state(reading: Reading, settings: Settings, now: datetime) -> str | None:
+    """What two readings of the same offsets have in common; the broker's table has a version that always moves.
+
+    Where halves wait behind a check cursor, that it stands still is news as well, once in a while.
+    """
+    offsets = reading.offsets
     if offsets is None:
         return None
-    return digest([sorted(offsets.entries), sorted(offsets.bad)])
+    told: list[Any] = [sorted(offsets.entries), sorted(offsets.bad)]
+    places = check_cursors.places(offsets, reading.half_ends)
+    if any((place.half_offset or 0) < reading.half_ends.get(queue_id, 0) for queue_id, place in places.items()):
+        interval_ms = settings.for_broker(reading.broker.name).transaction_check_interval_ms
+        told.append(epoch_ms(now) // longest_stand_ms(interval_ms, len(places)))
+    return digest(told)
 
 
 def planned_messages(arguments: Mapping[str, Any]) -> int:
@@ -148,10 +201,12 @@ def planned_messages(arguments: Mapping[str, Any]) -> int:
 
 def land(current: Pass, reading: Reading) -> None:
     """Land what the plan names. What cannot be read after all is told and left for the next landing."""
+    set_ups.land(current)
     if reading.offsets is not None:
         place = f"{KIND}:{current.arguments['address']}"
         table = ConsumerOffsetFile(reading.offsets, place, epoch_ms(current.now))
         broker_offsets.land(current, [table], broker_name=current.arguments["broker_name"], is_newest=True)
+        check_cursors.land(current, reading.offsets, reading.half_ends, current.now, is_newest=True)
     if current.arguments["queues"]:
         _land_queues(current, reading)
     current.counts.update(reading.counts)
@@ -202,16 +257,21 @@ def _whole_topics(plans: Sequence[QueuePlan], queues: Iterable[Queue], patterns:
     return sorted({queue.topic for queue in whole} - cut - set(TRANSACTION_TOPICS))
 
 
-def _tell_settings(reading: Reading, connection: Connection, settings: Settings) -> None:
+def _told_set_up(reading: Reading, connection: Connection, settings: Settings) -> dict[str, Any]:
+    """What the plan keeps of the broker's set-up; its own settings are compared and told."""
+    policy = settings.for_broker(reading.broker.name)
     try:
         config = broker_config(connection)
+        version = broker_version(connection)
     except UnreachableError:
         raise
     except RemotingError as failure:
         reading.tell(f"its settings could not be read: {failure.message}")
-        return
-    for words in live_findings(config, settings.for_broker(reading.broker.name)):
+        return {}
+    for words in live_findings(config, policy):
         reading.tell(words)
+    names = [*reading.set_ups, *live_set_ups(config)]
+    return {set_ups.TABLE: set_ups.found(KIND, connection.address, config, names, policy, version=version)}
 
 
 def _tell_plans(reading: Reading, plans: Sequence[QueuePlan]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,21 @@ from pyspark.sql import functions as F
 
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.errors import InputError
+from txmq_lib.errors import InputError, StoreRefusedError
+from txmq_lib.names import HALF_TOPIC
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.land import broker_offsets, inputs, messages
-from txmq_lib.pipeline.land.broker_settings import conf_findings
+from txmq_lib.pipeline.land import broker_offsets, check_cursors, inputs, messages, set_ups
+from txmq_lib.pipeline.land.broker_settings import DEFAULTS, conf_findings
 from txmq_lib.pipeline.land.topics import ALWAYS_TAKEN, is_every_topic, is_taken
 from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
 from txmq_lib.rocketmq.store.commit_log import LogFile, RecordIdentity, list_files, log_end, record_at
-from txmq_lib.rocketmq.store.consume_queue import queue_bounds
-from txmq_lib.rocketmq.store.consumer_offset_file import consumer_offset_state, read_consumer_offset_file
+from txmq_lib.rocketmq.store.consume_queue import QueueBounds, queue_bounds
+from txmq_lib.rocketmq.store.consumer_offset_file import (
+    ConsumerOffsetFile,
+    consumer_offset_state,
+    read_consumer_offset_file,
+)
+from txmq_lib.rocketmq.store.set_up import ROCKSDB_OFFSETS, StoreSetUp, store_set_up
 from txmq_lib.rules import frontier
 from txmq_lib.rules.half import content_hash
 from txmq_lib.rules.moments import EPOCH, LATEST_MS
@@ -32,9 +38,13 @@ from txmq_lib.spark.local_frame import local_frame
 def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: str) -> dict[str, Any]:
     """What a pass over the store is to read: a physical range fixed now, so that a rerun reads the same.
 
-    Raises InputError where `path` is no store directory, or a file is missing in the middle of what is to be read.
+    Raises InputError where `path` is no store directory, or a file is missing in the middle of what is to be read;
+    StoreRefusedError where the broker keeps its log in a way that cannot be read.
     """
     path = str(Path(path).absolute())  # whoever carries the plan on may stand elsewhere
+    config = config_of(path)
+    set_up = store_set_up(path, config)
+    require_readable(set_up, broker_name, path)
     files, gaps = list_files(path)
     if not files:
         raise InputError(f"{path} holds no commit log files (commitlog/<20 digits>); give a broker's store directory")
@@ -62,12 +72,42 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
         "is_rebuilt": is_rebuilt,
         "lost_before_ms": _time_ms(first.store_timestamp_ms) if first and first.offset > landed_to else None,
         "topics": list(settings.land.topics),
-        "offset_table": consumer_offset_state(path),
+        "offset_table": None if set_up.has(ROCKSDB_OFFSETS) else consumer_offset_state(path),
+        set_ups.TABLE: set_ups.found(
+            "store",
+            path,
+            {**DEFAULTS, **config} if config else {},
+            [trait.name for trait in set_up.told],
+            settings.for_broker(broker_name),
+        ),
     }
 
 
+def config_of(path: str) -> dict[str, str]:
+    """What the broker.conf of a store sets; nothing where there is none that can be read (`findings` tells it)."""
+    try:
+        found = read_broker_conf(path)
+    except OSError:
+        found = None
+    return {} if found is None else found[1]
+
+
+def set_up_of(path: str) -> StoreSetUp:
+    """How the broker of a store is set up."""
+    return store_set_up(path, config_of(path))
+
+
+def require_readable(set_up: StoreSetUp, broker_name: str, path: str) -> None:
+    """StoreRefusedError with every reason why a store cannot be read, and what to do about it."""
+    if set_up.refused:
+        told = "; ".join(f"{trait.name}: {trait.words}; {trait.to_do}" for trait in set_up.refused)
+        raise StoreRefusedError(f"the store {path} of broker {broker_name} is not read, and nothing has landed: {told}")
+
+
 def findings(path: str, settings: Settings, broker_name: str) -> Iterator[str]:
-    """What people should know of the broker.conf beside a store; nothing where there is none."""
+    """What people should know of how a broker is set up, and of the broker.conf beside its store."""
+    for trait in set_up_of(path).told:
+        yield f"broker {broker_name}: {trait.name}: {trait.words}" + (f"; {trait.to_do}" if trait.to_do else "")
     try:
         found = read_broker_conf(path)
     except OSError as failure:
@@ -95,14 +135,23 @@ def land(current: Pass) -> None:
     """Land what the plan names: halves, ops, given-up and visible messages, offsets; damage into quarantine."""
     arguments = current.arguments
     broker_name = arguments["broker_name"]
+    set_ups.land(current)
     stored = current.cached(_stored(current).withColumn("content_hash", content_hash()))
     landed = messages.land_every_kind(current, stored, broker_name=broker_name, source="store")
-    offset_table = read_consumer_offset_file(arguments["path"])
+    bounds = queue_bounds(
+        arguments["path"],
+        lowest_commit_log_offset=arguments["lowest_offset"],
+        end_commit_log_offset=arguments["to_offset"],
+    )
+    # Offsets in RocksDB leave a stale file behind.
+    is_stale = arguments["offset_table"] is None
+    offset_table = None if is_stale else read_consumer_offset_file(arguments["path"])
     if offset_table is not None:
         broker_offsets.land(current, [offset_table], broker_name=broker_name)
+        _land_check_cursors(current, offset_table, bounds)
     placed = landed.rows.where("reason is null").withColumn("broker_name", F.lit(broker_name))
     good = messages.without_place(placed, landed.rivals)
-    messages.move_frontier(current, _reports(current, good, _clean_stretches(current, stored, landed.rivals)))
+    messages.move_frontier(current, _reports(current, good, bounds, _clean_stretches(current, stored, landed.rivals)))
     current.counts["waiting"] = arguments["waiting"]
     current.counts["rebuilt"] = int(arguments["is_rebuilt"])
 
@@ -140,19 +189,31 @@ def _stored(current: Pass) -> DataFrame:
     )
 
 
-def _reports(current: Pass, rows: DataFrame, stretches: Sequence[tuple[int, int]]) -> DataFrame:
+def _land_check_cursors(
+    current: Pass, table: ConsumerOffsetFile, bounds: Mapping[tuple[str, int], QueueBounds]
+) -> None:
+    last = current.arguments["last"]
+    if last is not None and (stored_ms := _time_ms(last[1])) is not None:
+        # Where files were copied, the table's time is that of the copy: the log tells when its broker lived.
+        moment = EPOCH + timedelta(milliseconds=min(stored_ms, table.modified_ms))
+        half_queues = [queue_id for topic, queue_id in bounds if topic == HALF_TOPIC]
+        check_cursors.land(current, table.offsets, half_queues, moment)
+
+
+def _reports(
+    current: Pass,
+    rows: DataFrame,
+    bounds: Mapping[tuple[str, int], QueueBounds],
+    stretches: Sequence[tuple[int, int]],
+) -> DataFrame:
     """Frontier reports of a store: what was read and is kept of each queue, and of the log.
 
     rows       the good ones; without a place where they did not land
+    bounds     of each queue that the store has
     stretches  of the log that were read without a bad record
     """
     arguments = current.arguments
     broker_name, spark = arguments["broker_name"], current.warehouse.spark
-    bounds = queue_bounds(
-        arguments["path"],
-        lowest_commit_log_offset=arguments["lowest_offset"],
-        end_commit_log_offset=arguments["to_offset"],
-    )
     kept = local_frame(
         spark,
         [

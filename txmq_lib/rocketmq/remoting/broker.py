@@ -8,17 +8,22 @@ from typing import Final, NamedTuple
 
 from txmq_lib.errors import ProtocolError, RefusedError, UsageError
 from txmq_lib.names import CHECK_GROUP
+from txmq_lib.rocketmq.lenient_json import parsed, storable
 from txmq_lib.rocketmq.remoting.connection import LARGE_ANSWER, SUCCESS, Connection
 from txmq_lib.rocketmq.remoting.frame import Command
+from txmq_lib.rocketmq.store.set_up import compaction_topics
 
 PULL_MESSAGE: Final = 11
+GET_ALL_TOPIC_CONFIG: Final = 21
 GET_BROKER_CONFIG: Final = 26
+GET_BROKER_RUNTIME_INFO: Final = 28
 GET_MAX_OFFSET: Final = 30
 GET_MIN_OFFSET: Final = 31
 END_TRANSACTION: Final = 37
 GET_ALL_CONSUMER_OFFSET: Final = 43
 RESUME_CHECK_HALF_MESSAGE: Final = 323
 
+LONGEST_VERSION: Final = 64
 # A broker sends no more in one answer, whatever it is asked for.
 MESSAGES_PER_PULL: Final = 32
 
@@ -29,6 +34,8 @@ SYSTEM_BUSY: Final = 2
 
 # Carries a subscription; not the bits that commit an offset or let the request wait.
 _PULL_SYS_FLAG: Final = 0x4
+# Queues of a static topic go by the numbers they have on this broker, not by those over all brokers (R122).
+_OF_THIS_BROKER: Final = {"lo": "false"}
 _PULLED: Final = (SUCCESS, PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY, PULL_OFFSET_MOVED)
 _HIGHEST_OFFSET: Final = 2**63 - 1
 
@@ -73,6 +80,7 @@ def pull_request(group: str, queue: Queue, offset: int, count: int) -> Command:
             "subscription": "*",
             "subVersion": "0",
             "expressionType": "TAG",
+            **_OF_THIS_BROKER,
         },
     )
 
@@ -100,6 +108,43 @@ def broker_config(connection: Connection) -> dict[str, str]:
     connection.require_success(answer, "broker config")
     pairs = (line.partition("=") for line in answer.body.decode("utf-8", "replace").splitlines())
     return {name.strip(): value.strip() for name, equals, value in pairs if equals}
+
+
+def broker_version(connection: Connection) -> str | None:
+    """The broker's version as it says it (`V5_5_0`); None where it does not."""
+    answer = connection.ask(Command(GET_BROKER_RUNTIME_INFO))
+    try:
+        document = storable(parsed(answer.body)) if answer.code == SUCCESS else None
+    except (ValueError, RecursionError):
+        document = None
+    table = document.get("table") if isinstance(document, dict) else None
+    version = table.get("brokerVersionDesc") if isinstance(table, dict) else None
+    return version[:LONGEST_VERSION] if isinstance(version, str) else None
+
+
+@dataclass(frozen=True)
+class OddTopics:
+    """Topics of a broker that do not hold all that was sent to them in queues of its own numbering, by name."""
+
+    compacted: tuple[str, ...]
+    static: tuple[str, ...]
+
+
+def odd_topics(connection: Connection) -> OddTopics:
+    """The compaction topics and the static ones among the broker's topics (R122, R123)."""
+    answer = connection.ask(Command(GET_ALL_TOPIC_CONFIG), most_bytes=LARGE_ANSWER)
+    connection.require_success(answer, "topic configs")
+    try:
+        document = storable(parsed(answer.body))
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise ProtocolError(f"{connection.address}: topic configs that are no JSON object")
+    static = document.get("topicQueueMappingDetailMap")
+    return OddTopics(
+        tuple(compaction_topics(document.get("topicConfigTable"))),
+        tuple(sorted(static)) if isinstance(static, dict) else (),
+    )
 
 
 def all_consumer_offsets(connection: Connection) -> bytes:
@@ -146,7 +191,9 @@ def resume_check(connection: Connection, *, offset_msg_id: str, topic: str) -> C
 
 
 def _offsets(connection: Connection, code: int, queues: Sequence[Queue], asked: str) -> Iterator[int | RefusedError]:
-    requests = (Command(code, {"topic": queue.topic, "queueId": str(queue.queue_id)}) for queue in queues)
+    requests = (
+        Command(code, {"topic": queue.topic, "queueId": str(queue.queue_id), **_OF_THIS_BROKER}) for queue in queues
+    )
     for queue, answer in zip(queues, connection.ask_all(requests), strict=True):
         if answer.code == SUCCESS:
             yield max(_number(connection, answer, "offset"), 0)  # -1 stands for none

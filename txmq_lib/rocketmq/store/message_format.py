@@ -58,6 +58,8 @@ _SMALLEST: Final = _HEADERS[0].size + len(b"tTpp")  # topic length, a topic of o
 SYS_FLAG_COMPRESSED: Final = 0x1
 _LZ4, _ZSTD, _ZLIB = 1, 2, 3
 _ZSTD_SLICE_BYTES: Final = 256
+# A proxy keeps a body as its gRPC client compressed it and called GZIP (R127): zlib's format, or that of gzip.
+_ZLIB_OR_GZIP: Final = zlib.MAX_WBITS | 32
 
 Bytes = bytes | mmap
 
@@ -168,7 +170,7 @@ def _is_crc_right(body: bytes | memoryview, crc: int) -> bool:
 def _decompress(stored: bytes, compression: int, bound: int) -> bytes | None:
     """The body as far as the bound; null where the stream is cut."""
     if compression in (0, _ZLIB):
-        inflater = zlib.decompressobj()
+        inflater = zlib.decompressobj(_ZLIB_OR_GZIP)
         body = inflater.decompress(stored, bound)
         return body if inflater.eof or len(body) == bound else None
     if compression == _LZ4:

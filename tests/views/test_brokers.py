@@ -1,0 +1,57 @@
+"""`brokers`: what is known of each broker, put together from what its landings left."""
+
+from __future__ import annotations
+
+import json
+
+NOON = "2026-11-21T12:00:00Z"
+ROWS = {
+    "broker": [
+        {"broker_name": "b", "role": "audit", "job": "land"},
+        {"broker_name": "files", "role": "engine", "job": "land"},
+    ],
+    "broker_set_up": [
+        {
+            "broker_name": "b", "kind": "rocketmq", "source": "10.0.0.1:10911", "version": "V5_5_0", "store_type": "default",
+            "broker_role": "SYNC_MASTER", "set_ups": "controller, static_topics",
+            "differences": "transactionCheckMax is 3, and transaction_check_max here is 15",
+        }
+    ],
+    "landing_frontier": [
+        {"broker_name": "b", "topic": "T", "queue_id": 0, "highest_store_timestamp": "2026-11-21T11:00:00Z"},
+        {"broker_name": "b", "topic": "T", "queue_id": 1, "highest_store_timestamp": "2026-11-21T11:30:00Z"},
+    ],
+    "check_cursor": [
+        {"broker_name": "b", "queue_id": 1, "half_offset": None},
+        {"broker_name": "b", "queue_id": 0, "half_offset": 17},
+    ],
+}  # fmt: skip
+
+
+def test_a_broker_is_told_with_all_that_its_landings_found_out(warehouse, txmq):
+    code, out, err = txmq("--warehouse", warehouse(ROWS), "brokers", "--format", "json")
+    assert (code, err) == (0, "")
+    first, second = [json.loads(line) for line in out.splitlines()]
+    found = {name: first[name] for name in ("broker_name", "role", "read_to_timestamp", "check_cursors")}
+    assert found == {
+        "broker_name": "b", "role": "audit", "read_to_timestamp": "2026-11-21T11:30:00.000Z", "check_cursors": "0:17 1:none",
+    }  # fmt: skip
+    told = ROWS["broker_set_up"][0]
+    assert {name: first[name] for name in told} == told
+    assert (second["broker_name"], second["kind"], second["set_ups"], second["check_cursors"]) == (
+        "files",
+        None,
+        None,
+        None,
+    )
+    assert txmq("--warehouse", warehouse(ROWS), "brokers", "--broker", "files", "--format", "json")[1].count("\n") == 1
+
+
+def test_limits_that_differ_are_told_by_the_status(warehouse, txmq):
+    code, out, _ = txmq("--warehouse", warehouse(ROWS), "status", "--now", NOON, "--format", "json")
+    told = json.loads(out)
+    assert code == 0
+    assert told["differing"] == [{"broker_name": "b", "differences": ROWS["broker_set_up"][0]["differences"]}]
+    assert [(each["text"], each["command"]) for each in told["problems"]] == [
+        ("b: transactionCheckMax is 3, and transaction_check_max here is 15", "brokers --broker b --wide")
+    ]

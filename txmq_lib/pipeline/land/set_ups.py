@@ -1,0 +1,52 @@
+"""What a landing found out of how its broker is set up, kept where it differs from what was known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from txmq_lib.config.settings import BrokerPolicy
+from txmq_lib.config.table_specs import table_spec
+from txmq_lib.delta.conform import struct_type
+from txmq_lib.passes.current import Pass
+from txmq_lib.pipeline.land.broker_settings import limit_differences
+from txmq_lib.spark.local_frame import local_frame
+
+TABLE = STEP = "broker_set_up"
+FOUND = ("kind", "source", "version", "store_type", "broker_role", "set_ups", "differences")
+
+
+def found(
+    kind: str,
+    source: str,
+    config: Mapping[str, str],
+    set_ups: Iterable[str],
+    policy: BrokerPolicy,
+    *,
+    version: str | None = None,
+) -> dict[str, Any]:
+    """What a plan keeps of a broker's set-up; `config` is its own settings, empty where nobody told them."""
+    return {
+        "kind": kind,
+        "source": source,
+        "version": version,
+        "store_type": config.get("storeType"),
+        "broker_role": config.get("brokerRole"),
+        "set_ups": ", ".join(sorted(set(set_ups))),
+        "differences": "; ".join(limit_differences(config, policy)),
+    }
+
+
+def land(current: Pass) -> None:
+    """Keep what the plan found out, where it is not known yet."""
+    told = current.arguments.get(TABLE)
+    if told is None or TABLE not in current.input_versions:
+        return  # planned by a version of before
+    broker_name = current.arguments["broker_name"]
+    known = [row for row in current.warehouse.materialized_rows(TABLE) if row["broker_name"] == broker_name]
+    if any(all(row[name] == told[name] for name in FOUND) for row in known):
+        return
+    row = {"broker_name": broker_name, **told, "recorded_timestamp": current.now, "pass_number": current.number}
+    frame = local_frame(current.warehouse.spark, [row], struct_type(table_spec(TABLE)))
+    current.upsert(TABLE, frame, step=STEP, count=1)
+    del current.counts[STEP]  # of what landed it tells nothing

@@ -1,0 +1,203 @@
+"""How the broker of a store is set up, as its files and its broker.conf say: what can be read of it, and what not.
+
+Must not read records. Every set-up has a name; docs/pages/which-brokers.md has a row for each.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from txmq_lib.files.plain_file import read_plain
+from txmq_lib.rocketmq.lenient_json import parsed
+from txmq_lib.rocketmq.store.commit_log import COMMIT_LOG_DIR
+from txmq_lib.rocketmq.store.consume_queue import CONSUME_QUEUE_DIR
+
+DLEDGER: Final = "dledger"
+MULTI_PATH: Final = "multi_path"
+ROCKSDB_OFFSETS: Final = "rocksdb_offsets"
+ROCKSDB_QUEUES: Final = "rocksdb_queues"
+ROCKSDB_HALVES: Final = "rocksdb_halves"
+STATIC_TOPICS: Final = "static_topics"
+COMPACTION: Final = "compaction"
+LMQ: Final = "lmq"
+CONTROLLER: Final = "controller"
+SLAVE: Final = "slave"
+
+# Directories of RocksDB that hold consumer offsets (R125); each has a file CURRENT.
+OFFSETS_IN_ROCKSDB: Final = ("config/consumerOffsets", "config/metadata", "config/rdb")
+QUEUES_IN_ROCKSDB: Final = (CONSUME_QUEUE_DIR, f"{CONSUME_QUEUE_DIR}_rocksdb")
+EPOCH_FILE: Final = "epochFileCheckpoint"
+MOST_BYTES: Final = 64 << 20  # of a table of topics
+MOST_NAMED: Final = 5
+
+_LOG_FILE: Final = re.compile(r"[0-9]{20}")
+_MULTI_PATH_SPLITTER: Final = ","  # unless a system property of the broker says another
+_CLEANUP_POLICY: Final = ("cleanup.policy", "+cleanup.policy")
+
+
+class Trait(NamedTuple):
+    """One thing in which a broker is not set up as by default: its name, what follows from it, and what to do."""
+
+    name: str
+    words: str
+    to_do: str = ""
+
+
+@dataclass(frozen=True)
+class StoreSetUp:
+    """What is known of a store before anything of it is read.
+
+    refused  why nothing of it can be read; empty: it can
+    told     what else is not as by default
+    """
+
+    refused: tuple[Trait, ...]
+    told: tuple[Trait, ...]
+
+    def has(self, name: str) -> bool:
+        """Whether the set-up of this name was found."""
+        return any(trait.name == name for trait in (*self.refused, *self.told))
+
+
+def store_set_up(store: str, config: Mapping[str, str]) -> StoreSetUp:
+    """The set-up of a store directory; `config` is its broker.conf, empty where there is none."""
+    root = Path(store)
+    return StoreSetUp((*_dledger(root, config), *_spread(root, config)), tuple(_told(root, config)))
+
+
+def _dledger(root: Path, config: Mapping[str, str]) -> Iterator[Trait]:
+    found = sorted(str(each) for each in root.glob("dledger-*/data") if _has_log_files(each))
+    if found or config.get("enableDLegerCommitLog") == "true":
+        where = found[0] if found else "enableDLegerCommitLog is true"
+        yield Trait(
+            DLEDGER,
+            f"its log is kept by DLedger ({where}): entries lie behind headers of their own, and the newest may never"
+            " be committed (R124)",
+            "land the live broker (txmq land rocketmq); no log of DLedger is read from disk",
+        )
+
+
+def _spread(root: Path, config: Mapping[str, str]) -> Iterator[Trait]:
+    own = root / COMMIT_LOG_DIR
+    named = [part.strip() for part in config.get("storePathCommitLog", "").split(_MULTI_PATH_SPLITTER) if part.strip()]
+    # Paths that a file names which came with the store are not followed: they may be of another machine.
+    if len(named) > 1:
+        yield Trait(
+            MULTI_PATH,
+            f"its log is spread over {len(named)} directories (storePathCommitLog)",
+            f"bring the files of all of them into {own} (no two have one name), and let storePathCommitLog in the"
+            " broker.conf beside it name that directory alone",
+        )
+    elif named and not own.is_dir():
+        yield Trait(MULTI_PATH, f"its log lies elsewhere: storePathCommitLog is {named[0]}", f"bring it into {own}")
+
+
+def _told(root: Path, config: Mapping[str, str]) -> Iterator[Trait]:
+    in_rocksdb = [each for each in OFFSETS_IN_ROCKSDB if _is_rocksdb(root / each)]
+    is_set = config.get("storeType") == "defaultRocksDB" or config.get("configManagerVersion") == "v2"
+    if in_rocksdb or is_set:
+        yield Trait(
+            ROCKSDB_OFFSETS,
+            f"its consumer offsets are in RocksDB ({in_rocksdb[0] if in_rocksdb else 'as its broker.conf says'}):"
+            " consumerOffset.json, if there is one, is stale and was not read (R125)",
+            "land the live broker for offsets",
+        )
+    if any(_is_rocksdb(root / each) for each in QUEUES_IN_ROCKSDB):
+        yield Trait(
+            ROCKSDB_QUEUES,
+            "its consume queues are in RocksDB: only the log tells where queues end",
+        )
+    if topics := _static_topics(root):
+        yield Trait(STATIC_TOPICS, f"static topics, read as this broker numbers their queues (R122): {_listed(topics)}")
+    if topics := _compaction_topics(root):
+        yield Trait(
+            COMPACTION, f"compaction topics, whole in its log as far as retention kept them (R123): {_listed(topics)}"
+        )
+    if _table(root, "lmqConsumerOffset.json", "offsetTable"):
+        yield Trait(LMQ, "offsets of LMQ groups (lmqConsumerOffset.json) are not read")
+    if config.get("enableControllerMode") == "true" or (root / EPOCH_FILE).exists():
+        yield Trait(CONTROLLER, CONTROLLER_WORDS)
+    if config.get("brokerRole") == "SLAVE":
+        yield Trait(SLAVE, "it is a slave: what it had not copied from its master is missing at the end")
+    if _has_halves_in_rocksdb(config):
+        yield Trait(ROCKSDB_HALVES, HALVES_WORDS)
+
+
+CONTROLLER_WORDS: Final = (
+    "it is under a controller: after a failover two messages may share a queue offset; the second one to land goes to"
+    " quarantine as KEY_CONFLICT (R128)"
+)
+HALVES_WORDS: Final = (
+    "it keeps the index of its halves in RocksDB: what it gives up leaves no trace; txmq tells it as DISCARDED_UNSEEN"
+    " (R119)"
+)
+
+
+def live_set_ups(config: Mapping[str, str]) -> list[str]:
+    """The names of what the settings of a live broker say that is not as by default; it tells all its settings."""
+    said = {
+        DLEDGER: config.get("enableDLegerCommitLog") == "true",
+        CONTROLLER: config.get("enableControllerMode") == "true",
+        LMQ: config.get("enableLmq") == "true",
+        ROCKSDB_OFFSETS: config.get("storeType") == "defaultRocksDB" or config.get("configManagerVersion") == "v2",
+        ROCKSDB_HALVES: _has_halves_in_rocksdb(config),
+    }
+    return [name for name, is_said in said.items() if is_said]
+
+
+def _has_halves_in_rocksdb(config: Mapping[str, str]) -> bool:
+    return config.get("transRocksDBEnable") == "true" and config.get("transWriteOriginTransHalfEnable") == "false"
+
+
+def compaction_topics(topics: object) -> list[str]:
+    """The names of those in a table of topic configs (topicConfigTable) that are compacted; RocketMQ's JSON, parsed."""
+    table = topics if isinstance(topics, dict) else {}
+    return sorted(name for name, topic in table.items() if _is_compacted(topic))
+
+
+def _is_compacted(topic: object) -> bool:
+    attributes = topic.get("attributes") if isinstance(topic, dict) else None
+    told = [attributes.get(key) for key in _CLEANUP_POLICY] if isinstance(attributes, dict) else []
+    return any(isinstance(each, str) and each.upper() == "COMPACTION" for each in told)
+
+
+def _compaction_topics(root: Path) -> list[str]:
+    return compaction_topics(_table(root, "topics.json", "topicConfigTable"))
+
+
+def _static_topics(root: Path) -> list[str]:
+    return sorted(_table(root, "topicQueueMapping.json", "topicQueueMappingInfoMap"))
+
+
+def _table(root: Path, name: str, key: str) -> dict[str, Any]:
+    """A table of one of the broker's files of settings; empty where there is none that can be read."""
+    for path in (root / "config" / name, root / "config" / f"{name}.bak"):
+        try:
+            document = parsed(read_plain(path, MOST_BYTES))
+        except (OSError, ValueError):
+            continue
+        found = document.get(key) if isinstance(document, dict) else None
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def _has_log_files(directory: Path) -> bool:
+    try:
+        return any(_LOG_FILE.fullmatch(entry.name) for entry in os.scandir(directory))
+    except OSError:
+        return True  # it may not be listed: something is there
+
+
+def _is_rocksdb(directory: Path) -> bool:
+    return (directory / "CURRENT").is_file()
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
