@@ -56,3 +56,20 @@ def test_each_unknown_one_of_several_is_said(warehouse, txmq):
     uri = warehouse(LANDED)
     _, _, err = txmq("--warehouse", uri, "pending", "--group", "GID_PAY", "--group", "A", "--topic", "B")
     assert err.splitlines()[1:] == ["no group A has landed", "no topic B has landed"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("settle", "NONE", "--commit", "--reason", "r"), "no half message of transaction NONE has landed"),
+        (("settle", "NONE", "--commit", "--reason", "r", "--apply"), "no half message of transaction NONE has landed"),
+        (("resume", ID, "NONE", "OTHER"), "no half message of transaction NONE has landed"),
+        (("take-back", "--broker", "xyz"), "no row of broker xyz has landed"),
+    ],
+)
+def test_what_is_to_be_decided_about_and_never_landed_is_said_without_a_jvm(
+    warehouse, txmq, monkeypatch, arguments, told
+):
+    monkeypatch.setattr("txmq_lib.cli.run.passes.build_session", None)
+    status, out, err = txmq("--warehouse", warehouse(LANDED), *arguments)
+    assert (status, out, err) == (2, "", f"error USAGE: {told}\n")

@@ -14,7 +14,8 @@ HALVES, MESSAGES, GIVEN_UP, ENDS = "half_message", "message", "trans_check_max_t
 # Where a name stands that has landed, by the column that a filter compares.
 PLACES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "broker_name": tuple(
-        (table, "broker_name") for table in ("broker", "landing_frontier", "consumer_offset_commit", ENDS, "quarantine")
+        (table, "broker_name")
+        for table in ("broker", "landing_frontier", "consumer_offset_commit", "consumer_ack", ENDS, "quarantine")
     ),
     "producer_group": tuple((table, "producer_group") for table in (HALVES, ENDS, MESSAGES, GIVEN_UP)),
     "consumer_group": tuple((table, "consumer_group") for table in ("consumer_offset_commit", "consumer_ack")),
@@ -49,13 +50,19 @@ def unknown_names(reader: WarehouseReader, view: View, filters: Mapping[str, Seq
         column = view.filters[option][0]
         if column not in PLACES:
             continue
-        missing = set(values)
-        for table, name in PLACES[column]:
-            if missing:
-                missing -= _those_in(reader, table, name, sorted(missing))
-        for value in (value for value in values if value in missing):
+        landed = landed_names(reader, column, values)
+        for value in (value for value in values if value not in landed):
             unknown.append(UnknownName(option, value, _near(reader, column, value)))
     return unknown
+
+
+def landed_names(reader: WarehouseReader, column: str, names: Sequence[str]) -> set[str]:
+    """Those of `names` that a landed row has; `column` is one of PLACES."""
+    missing = set(names)
+    for table, of_table in PLACES[column]:
+        if missing:
+            missing -= _those_in(reader, table, of_table, sorted(missing))
+    return {*names} - missing
 
 
 def _those_in(reader: WarehouseReader, table: str, column: str, names: Sequence[str]) -> set[str]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,9 @@ from txmq_lib.cli.output.said import say
 from txmq_lib.cli.run.clock import Now, moment, wall_clock
 from txmq_lib.cli.run.name_servers import NameServers, NameServersIfAny, name_servers, name_servers_of
 from txmq_lib.names import ASKED_FOR_GIVEN_UP, COMMIT
+
+if TYPE_CHECKING:
+    from txmq_lib.config.settings import Settings
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Compute the pass and say what it would do; write nothing.")]
 AskGivenUp = Annotated[
@@ -65,29 +68,42 @@ def init(ctx: typer.Context) -> None:
 
 def store(ctx: typer.Context, path: Store, broker: Broker, now: Now = None) -> None:
     """Land what a broker's store directory holds beyond what was landed of it before."""
+    from txmq_lib.cli.run.before_spark import require_store
     from txmq_lib.cli.run.passes import run_job
     from txmq_lib.pipeline.land.job import run_land_store
     from txmq_lib.pipeline.shared.roles import require_said_role
 
     job = partial(run_land_store, path=path, broker_name=broker, now=moment(now), wall_clock=wall_clock)
-    run_job("land store", options_of(ctx), job, require=lambda settings: require_said_role(settings, [broker]))
+
+    def require(settings: Settings) -> None:
+        require_said_role(settings, [broker])
+        require_store(path)
+
+    run_job("land store", options_of(ctx), job, require=require)
 
 
 def rocketmq(ctx: typer.Context, namesrv: NameServers, broker: Brokers = None, now: Now = None) -> None:
     """Land what live brokers have beyond what was landed of them: queues, consumer offsets."""
     from txmq_lib.cli.run.passes import run_job
     from txmq_lib.pipeline.land.job import run_land_rocketmq
+    from txmq_lib.pipeline.land.live_brokers import access_of, require_name_server
     from txmq_lib.pipeline.shared.roles import require_some_role
 
+    addresses = name_servers(namesrv)
     job = partial(
         run_land_rocketmq,
-        name_servers=name_servers(namesrv),
+        name_servers=addresses,
         brokers=tuple(broker or ()),
         now=moment(now),
         wall_clock=wall_clock,
         environ=os.environ,
     )
-    run_job("land rocketmq", options_of(ctx), job, require=lambda settings: require_some_role(settings, broker or ()))
+
+    def require(settings: Settings) -> None:
+        require_some_role(settings, broker or ())
+        require_name_server(addresses, access_of(settings, os.environ))
+
+    run_job("land rocketmq", options_of(ctx), job, require=require)
 
 
 def reconcile(ctx: typer.Context, now: Now = None, dry_run: DryRun = False) -> None:
@@ -222,6 +238,7 @@ def take_back(
     apply: Annotated[bool, typer.Option("--apply", help="Do it; without this, only say what would go.")] = False,
 ) -> None:
     """Take back all that was landed under a broker's name, and all that was made of it; or what was decided alone."""
+    from txmq_lib.cli.run.before_spark import require_landed
     from txmq_lib.cli.run.passes import run_job
     from txmq_lib.cli.run.upkeep import tell_taken
     from txmq_lib.pipeline.take_back import run_take_back
@@ -235,19 +252,28 @@ def take_back(
         apply=apply,
         decisions=decisions,
     )
-    run_job("take-back", options_of(ctx), job)
+
+    def require(settings: Settings) -> None:
+        # With --apply one that was killed behind its last row is carried on: only its plan knows.
+        if not apply:
+            require_landed(settings, "broker_name", [broker], "no row of broker")
+
+    run_job("take-back", options_of(ctx), job, require=require)
     if not apply:
         say("nothing was done; --apply does it", err=True)
 
 
 def _landing(kind: str) -> Callable[..., None]:
     def land_files(ctx: typer.Context, paths: Paths, broker: Broker, now: Now = None) -> None:
+        from txmq_lib.cli.run.before_spark import require_files
         from txmq_lib.cli.run.passes import run_job
         from txmq_lib.pipeline.land.job import run_land_files
 
         job = partial(
             run_land_files, kind=kind, paths=paths, broker_name=broker, now=moment(now), wall_clock=wall_clock
         )
-        run_job(f"land {kind}", options_of(ctx), job)
+        run_job(
+            f"land {kind}", options_of(ctx), job, require=lambda settings: require_files(settings, paths, os.environ)
+        )
 
     return land_files

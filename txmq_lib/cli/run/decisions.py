@@ -11,6 +11,7 @@ from txmq_lib.cli.options import Options, settings_of
 from txmq_lib.cli.output.formats import OutputFormat
 from txmq_lib.cli.output.said import say
 from txmq_lib.cli.output.show import write_rows
+from txmq_lib.cli.run.before_spark import require_landed
 from txmq_lib.cli.run.passes import run_job, spark_warehouse
 from txmq_lib.pipeline.decisions import PLAN_COLUMNS, DecisionRequest, decide, findings, planned
 
@@ -29,11 +30,12 @@ def run_decision(
 
     sends_to  name servers by which the broker is told afterwards
     """
+    settings = settings_of(options)
+    require_landed(settings, "transaction_id", request.transaction_ids, "no half message of transaction")
     if apply:
         work = partial(decide, request=request, now=now, wall_clock=wall_clock, sends_to=sends_to)
         run_job(request.decision, options, work)
         return
-    settings = settings_of(options)
     with spark_warehouse(request.decision, settings) as (warehouse, _):
         plan = planned(warehouse, settings, request, now=now)
     write_rows(format_, PLAN_COLUMNS, [[shown(row[name]) for name in PLAN_COLUMNS] for row in plan])

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from txmq_lib.cli.options import Options, location, settings_of
 from txmq_lib.cli.output.progress import SparkProgress
 from txmq_lib.cli.output.said import say
+from txmq_lib.cli.run.before_spark import require_warehouse_place
 from txmq_lib.config.settings import Settings, Thresholds
 from txmq_lib.config.table_specs import table_specs
 from txmq_lib.delta.warehouse import Warehouse
@@ -48,6 +49,7 @@ def run_job(
     settings = settings_of(options)
     if require is not None:
         require(settings)
+    require_warehouse_place(settings)
     with spark_warehouse(label, settings) as (warehouse, _):
         report = job(warehouse, settings)
     seconds = round(sum(report.seconds.values()), 1)

@@ -65,6 +65,12 @@ def is_wanted(topic: str, patterns: Sequence[str]) -> bool:
     return not is_system and is_taken(topic, patterns)
 
 
+def require_name_server(name_servers: Sequence[str], access: Access) -> None:
+    """UnreachableError where none of them answers."""
+    with name_server(name_servers, access):
+        pass
+
+
 def live_brokers(
     name_servers: Sequence[str], access: Access, *, patterns: Sequence[str], wanted: Sequence[str] = ()
 ) -> list[LiveBroker]:

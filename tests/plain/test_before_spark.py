@@ -1,0 +1,87 @@
+"""What is wrong with a command's own words is said before a JVM starts."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from txmq_lib.cli import main
+
+ID = "C000020246654E0E2F2A6940C2510000"
+
+
+@pytest.fixture
+def said(capsys, monkeypatch, tmp_path):
+    """Runs one command from an empty directory; its status and its last line. A JVM is not to be had."""
+
+    def no_jvm(*_: object) -> None:
+        raise AssertionError("a JVM would have started")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("txmq_lib.cli.run.passes.build_session", no_jvm)
+    for name in ("HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_GATEWAY_PORT", "TXMQ_CONF"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        status = main(arguments)
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert len(err.splitlines()) == 1, err
+        return status, err.strip()
+
+    return run
+
+
+def test_paths_that_are_not_there(said):
+    told = "error NOTHING_TO_LAND: nothing to land at a.jsonl, /gone/b: there is no such file or directory"
+    assert said("land", "half", "a.jsonl", "/gone/b", "--broker", "b") == (2, told)
+    assert said("land", "end", "file:///gone/b.jsonl", "--broker", "b")[0] == 2
+    assert said("land", "end", "*.jsonl", "--broker", "b")[0] == 2
+    Path("odd {1} it's *.jsonl").write_text("")
+    for there in ("*.jsonl", "odd {1} it's *.jsonl", f"file://{Path.cwd()}/*.jsonl"):
+        assert "a JVM would have started" in said("land", "end", there, "--broker", "b")[1], there
+    told = "error INPUT_UNREADABLE: store /gone is no directory: give a store directory that holds commitlog/"
+    assert said("land", "store", "/gone", "--broker", "b", "--set", "role=audit") == (3, told)
+
+
+def test_a_path_that_only_spark_can_look_at_is_left_to_it(said, monkeypatch):
+    for arguments in (("s3a://bucket/a.jsonl",), ("a.jsonl", "--set", "spark.spark.hadoop.fs.defaultFS=hdfs://n:1")):
+        assert "a JVM would have started" in said("land", "half", *arguments, "--broker", "b")[1]
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    assert "a JVM would have started" in said("land", "half", "a.jsonl", "--broker", "b")[1]
+
+
+def test_name_servers_that_do_not_answer(said):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        status, told = said("land", "rocketmq", "--namesrv", address, "--set", "role=audit")
+    assert status == 3
+    assert told.startswith(f"error BROKER_UNREACHABLE: no name server answers: {address}: ")
+
+
+def test_a_warehouse_that_cannot_be_made(said, tmp_path):
+    (tmp_path / "file").write_text("")
+    status, told = said("reconcile", "--warehouse", "file/w")
+    assert (status, told) == (
+        3,
+        f"error INPUT_UNREADABLE: warehouse {tmp_path}/file/w cannot be made: Not a directory",
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("settle", ID, "--commit", "--reason", "r"),
+        ("resume", ID),
+        ("resume", ID, "--apply"),
+        ("take-back", "--broker", "b"),
+    ],
+)
+def test_a_warehouse_that_is_not_there(said, arguments, tmp_path):
+    status, told = said(*arguments, "--warehouse", "none")
+    assert status == 2
+    assert f"in the warehouse {tmp_path}/none; name the one that has it by --conf or --warehouse" in told
+    assert not Path("none").exists()

@@ -1,0 +1,60 @@
+"""What can be known to be wrong before a JVM starts: paths and ids. Each raises what the job would."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from txmq_lib.cli.options import location
+from txmq_lib.config.settings import Settings
+from txmq_lib.errors import InputError, NothingToLandError, UsageError
+from txmq_lib.files import local_files
+from txmq_lib.views.known_names import landed_names
+from txmq_lib.views.reader import WarehouseReader
+
+# Where any of these is set, a path without a scheme may be of another file system: only Spark can tell.
+OTHER_FILE_SYSTEMS = ("HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_GATEWAY_PORT")
+DEFAULT_FILE_SYSTEM = "spark.hadoop.fs.defaultFS"
+
+
+def require_warehouse_place(settings: Settings) -> None:
+    """InputError where the warehouse is a directory of this machine that is not there and cannot be made."""
+    path = location(settings.warehouse)
+    if not path.startswith("/"):
+        return
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"warehouse {path} cannot be made: {error.strerror}") from error
+
+
+def require_files(settings: Settings, paths: Sequence[str], environment: Mapping[str, str]) -> None:
+    """NothingToLandError naming every path of this machine that is not there."""
+    if DEFAULT_FILE_SYSTEM in settings.spark or any(name in environment for name in OTHER_FILE_SYSTEMS):
+        return
+    local = [path for path in paths if local_files.LOCAL_SCHEME.match(path) or not local_files.has_scheme(path)]
+    if absent := [path for path in local if not _found(path)]:
+        raise NothingToLandError(f"nothing to land at {', '.join(absent)}: there is no such file or directory")
+
+
+def require_store(path: str) -> None:
+    """InputError where a store is no directory."""
+    if not Path(path).is_dir():
+        raise InputError(f"store {path} is no directory: give a store directory that holds commitlog/")
+
+
+def require_landed(settings: Settings, column: str, names: Sequence[str], what: str) -> None:
+    """UsageError naming those of `names` that no landed row has in `column` (`PLACES` of views/known_names.py).
+
+    TableMissingError where there is no warehouse: nothing can have landed.
+    """
+    landed = landed_names(WarehouseReader(location(settings.warehouse)), column, names)
+    if missing := [name for name in names if name not in landed]:
+        raise UsageError(f"{what} {', '.join(missing)} has landed")
+
+
+def _found(path: str) -> bool:
+    try:
+        return bool(local_files.found(path))
+    except OSError:
+        return True  # who reads it says why it cannot be listed
