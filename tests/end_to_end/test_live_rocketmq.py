@@ -192,6 +192,54 @@ def test_verdicts_equal_the_truth_when_landing_while_producers_send(rocketmq, au
         producer.stop()
 
 
+def test_halves_in_rocksdb_land_live_and_what_the_broker_forgot_is_committed_by_hand(auditor):
+    """R116 to R121: the broker gives halves up without a trace; a late end is still taken, and consumed once."""
+    in_rocksdb = {"transRocksDBEnable": "true", "transWriteOriginTransHalfEnable": "false"}
+    with real_rocketmq("5.5.0", **in_rocksdb) as server:
+        audit = auditor(server, topics="[TopicA]")
+        producer = server.client("produce", server.namesrv, "GID_ROCKS", "TopicA", "CU,RU,UC,UR,UU", "300", "100")
+        producer.wait_for("sent", count=40)
+        landed_while_sending = []
+        while not producer.told("done"):
+            audit.run(LAND)
+            landed_while_sending.append(audit.count("half"))
+        assert landed_while_sending[0] > 0
+        assert "rocksdb_halves: it keeps the index of its halves in RocksDB" in audit.err
+        truth = sent(producer)
+        assert len(truth) == 300
+        time.sleep(20)  # timeout, and two checks and more of all that nobody decides
+        # Only what is stored later tells that the checks of those before it are over.
+        newest = server.client("produce", server.namesrv, "GID_ROCKS", "TopicA", "CU", "1", "0")
+        newest.wait_for("done")
+        end = time.monotonic() + 120
+        while True:
+            audit.run(LAND)
+            verdicts = {id_: verdict for id_, verdict in audit.verdicts().items() if id_ in truth}
+            if len(verdicts) == 300 and "PENDING" not in verdicts.values():
+                break
+            assert time.monotonic() < end, Counter(verdicts.values())
+            time.sleep(4)
+        found = found_in(server, "TopicA")
+        meant = {**VERDICT_OF, "UU": "DISCARDED_UNSEEN"}
+        wrong = {
+            id_: (plan, verdicts[id_], found[id_, False])
+            for id_, plan in truth.items()
+            # On a machine that stands still a check may be answered twice (R64).
+            if verdicts[id_] != ("DUPLICATED" if found[id_, False] > 1 else meant[plan])
+        }
+        assert not wrong
+        (row,) = audit.house.rows("broker_set_up")
+        assert (row["set_ups"], row["version"], row["broker_role"]) == ("rocksdb_halves", "V5_5_0", "ASYNC_MASTER")
+        forgotten = next(id_ for id_, verdict in verdicts.items() if verdict == "DISCARDED_UNSEEN")
+        audit.run(SETTLE, transaction_id=forgotten)
+        time.sleep(3)
+        audit.run(LAND)
+        assert audit.verdicts()[forgotten] == "COMMITTED"
+        assert found_in(server, "TopicA")[forgotten, False] == 1
+        told = Counter(verdicts.values())
+        report(f"halves in RocksDB: landed while sending {landed_while_sending}, {told}, one of them committed by hand")
+
+
 def test_a_broker_that_is_killed_and_started_again_is_read_on(rocketmq, auditor):
     audit = auditor(rocketmq, topics="[TopicD]")
     first = rocketmq.client("produce", rocketmq.namesrv, "GID_KILL", "TopicD", "CC,RR", "40", "0")
