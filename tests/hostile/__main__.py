@@ -1,6 +1,6 @@
 """Each kind of hostile input landed by `txmq` with its default settings: what became of it, and the most memory it took.
 
-`make hostile`: a line per input. Memory is the resident memory of the command, its JVM and all workers together. Status 1
+`make hostile`: a line per input. Memory is the resident memory of the command, its JVM and all workers together; what they share counts once. Status 1
 where it is more than --most MiB, a good row is missing, what was too large is not told of, or the command fails.
 """
 
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,20 +95,34 @@ def watched(command: list[str], environment: dict[str, str], told: Path) -> tupl
 
 
 def held(root: int) -> int:
-    """Resident bytes of a process and all below it."""
-    parents, sizes = {}, {}
+    """Bytes of memory that a process and all below it hold together: what several share counts once."""
+    parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
-            try:
+            with suppress(OSError):  # it has just ended
                 told = (entry / "stat").read_text(encoding="utf-8", errors="replace")
-            except OSError:
-                continue  # it has just ended
-            fields = told.rpartition(")")[2].split()
-            parents[int(entry.name)], sizes[int(entry.name)] = int(fields[1]), int(fields[21])
+                parents[int(entry.name)] = int(told.rpartition(")")[2].split()[1])
     family = {root}
     while more := {pid for pid, parent in parents.items() if parent in family} - family:
         family |= more
-    return sum(sizes.get(pid, 0) for pid in family) * os.sysconf("SC_PAGE_SIZE")
+    return sum(_share(pid) for pid in family if not _is_about_to_begin(pid, parents.get(pid, 0)))
+
+
+def _share(pid: int) -> int:
+    """Its resident bytes, those that it shares by their part."""
+    with suppress(OSError):
+        told = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+        return sum(int(line.split()[1]) << 10 for line in told.splitlines() if line.startswith("Pss:"))
+    return 0
+
+
+def _is_about_to_begin(pid: int, parent: int) -> bool:
+    """Whether it still runs in the memory of the one that starts it, as a JVM's children do for a moment."""
+    with suppress(OSError):
+        lines = [Path(f"/proc/{each}/cmdline").read_bytes() for each in (pid, parent)]
+        sizes = [Path(f"/proc/{each}/statm").read_text(encoding="ascii").split()[0] for each in (pid, parent)]
+        return lines[0] == lines[1] and sizes[0] == sizes[1]
+    return False
 
 
 if __name__ == "__main__":

@@ -45,6 +45,8 @@ WHILE_LANDING = {
     # Parquet's writer looks at what it holds after 100 rows, then after up to 10,000: these may be bodies of many MiB.
     "parquet.page.size.row.check.min": "1",
     "parquet.page.size.row.check.max": "1",
+    # What a task holds of a file before it writes that out, and twice over while it packs it.
+    "parquet.block.size": str(32 << 20),
 }
 
 
