@@ -227,7 +227,7 @@ MUTANTS = (
     Mutant("pipeline/land/large_lines.py", "a body begins within a name", r"(?<!\\)", "", LARGE_LINES),
     Mutant("pipeline/land/large_lines.py", "what is beside a body may be any size", "len(rest) > LARGE_BYTES", "len(rest) > LARGE_BYTES * LARGE_BYTES", LARGE_LINES),
     Mutant("pipeline/land/large_lines.py", "any padding is base64", "count % 4 == 1 or (padding and (count + padding) % 4)", "count % 4 == 1", LARGE_LINES),
-    Mutant("pipeline/land/large_lines.py", "escapes in a body are not read", "json.loads(b'\"%b\"' % found[1])", "found[1].decode()", LARGE_LINES),
+    Mutant("pipeline/land/large_lines.py", "escapes in a body are not read", "_unescaped(line[begun:ended])", "line[begun:ended].decode()", LARGE_LINES),
     Mutant("rules/contract.py", "a torn escape is none", 'F.is_valid_utf8("value") & ~_has_torn_escape()', 'F.is_valid_utf8("value")', CONTRACT),
     Mutant("rules/contract.py", "a number passes for a text", 'F.schema_of_variant(given) != "STRING"', 'F.schema_of_variant(given) == "NONE"', CONTRACT),
     Mutant("rules/contract.py", "an offset may have no next one", 'F.col(f"{struct}.{name}") > HIGHEST_OFFSET', 'F.col(f"{struct}.{name}") > 2**63 - 1', CONTRACT),
