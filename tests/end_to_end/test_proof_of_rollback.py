@@ -137,6 +137,19 @@ def test_a_store_read_whole_proves_it_without_consume_queues(open_house, tmp_pat
     assert said(house) == with_reason("log_read" if tail else "read_past_op")
 
 
+def test_the_proof_that_is_named_is_that_of_all_that_landed_and_not_the_first(open_house, tmp_path):
+    house, log = open_house(AUDIT), story(tail=True)
+    house.land_store(log.write_store(tmp_path / "store"))
+    house.audit()
+    assert said(house) == with_reason("log_read")
+    log.plain()
+    log.plain(queue_id=1)
+    house.land_store(log.write_store(tmp_path / "store"))
+    house.audit(LATER)
+    assert said(house) == with_reason("read_past_op")
+    assert {row["is_settled"] for row in house.rows("verdict")} == {True}
+
+
 def test_a_topic_left_out_of_a_store_is_told_so(open_house, tmp_path):
     house = open_house(AUDIT, "land.topics=['Other*']")
     log = story()
@@ -264,13 +277,16 @@ def test_files_of_a_log_that_were_removed_behind_an_op_that_was_read_take_no_pro
     upto = log.plain()["commitLogOffset"]
     while log.plain()["commitLogOffset"] < 2 * FILE_BYTES:
         pass
-    house = open_house(AUDIT)
+    house, of_files = open_house(AUDIT), open_house(AUDIT, name="files")
     house.land_store(log.write_store(tmp_path / "store", upto=upto))
-    if audited:
-        house.audit()
-    house.land_store(log.write_store(tmp_path / "store", without=(0, 1)))
-    house.audit(LATER)
-    assert said(house) == with_reason("read_past_op")
+    land_files(of_files, log, lambda row: row["commitLogOffset"] < upto, tells_end=False)
+    without = log.write_store(tmp_path / "store", without=(0, 1))
+    for each in (house, of_files):
+        if audited:
+            each.audit()
+        each.land_store(without)
+        each.audit(LATER)
+        assert said(each) == with_reason("read_past_op")
 
 
 @pytest.fixture

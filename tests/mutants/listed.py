@@ -139,6 +139,7 @@ MUTANTS = (
            '        (ROLLED_BACK, F.col("op_count") >= 1),\n        (DISCARDED, F.col("is_discarded")),',
            '        (DISCARDED, F.col("is_discarded")),\n        (ROLLED_BACK, F.col("op_count") >= 1),', VERDICT),
     Mutant("rules/verdict.py", "a rollback is told where nobody has read", '& F.col("_proof").isNull()', "& F.lit(False)", PROOF),
+    Mutant("rules/verdict.py", "the proof that was had first is named for ever", "(REASON_FILE_END, REASON_LIVE_READ, REASON_LOG_READ, REASON_OP_UNREAD)", "(REASON_FILE_END, REASON_OP_UNREAD)", PROOF),
     Mutant("rules/verdict.py", "what a file proved stands for ever", "| F.col(\"reason\").isin(*UNSETTLED_REASONS)", "", PROOF),
     Mutant("rules/proof.py", "a doubt is none", ' & (F.col("elsewhere_count") == 0)', "", PROOF),
     Mutant("rules/proof.py", "a run proves wherever it begins", 'return (run["first_offset"] == 0) | _is(', 'return F.lit(True) | _is(', PROOF),

@@ -147,7 +147,7 @@ def reasons(spark, found, frontier, quarantine=(), role="audit"):
 
 def expected(reason):
     is_proved = reason in ROLLED_BACK
-    return "ROLLED_BACK" if is_proved else "RESOLVED_UNKNOWN", reason, is_proved and reason != "file_end"
+    return "ROLLED_BACK" if is_proved else "RESOLVED_UNKNOWN", reason, reason == "read_past_op"
 
 
 def test_no_message_means_rolled_back_only_where_it_would_have_been_seen(spark):

@@ -70,7 +70,7 @@ class Record:
         )
 
     def row(self, max_offset: int | None = None) -> dict[str, Any]:
-        """As a reading client tells it in the landing contract; MAX_OFFSET is where its queue ended then."""
+        """As a reading client tells what `encoded` stores; MAX_OFFSET is where its queue ended then."""
         told = {} if max_offset is None else {"MIN_OFFSET": "0", "MAX_OFFSET": str(max_offset)}
         return {
             "topic": self.topic,
@@ -78,12 +78,12 @@ class Record:
             "queueOffset": self.queue_offset,
             "commitLogOffset": self.place,
             "sysFlag": self.sys_flag,
-            "flag": 0,
+            "flag": 7,
             "bornTimestamp": self.born_ms,
             "storeTimestamp": self.stored_ms,
-            "bornHost": "127.0.0.1:1",
-            "storeHost": "127.0.0.1:2",
-            "offsetMsgId": f"{self.place:032X}",
+            "bornHost": "10.1.2.3:42426",
+            "storeHost": "127.0.0.1:10911",
+            "offsetMsgId": f"7F00000100002A9F{self.place:016X}",
             "reconsumeTimes": 0,
             "preparedTransactionOffset": self.prepared,
             "properties": {**self.properties, **told},

@@ -19,7 +19,6 @@ from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.shared.evidence import evidence_of, whole_evidence
 from txmq_lib.pipeline.shared.idle import is_idle
 from txmq_lib.pipeline.shared.known_runs import frontier_with_runs
-from txmq_lib.pipeline.shared.misread import proved_until_now
 from txmq_lib.pipeline.shared.orphans import Orphans, find_orphans, write_orphans
 from txmq_lib.pipeline.shared.policies import policies_of
 from txmq_lib.pipeline.shared.pruning import Near, near_offsets, near_times, near_twins
@@ -145,8 +144,6 @@ def _touched(current: Pass, frontier: DataFrame, orphans: Orphans, policies: Pol
         *[transactions_of(rows) for rows in direct],
         expiring(unsettled, frontier, policies=policies, now=current.now),
     ]
-    if (doubted := proved_until_now(current, frontier)) is not None:
-        keys.append(doubted)
     if current.since_versions:
         # At the first pass every half is new already.
         if current.last_note.get("settings_fingerprint") != current.settings.fingerprint():

@@ -21,6 +21,8 @@ from txmq_lib.names import (
     REASON_CONTRADICTING_ENDS,
     REASON_DECIDED,
     REASON_FILE_END,
+    REASON_LIVE_READ,
+    REASON_LOG_READ,
     REASON_NO_OP,
     REASON_OP_UNREAD,
     REASON_TWO_OPS,
@@ -40,7 +42,8 @@ from txmq_lib.rules.transaction import join_transaction, transactions_of
 # It checks once more than transactionCheckMax (R119), and a round may begin just before a half is due.
 ROUNDS_TO_SPARE = 2
 UNSETTLED = (PENDING, RESOLVED_UNKNOWN)
-UNSETTLED_REASONS = (REASON_FILE_END, REASON_OP_UNREAD)
+# What else lands may refute an end that a file told or a log with a hole in a queue, or prove better what was proved.
+UNSETTLED_REASONS = (REASON_FILE_END, REASON_LIVE_READ, REASON_LOG_READ, REASON_OP_UNREAD)
 
 
 def judged(
