@@ -85,3 +85,13 @@ def test_a_warehouse_that_is_not_there(said, arguments, tmp_path):
     assert status == 2
     assert f"in the warehouse {tmp_path}/none; name the one that has it by --conf or --warehouse" in told
     assert not Path("none").exists()
+
+
+def test_a_store_whose_set_up_is_refused(said, tmp_path):
+    log = tmp_path / "store" / "dledger-n0" / "data" / ("0" * 20)
+    log.parent.mkdir(parents=True)
+    log.write_bytes(b"x")
+    status, told = said("land", "store", "store", "--broker", "b", "--set", "role=audit")
+    assert status == 3
+    assert told.startswith("error STORE_REFUSED: the store store is not read, and nothing of it lands: dledger: ")
+    assert "land the live broker" in told

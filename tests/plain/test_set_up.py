@@ -9,8 +9,7 @@ import pytest
 from captured import unpack_store
 
 from txmq_lib.errors import StoreRefusedError
-from txmq_lib.pipeline.land.store import require_readable, set_up_of
-from txmq_lib.rocketmq.store.set_up import compaction_topics, store_set_up
+from txmq_lib.rocketmq.store.set_up import compaction_topics, require_readable, set_up_of, store_set_up
 
 FIRST = "0" * 20
 
@@ -54,9 +53,9 @@ def test_the_log_of_dledger_is_refused(store, tmp_path, beside):
     lay(root, f"dledger-n0/data/{FIRST}", f"dledger-n0/index/{FIRST}")
     assert refused(root) == ["dledger"]
     with pytest.raises(
-        StoreRefusedError, match=r"nothing has landed: dledger: .*dledger-n0/data.*land the live broker"
+        StoreRefusedError, match=r"nothing of it lands: dledger: .*dledger-n0/data.*land the live broker"
     ):
-        require_readable(set_up_of(str(root)), "a", str(root))
+        require_readable(set_up_of(str(root)), str(root))
 
 
 def test_dledger_is_refused_by_its_setting_wherever_it_keeps_its_log(store):

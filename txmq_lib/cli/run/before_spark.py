@@ -9,6 +9,7 @@ from txmq_lib.cli.options import location
 from txmq_lib.config.settings import Settings
 from txmq_lib.errors import InputError, NothingToLandError, UsageError
 from txmq_lib.files import local_files
+from txmq_lib.rocketmq.store.set_up import require_readable, set_up_of
 from txmq_lib.views.known_names import landed_names
 from txmq_lib.views.reader import WarehouseReader
 
@@ -38,9 +39,10 @@ def require_files(settings: Settings, paths: Sequence[str], environment: Mapping
 
 
 def require_store(path: str) -> None:
-    """InputError where a store is no directory."""
+    """InputError where a store is no directory, StoreRefusedError where its broker is set up beyond reading."""
     if not Path(path).is_dir():
         raise InputError(f"store {path} is no directory: give a store directory that holds commitlog/")
+    require_readable(set_up_of(path), path)
 
 
 def require_landed(settings: Settings, column: str, names: Sequence[str], what: str) -> None:

@@ -14,8 +14,7 @@ from txmq_lib.cli.run.findings import FAIL, OK, WARN, Finding, directory_finding
 from txmq_lib.config.settings import Settings, Source
 from txmq_lib.config.table_specs import table_specs
 from txmq_lib.errors import TxmqError
-from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
-from txmq_lib.rocketmq.store.set_up import store_set_up
+from txmq_lib.rocketmq.store.set_up import set_up_of
 from txmq_lib.views.figures import landed, last_passes
 from txmq_lib.views.reader import Scan, WarehouseReader
 from txmq_lib.views.status import span_text
@@ -46,23 +45,15 @@ def source_finding(source: Source, path: str) -> Finding:
         return Finding("sources", FAIL, f"{told}: {closed[0]} cannot be read", "let this user read it")
     if source.kind == "store":
         for each in found:
-            config = _broker_conf(each)
-            for trait in store_set_up(each, config).refused:
+            set_up = set_up_of(each)
+            for trait in set_up.refused:
                 return Finding("sources", FAIL, f"{told}: {trait.name}: {trait.words}", trait.to_do)
-            for trait in store_set_up(each, config).told:
+            for trait in set_up.told:
                 told += f"; {trait.name}: {trait.words}"
     if source.kind == "store" and not all(Path(each, "commitlog").is_dir() for each in found):
         advice = "name the directory above commitlog (storePathRootDir)"
         return Finding("sources", FAIL, f"{told} has no directory commitlog", advice)
     return Finding("sources", OK, told)
-
-
-def _broker_conf(store: str) -> dict[str, str]:
-    try:
-        found = read_broker_conf(store)
-    except OSError:
-        return {}  # a landing tells it
-    return {} if found is None else found[1]
 
 
 def warehouse_findings(uri: str, now: datetime) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.errors import InputError, StoreRefusedError
+from txmq_lib.errors import InputError
 from txmq_lib.names import HALF_TOPIC
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.land import broker_offsets, check_cursors, inputs, messages, set_ups
@@ -27,7 +27,7 @@ from txmq_lib.rocketmq.store.consumer_offset_file import (
     consumer_offset_state,
     read_consumer_offset_file,
 )
-from txmq_lib.rocketmq.store.set_up import ROCKSDB_OFFSETS, StoreSetUp, store_set_up
+from txmq_lib.rocketmq.store.set_up import ROCKSDB_OFFSETS, config_of, require_readable, set_up_of, store_set_up
 from txmq_lib.rules import frontier
 from txmq_lib.rules.half import content_hash
 from txmq_lib.rules.moments import EPOCH, LATEST_MS
@@ -44,7 +44,7 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
     path = str(Path(path).absolute())  # whoever carries the plan on may stand elsewhere
     config = config_of(path)
     set_up = store_set_up(path, config)
-    require_readable(set_up, broker_name, path)
+    require_readable(set_up, path)
     files, gaps = list_files(path)
     if not files:
         raise InputError(f"{path} holds no commit log files (commitlog/<20 digits>); give a broker's store directory")
@@ -81,27 +81,6 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
             settings.for_broker(broker_name),
         ),
     }
-
-
-def config_of(path: str) -> dict[str, str]:
-    """What the broker.conf of a store sets; nothing where there is none that can be read (`findings` tells it)."""
-    try:
-        found = read_broker_conf(path)
-    except OSError:
-        found = None
-    return {} if found is None else found[1]
-
-
-def set_up_of(path: str) -> StoreSetUp:
-    """How the broker of a store is set up."""
-    return store_set_up(path, config_of(path))
-
-
-def require_readable(set_up: StoreSetUp, broker_name: str, path: str) -> None:
-    """StoreRefusedError with every reason why a store cannot be read, and what to do about it."""
-    if set_up.refused:
-        told = "; ".join(f"{trait.name}: {trait.words}; {trait.to_do}" for trait in set_up.refused)
-        raise StoreRefusedError(f"the store {path} of broker {broker_name} is not read, and nothing has landed: {told}")
 
 
 def findings(path: str, settings: Settings, broker_name: str) -> Iterator[str]:

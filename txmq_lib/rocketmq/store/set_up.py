@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from txmq_lib.errors import StoreRefusedError
 from txmq_lib.files.plain_file import read_plain
 from txmq_lib.rocketmq.lenient_json import parsed
+from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
 from txmq_lib.rocketmq.store.commit_log import COMMIT_LOG_DIR
 from txmq_lib.rocketmq.store.consume_queue import CONSUME_QUEUE_DIR
 
@@ -62,6 +64,27 @@ class StoreSetUp:
     def has(self, name: str) -> bool:
         """Whether the set-up of this name was found."""
         return any(trait.name == name for trait in (*self.refused, *self.told))
+
+
+def set_up_of(store: str) -> StoreSetUp:
+    """How the broker of a store is set up."""
+    return store_set_up(store, config_of(store))
+
+
+def config_of(store: str) -> dict[str, str]:
+    """What the broker.conf of a store sets; nothing where there is none that can be read (a landing tells it)."""
+    try:
+        found = read_broker_conf(store)
+    except OSError:
+        found = None
+    return {} if found is None else found[1]
+
+
+def require_readable(set_up: StoreSetUp, store: str) -> None:
+    """StoreRefusedError with every reason why a store cannot be read, and what to do about it."""
+    if set_up.refused:
+        told = "; ".join(f"{trait.name}: {trait.words}; {trait.to_do}" for trait in set_up.refused)
+        raise StoreRefusedError(f"the store {store} is not read, and nothing of it lands: {told}")
 
 
 def store_set_up(store: str, config: Mapping[str, str]) -> StoreSetUp:
