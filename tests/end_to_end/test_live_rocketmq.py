@@ -23,6 +23,11 @@ from postgresql import PASSWORD, PostgreSQL
 from real_broker import BROKER, NEWEST_4_9, Client, RealRocketmq, free_port, plans, real_rocketmq
 
 from txmq_lib.cli import main
+from txmq_lib.rocketmq.remoting.broker import OddTopics, odd_topics
+from txmq_lib.rocketmq.remoting.connection import Connection
+from txmq_lib.rocketmq.remoting.frame import Command
+from txmq_lib.views.cursors import stopped_checks
+from txmq_lib.views.reader import WarehouseReader
 
 pytestmark = pytest.mark.real
 
@@ -238,6 +243,81 @@ def test_halves_in_rocksdb_land_live_and_what_the_broker_forgot_is_committed_by_
         assert found_in(server, "TopicA")[forgotten, False] == 1
         told = Counter(verdicts.values())
         report(f"halves in RocksDB: landed while sending {landed_while_sending}, {told}, one of them committed by hand")
+
+
+def test_a_broker_that_does_not_check_is_told_two_landings_later(auditor):
+    """R131, and R36: a broker that has never ended a round has no cursor yet."""
+    with real_rocketmq("5.5.0", transactionCheckInterval="3600000") as server:
+        audit = auditor(server, topics="[TopicA]")
+        producer = server.client("produce", server.namesrv, "GID_STUCK", "TopicA", "UU", "10", "0")
+        producer.wait_for("done")
+        time.sleep(3)  # longer than the timeout: all of them are due
+        audit.run(LAND)
+        assert not stopped_checks(WarehouseReader(audit.house.warehouse.uri))
+        time.sleep(70)  # two intervals of 3 s and a minute for the queue
+        audit.run(LAND)
+        (found,) = stopped_checks(WarehouseReader(audit.house.warehouse.uri))
+        assert (found.broker_name, found.half_offset, found.waiting) == (BROKER, None, 10)
+        assert main(["--conf", str(audit.conf), "status", "--format", "json"]) == 1
+        told = json.loads(audit.capsys.readouterr().out)
+        assert f"unchecked {BROKER}/0" in [each["condition"] for each in told["problems"]]
+        assert "transactionCheckInterval is 1h" in told["differing"][0]["differences"]
+        report("a broker that does not check: told by the second landing, 10 halves behind no cursor at all")
+
+
+def test_compaction_topics_and_static_ones_of_a_real_broker_are_known(auditor):
+    """R122, R123: what the broker says of its topics; a static one is pulled by the broker's own numbers."""
+    created = {"readQueueNums": "1", "writeQueueNums": "1", "perm": "6", "topicFilterType": "SINGLE_TAG",
+               "topicSysFlag": "0", "order": "false", "defaultTopic": "TBW102"}  # fmt: skip
+    queue = {"gen": 0, "queueId": 0, "bname": BROKER, "logicOffset": 0, "startOffset": 0, "endOffset": -1,
+             "timeOfStart": -1, "timeOfEnd": -1}  # fmt: skip
+    detail = {"topic": "TopicStatic", "scope": "__global__", "totalQueues": 1, "bname": BROKER, "epoch": 1,
+              "dirty": False, "currIdMap": {"0": 0}, "hostedQueues": {"0": [queue]}}  # fmt: skip
+    with real_rocketmq("5.5.0") as server:
+        with Connection(server.address, server.access) as connection:
+            compacted = {**created, "topic": "TopicCompacted", "attributes": "+cleanup.policy=COMPACTION"}
+            connection.require_success(connection.ask(Command(17, compacted)), "compaction topic")
+            static = Command(
+                513, {**created, "topic": "TopicStatic", "force": "false"}, body=json.dumps(detail).encode()
+            )
+            connection.require_success(connection.ask(static), "static topic")
+            assert odd_topics(connection) == OddTopics(("TopicCompacted",), ("TopicStatic",))
+        audit = auditor(server, topics='["Topic*"]')
+        producer = server.client("produce", server.namesrv, "GID_STATIC", "TopicStatic", "CC,RR", "20", "0")
+        producer.wait_for("done")
+        truth = sent(producer)
+        verdicts, _ = settled(audit, truth, "TopicStatic")
+        assert verdicts == {id_: VERDICT_OF[plan] for id_, plan in truth.items()}
+        assert "static_topics: read as this broker numbers their queues (R122): TopicStatic" in audit.err
+        assert "compaction: not read" in audit.err
+        (row,) = audit.house.rows("broker_set_up")
+        assert row["set_ups"] == "compaction, static_topics"
+        report(f"a static topic: 20 of 20, {Counter(verdicts.values())}; a compaction topic left out by name")
+
+
+def test_a_broker_on_dledger_lands_live_and_its_store_is_refused(auditor):
+    """R124: one node, which elects itself."""
+    port = free_port()
+    dledger = {"enableDLegerCommitLog": "true", "dLegerGroup": BROKER, "dLegerPeers": f"n0-127.0.0.1:{port}",
+               "dLegerSelfId": "n0"}  # fmt: skip
+    with real_rocketmq("5.5.0", **dledger) as server:
+        audit = auditor(server, topics="[TopicA]")
+        producer = server.client("produce", server.namesrv, "GID_DLEDGER", "TopicA", "CC,RR,CU,RU", "100", "20")
+        producer.wait_for("done")
+        truth = sent(producer)
+        assert len(truth) == 100
+        verdicts, evidence = settled(audit, truth, "TopicA")
+        meant = {id_: "COMMITTED" if plan[0] == "C" else "ROLLED_BACK" for id_, plan in truth.items()}
+        wrong = {id_: verdict for id_, verdict in verdicts.items() if verdict != meant[id_] and evidence[id_][0] < 2}
+        assert not wrong
+        (row,) = audit.house.rows("broker_set_up")
+        assert row["set_ups"] == "dledger"
+        store = str(server.directory / "store")
+        assert main(["--conf", str(audit.conf), "land", "store", store, "--broker", "of-disk"]) == 3
+        told = audit.capsys.readouterr().err
+        assert "STORE_REFUSED" in told
+        assert "dledger-n0/data" in told
+        report(f"DLedger, one node: live {Counter(verdicts.values())} of 100, its store refused")
 
 
 def test_a_broker_that_is_killed_and_started_again_is_read_on(rocketmq, auditor):
