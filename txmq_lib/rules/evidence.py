@@ -108,7 +108,8 @@ def _said(kind: int, rows: DataFrame, **columns: str) -> DataFrame:
     return rows.select(*TRANSACTION_KEY, F.lit(kind).alias("kind"), *values)
 
 
-def _counted(said: DataFrame) -> DataFrame:
+def _gathered(said: DataFrame) -> DataFrame:
+    """One row per transaction of `said`: counts, newest places and times of each kind, messages as a list."""
     kind, times = F.col("kind"), F.col("times")
     real = F.struct("real_topic", "real_queue_id")
     first_copy = F.when((kind == HALF) & F.col("real_topic").isNotNull(), F.col("place"))
@@ -116,7 +117,7 @@ def _counted(said: DataFrame) -> DataFrame:
     message = F.when(kind == MESSAGE, F.struct("real_topic", "at", "place", "is_true"))
     original = F.when((kind == HALF) & F.col("is_true"), F.col("place"))
     others_at = F.when(kind != MESSAGE, F.col("at"))
-    grouped = said.groupBy(*TRANSACTION_KEY).agg(
+    return said.groupBy(*TRANSACTION_KEY).agg(
         *[_count_of(number).alias(name) for number, name in _COUNTS.items()],
         F.collect_list(message).alias("_messages"),
         F.min_by(real, first_copy).alias("_real"),
@@ -136,10 +137,14 @@ def _counted(said: DataFrame) -> DataFrame:
         F.max(F.when(kind == GIVEN_UP, F.col("queue_offset"))).alias("_given_up_offset"),
         F.max(F.when(kind == RESUME, F.col("queue_offset"))).alias("_resumed_upto"),
     )
+
+
+def _counted(said: DataFrame) -> DataFrame:
+    """The figures of the transactions of `said` that have a half, a given-up or a diverted message."""
     # A half row behind it has resumed it (R73), or txmq has, which writes no half.
     is_newest = F.coalesce(F.col("_newest_half") <= F.col("_last_given_up"), F.lit(True))
     is_final = is_newest & F.coalesce(F.col("_given_up_offset") > F.col("_resumed_upto"), F.lit(True))
-    there = grouped.where("half_count > 0 or given_up_count > 0 or diverted_count > 0")
+    there = _gathered(said).where("half_count > 0 or given_up_count > 0 or diverted_count > 0")
     placed = there.withColumn("real_topic", F.coalesce("_real.real_topic", "_given_up_real.real_topic"))
     is_visible = F.filter(
         "_messages", lambda message: message["is_true"] & (message["real_topic"] == F.col("real_topic"))

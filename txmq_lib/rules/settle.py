@@ -59,6 +59,13 @@ HALF_OF_END = {
 }
 
 
+# Columns that only the judging of an end needs.
+OF_JUDGING = (
+    *("_is_waiting", "_is_candidate", "_is_effective", "_deciding"),
+    *("prior_decision", "is_queue_offset_landed", "is_contested"),
+)
+
+
 def landed_offsets(halves: DataFrame) -> DataFrame:
     """The queue offsets of `halves`, of whatever half queue, as a bitmap."""
     return offset_bitmap(halves.select("broker_name", F.lit(0).alias("queue_id"), "queue_offset"))
@@ -142,7 +149,13 @@ def judged_ends(matched: DataFrame, decided: DataFrame, *, policies: Policies, n
     deciding = F.coalesce("prior_decision", first)
     is_first = F.row_number().over(in_order) == 1
     is_effective = F.col("_is_candidate") & is_first & F.col("prior_decision").isNull()
-    outcome = (
+    placed = with_prior.withColumns({"_is_effective": is_effective, "_deciding": deciding})
+    answered = _with_answer(placed.withColumn("outcome", _outcome()))
+    return answered.withColumn("is_effective", F.col("_is_effective")).drop(*OF_JUDGING)
+
+
+def _outcome() -> Column:
+    return (
         F.when(F.col("reason").isNotNull(), OUTCOME_REFUSED)
         .when(_is_unknown(), OUTCOME_ACCEPTED)
         .when(F.col("_is_waiting"), OUTCOME_HELD)
@@ -150,24 +163,17 @@ def judged_ends(matched: DataFrame, decided: DataFrame, *, policies: Policies, n
         .when(F.col("_deciding") == F.col("decision"), OUTCOME_REPEATED)
         .otherwise(OUTCOME_CONTRADICTING)
     )
-    placed = with_prior.withColumns({"_is_effective": is_effective, "_deciding": deciding})
-    judged = placed.withColumn("outcome", outcome)
+
+
+def _with_answer(judged: DataFrame) -> DataFrame:
+    """`judged` ends with code and remark, as a broker would answer."""
     refusal = F.create_map(*[F.lit(part) for reason, (code, _) in REFUSALS.items() for part in (reason, code)])
     remark = F.create_map(*[F.lit(part) for reason, (_, text) in REFUSALS.items() for part in (reason, text)])
-    return (
-        judged.withColumns(
-            {
-                "is_effective": F.col("_is_effective"),
-                # R13: an unknown gets no response at all; a held one none yet.
-                "code": F.when(F.col("reason").isNotNull(), refusal[F.col("reason")]).when(
-                    ~_is_unknown() & (F.col("outcome") != OUTCOME_HELD), F.lit(0)
-                ),
-                "remark": remark[F.col("reason")],
-            }
-        )
-        .drop("_is_waiting", "_is_candidate", "_is_effective", "_deciding", "prior_decision", "is_queue_offset_landed")
-        .drop("is_contested")
+    # R13: an unknown gets no response at all; a held one none yet.
+    code = F.when(F.col("reason").isNotNull(), refusal[F.col("reason")]).when(
+        ~_is_unknown() & (F.col("outcome") != OUTCOME_HELD), F.lit(0)
     )
+    return judged.withColumns({"code": code, "remark": remark[F.col("reason")]})
 
 
 def immunity_limit_ms(policies: Policies) -> Column:

@@ -59,7 +59,22 @@ def judged(
     read = figures.join(F.broadcast(_brokers(frontier, now)), on="broker_name", how="left")
     timed = read.withColumn("checks_end_timestamp", _checks_end(policies))
     placed = with_proof(timed, frontier, quarantine)
-    rules = [
+    verdict = F.coalesce(*[F.when(holds, F.lit(name)) for name, holds in _rules(policies)], F.lit(PENDING))
+    reasoned = placed.withColumn("verdict", verdict).withColumn("reason", _reason(policies))
+    may_change = F.col("verdict").isin(*UNSETTLED) | F.col("reason").isin(*UNSETTLED_REASONS)
+    return reasoned.select(
+        *TRANSACTION_KEY,
+        *("real_topic", "real_queue_id", "verdict", "reason"),
+        *[F.col(name).cast("bigint").alias(name) for name in FIGURES],
+        *("check_times", "broker_check_times", "first_timestamp", "last_timestamp", "checks_end_timestamp"),
+        F.lit(pass_number).cast("bigint").alias("pass_number"),
+        (~may_change).alias("is_settled"),
+    )
+
+
+def _rules(policies: Policies) -> list[tuple[str, Column]]:
+    """Verdicts in the order in which they are looked for, each with where it holds."""
+    return [
         (DUPLICATED, F.col("visible_count") >= 2),
         (CONFLICT, _is_conflict(policies)),
         (COMMITTED_AND_DISCARDED, (F.col("visible_count") == 1) & (F.col("given_up_count") > 0)),
@@ -73,24 +88,6 @@ def judged(
         (DIVERTED, (F.col("half_count") == 0) & (F.col("diverted_count") > 0)),
         (EXPIRED_UNSEEN, _is_expired(policies)),
     ]
-    verdict = F.coalesce(*[F.when(holds, F.lit(name)) for name, holds in rules], F.lit(PENDING))
-    reasoned = placed.withColumn("verdict", verdict).withColumn("reason", _reason(policies))
-    may_change = F.col("verdict").isin(*UNSETTLED) | F.col("reason").isin(*UNSETTLED_REASONS)
-    return reasoned.select(
-        *TRANSACTION_KEY,
-        "real_topic",
-        "real_queue_id",
-        "verdict",
-        "reason",
-        *[F.col(name).cast("bigint").alias(name) for name in FIGURES],
-        "check_times",
-        "broker_check_times",
-        "first_timestamp",
-        "last_timestamp",
-        "checks_end_timestamp",
-        F.lit(pass_number).cast("bigint").alias("pass_number"),
-        (~may_change).alias("is_settled"),
-    )
 
 
 def _reason(policies: Policies) -> Column:

@@ -26,45 +26,21 @@ def frontier_reports(current: Pass, rows: DataFrame, good: DataFrame, lost_queue
     All `rows` say how far a queue was read: bad ones are neither missing nor to be read again. Times are of good ones,
     of which those that did not land have no place.
     """
-    arguments, spark = current.arguments, current.warehouse.spark
-    broker_name = arguments["broker_name"]
-    held_back = halves_held_back(lost_queues)
+    broker_name = current.arguments["broker_name"]
     placed = good.withColumn("broker_name", F.lit(broker_name))
     landed = current.read("landing_frontier").where(F.col("broker_name") == broker_name)
     with current.timed("read_to"):
         read_to = _read_to(placed, landed)
-    read = [
-        (broker_name, topic, queue_id, stop, low, lost > 0, start if stop > start else None, high,
-         [dict(zip(RUN_FIELDS, (stop, stop, None, None, read_to.place), strict=True))] if stop == high else [])
-        for topic, queue_id, low, start, stop, lost, high in arguments["queues"]
-        if Queue(topic, queue_id) not in lost_queues and topic not in held_back
-    ]  # fmt: skip
-    queues = local_frame(
-        spark,
-        read,
-        "broker_name string, topic string, queue_id int, next_offset bigint, lowest_kept_offset bigint,"
-        f" had_lost boolean, start bigint, high bigint, ends array<{RUN_TYPE}>",
-    )
+    queues = _queues_read(current, lost_queues, read_to)
     # What retention deletes between plan and read is passed over by the reader: the first record is then a later one.
     is_first_missing = F.col("start").isNotNull() & ~F.col("first_offset").eqNullSafe(F.col("start"))
-    store_ms = F.unix_millis("store_timestamp")
-    parts = [F.coalesce(part.cast("string"), F.lit("")) for part in (F.col("commit_log_offset"), store_ms)]
-    is_good = F.col("reason").isNull()
-    facts = rows.groupBy("topic", "queue_id").agg(
-        F.max(F.when(is_good, F.col("store_timestamp"))).alias("highest_store_timestamp"),
-        F.min("queue_offset").alias("first_offset"),
-        F.min_by("store_timestamp", F.when(is_good, F.col("queue_offset"))).alias("first_timestamp"),
-        F.max_by(F.concat_ws(":", "queue_offset", *parts), "queue_offset").alias("identity"),
-    )
     lost_before = F.when(F.col("had_lost") | is_first_missing, F.coalesce("first_timestamp", F.lit(current.now)))
     reports = (
-        queues.join(facts, on=["topic", "queue_id"], how="left")
+        queues.join(_facts(rows), on=["topic", "queue_id"], how="left")
         .join(landed_runs(placed), on=list(QUEUE), how="left")
         .select(
             *QUEUE,
-            "next_offset",
-            "highest_store_timestamp",
-            "lowest_kept_offset",
+            *("next_offset", "highest_store_timestamp", "lowest_kept_offset"),
             lost_before.alias("lost_before_timestamp"),
             F.lit(True).alias("is_end_known"),
             F.col("identity").alias("source_identity"),
@@ -77,20 +53,53 @@ def frontier_reports(current: Pass, rows: DataFrame, good: DataFrame, lost_queue
     )
     if read_to.time_ms is None:
         return reports
-    whole = [
-        {
-            "broker_name": broker_name,
-            "topic": topic,
-            "queue_id": frontier.WHOLE_QUEUE_ID,
-            "next_offset": 0,
-            "highest_store_timestamp": EPOCH + timedelta(milliseconds=read_to.time_ms),
-            "is_end_known": True,
-            "runs": [dict(zip(RUN_FIELDS, (0, 0, None, None, read_to.place), strict=True))],
-            "is_anew": False,
-        }
-        for topic in _read_to_the_end(arguments, good, lost_queues)
-    ]
-    return reports.unionByName(local_frame(spark, whole, reports.schema))
+    topics = _read_to_the_end(current.arguments, good, lost_queues)
+    whole = [_whole_topic(broker_name, topic, read_to.time_ms, read_to.place) for topic in topics]
+    return reports.unionByName(local_frame(current.warehouse.spark, whole, reports.schema))
+
+
+def _queues_read(current: Pass, lost_queues: set[Queue], read_to: ReadTo) -> DataFrame:
+    """One row per queue that was read: from and to where, what is kept of it, and where it ends if that was reached."""
+    broker_name, held_back = current.arguments["broker_name"], halves_held_back(lost_queues)
+    read = [
+        (broker_name, topic, queue_id, stop, low, lost > 0, start if stop > start else None, high,
+         [dict(zip(RUN_FIELDS, (stop, stop, None, None, read_to.place), strict=True))] if stop == high else [])
+        for topic, queue_id, low, start, stop, lost, high in current.arguments["queues"]
+        if Queue(topic, queue_id) not in lost_queues and topic not in held_back
+    ]  # fmt: skip
+    return local_frame(
+        current.warehouse.spark,
+        read,
+        "broker_name string, topic string, queue_id int, next_offset bigint, lowest_kept_offset bigint,"
+        f" had_lost boolean, start bigint, high bigint, ends array<{RUN_TYPE}>",
+    )
+
+
+def _facts(rows: DataFrame) -> DataFrame:
+    """Of each queue: the newest time of a good record, the first offset and its time, what its last record was."""
+    store_ms = F.unix_millis("store_timestamp")
+    parts = [F.coalesce(part.cast("string"), F.lit("")) for part in (F.col("commit_log_offset"), store_ms)]
+    is_good = F.col("reason").isNull()
+    return rows.groupBy("topic", "queue_id").agg(
+        F.max(F.when(is_good, F.col("store_timestamp"))).alias("highest_store_timestamp"),
+        F.min("queue_offset").alias("first_offset"),
+        F.min_by("store_timestamp", F.when(is_good, F.col("queue_offset"))).alias("first_timestamp"),
+        F.max_by(F.concat_ws(":", "queue_offset", *parts), "queue_offset").alias("identity"),
+    )
+
+
+def _whole_topic(broker_name: str, topic: str, time_ms: int, place: int | None) -> dict[str, Any]:
+    """A row that says: all queues of the topic were read to their ends."""
+    return {
+        "broker_name": broker_name,
+        "topic": topic,
+        "queue_id": frontier.WHOLE_QUEUE_ID,
+        "next_offset": 0,
+        "highest_store_timestamp": EPOCH + timedelta(milliseconds=time_ms),
+        "is_end_known": True,
+        "runs": [dict(zip(RUN_FIELDS, (0, 0, None, None, place), strict=True))],
+        "is_anew": False,
+    }
 
 
 def halves_held_back(lost_queues: set[Queue]) -> list[str]:

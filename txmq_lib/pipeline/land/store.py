@@ -192,16 +192,6 @@ def _reports(
     stretches  of the log that were read without a bad record
     """
     arguments = current.arguments
-    broker_name, spark = arguments["broker_name"], current.warehouse.spark
-    kept = local_frame(
-        spark,
-        [
-            (broker_name, topic, queue_id, bound.next_offset, bound.lowest_offset)
-            for (topic, queue_id), bound in bounds.items()
-            if is_taken(topic, arguments["topics"])
-        ],
-        "broker_name string, topic string, queue_id int, _end bigint, lowest_kept_offset bigint",
-    )
     lost_ms = arguments["lost_before_ms"]
     # Without consume queues nobody knows which queue lost something.
     has_lost = F.coalesce(F.col("lowest_kept_offset") > 0, F.lit(True))
@@ -210,7 +200,7 @@ def _reports(
     told = F.when(F.col("_end").isNotNull(), F.array(run(F.col("_end"), F.col("_end"), log_end, log_end)))
     queues = (
         frontier.reached(rows)
-        .join(kept, on=list(QUEUE), how="full")
+        .join(_queues_kept(current, bounds), on=list(QUEUE), how="full")
         .withColumns(
             {
                 "next_offset": F.coalesce("next_offset", "_end"),
@@ -226,10 +216,29 @@ def _reports(
     )
     if arguments["last"] is None:
         return queues
+    return queues.unionByName(local_frame(current.warehouse.spark, [_of_log(arguments, stretches)], queues.schema))
+
+
+def _queues_kept(current: Pass, bounds: Mapping[tuple[str, int], QueueBounds]) -> DataFrame:
+    """Where the queues that land begin and end (`_end`), as their consume queues say."""
+    arguments = current.arguments
+    return local_frame(
+        current.warehouse.spark,
+        [
+            (arguments["broker_name"], topic, queue_id, bound.next_offset, bound.lowest_offset)
+            for (topic, queue_id), bound in bounds.items()
+            if is_taken(topic, arguments["topics"])
+        ],
+        "broker_name string, topic string, queue_id int, _end bigint, lowest_kept_offset bigint",
+    )
+
+
+def _of_log(arguments: Mapping[str, Any], stretches: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """The row that says how far the log was read."""
     offset, store_ms, size = arguments["last"]
     read_ms = _time_ms(store_ms)
-    log = {
-        "broker_name": broker_name,
+    return {
+        "broker_name": arguments["broker_name"],
         "topic": _whole_log_topic(arguments["topics"]),
         "queue_id": frontier.WHOLE_QUEUE_ID,
         "next_offset": arguments["to_offset"],
@@ -240,7 +249,6 @@ def _reports(
         "runs": [dict(zip(RUN_FIELDS, each, strict=False)) for each in stretches],
         "is_anew": arguments["is_rebuilt"],
     }
-    return queues.unionByName(local_frame(spark, [log], queues.schema))
 
 
 def _time_ms(stated_ms: int) -> int | None:
