@@ -133,27 +133,31 @@ def run_passes(
             current = _planned(current, taken_back=taken_back)
         if not _claim_or_abandon(current, job):
             continue
-        size = job.input_bytes(current) if job.input_bytes is not None else None
-        current.is_small = size is not None and size <= SMALL_PASS_BYTES
-        is_known = job.input_bytes is not None
-        try:
-            with tuned(warehouse.spark, input_bytes=size, is_small=current.is_small, is_known=is_known):
-                report = job.run(current)
-        except (PassConflict, PassReplayed):
-            raise
-        except Exception as error:
-            # A plan that cannot be carried out must not stand in the way of the next one; one cut off can be. A write
-            # may have landed and failed behind its commit, and another process may be about to make one.
-            is_untouched = not (current.has_written or is_cancelled(error)) and current.has_landed_nothing()
-            if is_untouched and current.claim(GIVEN_UP):
-                current.abandon()
-            raise
-        finally:
-            current.release()
-            if not current.is_small:
-                let_go_of_plans(warehouse.spark)
+        report = _carried_out(current, job)
         if current.is_own:
             return report
+
+
+def _carried_out(current: Pass, job: Job[Any, Any]) -> PassReport:
+    spark, is_known = current.warehouse.spark, job.input_bytes is not None
+    size = job.input_bytes(current) if job.input_bytes is not None else None
+    current.is_small = size is not None and size <= SMALL_PASS_BYTES
+    try:
+        with tuned(spark, input_bytes=size, is_small=current.is_small, is_known=is_known):
+            return job.run(current)
+    except (PassConflict, PassReplayed):
+        raise
+    except Exception as error:
+        # A plan that cannot be carried out must not stand in the way of the next one; one cut off can be. A write may
+        # have landed and failed behind its commit, and another process may be about to make one.
+        is_untouched = not (current.has_written or is_cancelled(error)) and current.has_landed_nothing()
+        if is_untouched and current.claim(GIVEN_UP):
+            current.abandon()
+        raise
+    finally:
+        current.release()
+        if not current.is_small:
+            let_go_of_plans(spark)
 
 
 def _planned(mine: Pass, *, taken_back: int) -> Pass:

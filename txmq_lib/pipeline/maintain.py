@@ -261,25 +261,8 @@ def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], wanted: Maintain
     counts["retention_set"] = told.count(True)
     counts["conflicts"] += told.count(None)
     for table in planned:
-        if table.compaction is not None:
-            with current.timed("compact"):
-                done = retention.compact(
-                    warehouse,
-                    table.table,
-                    below_bytes=table.compaction.below_bytes,
-                    file_bytes=wanted.file_size * MIB,
-                    tag=current.tag(f"compact_{table.table}"),
-                )
-            counts["conflicts" if done is None else "compacted_files"] += 1 if done is None else done
-            warehouse.on_write(table.table, "compact")
-        if table.old_passes and wanted.pass_retention_ms is not None:
-            before = current.now - timedelta(milliseconds=wanted.pass_retention_ms)
-            with current.timed("old_passes"):
-                done = retention.remove_passes(
-                    warehouse, retention.old_passes(warehouse, before), tag=current.tag("old_passes")
-                )
-            counts["old_passes" if done else "conflicts"] += table.old_passes if done else 1
-            warehouse.on_write(table.table, "old_passes")
+        _compact(current, table, wanted, counts)
+        _remove_old_passes(current, table, wanted, counts)
     _require_nothing_open(warehouse, wanted)
     readers = _readers(warehouse)
     for table in planned:
@@ -293,3 +276,30 @@ def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], wanted: Maintain
             counts["removed_files"] += table.expired_files
             warehouse.on_write(table.table, "remove")
     return current.commit(counts)
+
+
+def _compact(current: Pass, table: TableUpkeep, wanted: Maintain, counts: dict[str, int]) -> None:
+    if table.compaction is None:
+        return
+    with current.timed("compact"):
+        files = retention.compact(
+            current.warehouse,
+            table.table,
+            below_bytes=table.compaction.below_bytes,
+            file_bytes=wanted.file_size * MIB,
+            tag=current.tag(f"compact_{table.table}"),
+        )
+    counts["conflicts" if files is None else "compacted_files"] += 1 if files is None else files
+    current.warehouse.on_write(table.table, "compact")
+
+
+def _remove_old_passes(current: Pass, table: TableUpkeep, wanted: Maintain, counts: dict[str, int]) -> None:
+    if not table.old_passes or wanted.pass_retention_ms is None:
+        return
+    warehouse = current.warehouse
+    before = current.now - timedelta(milliseconds=wanted.pass_retention_ms)
+    with current.timed("old_passes"):
+        old = retention.old_passes(warehouse, before)
+        is_done = retention.remove_passes(warehouse, old, tag=current.tag("old_passes"))
+    counts["old_passes" if is_done else "conflicts"] += table.old_passes if is_done else 1
+    warehouse.on_write(table.table, "old_passes")

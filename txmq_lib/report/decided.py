@@ -147,7 +147,17 @@ def decision_section(reader: WarehouseReader, period: Period) -> Section:
         [(classes[place], *(count_text(line[place]) for line in counts.values())) for place in shown],
         numbers=(1, 2),
     )
-    percentiles = Table(
+    words = (
+        "From the time the first half row was stored to that of the last row of the transaction, which is the op"
+        " message of the commit or rollback. Transactions committed once or rolled back only.",
+    )
+    return Section(
+        "decisions", "Time from half to decision", words, figures=[Figure(chart, table)], tables=[_percentiles(times)]
+    )
+
+
+def _percentiles(times: Sequence[history.DecisionTimes]) -> Table:
+    return Table(
         "Percentiles of the time from half to decision, seconds",
         ("producer group", "transactions", "p50", "p90", "p95", "p99", "longest"),
         [
@@ -160,11 +170,4 @@ def decision_section(reader: WarehouseReader, period: Period) -> Section:
         ],
         numbers=range(1, 7),
         note=left_out(len(times), "groups", "txmq verdicts"),
-    )
-    words = (
-        "From the time the first half row was stored to that of the last row of the transaction, which is the op"
-        " message of the commit or rollback. Transactions committed once or rolled back only.",
-    )
-    return Section(
-        "decisions", "Time from half to decision", words, figures=[Figure(chart, table)], tables=[percentiles]
     )

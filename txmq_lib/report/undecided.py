@@ -101,12 +101,7 @@ def _pending_groups(status: Status) -> Table:
 def checks_section(reader: WarehouseReader, status: Status) -> Section:
     """Checks per producer group, by who asked."""
     counts = history.check_counts(reader)
-    asked = status.checks
-    answers = ", ".join(f"{count_text(count)} {decision}" for decision, count in asked.answers.items())
-    words = (
-        f"txmq has asked {counted(asked.asked, 'time')}; {counted(asked.answered, 'end')} answered a check"
-        + (f" ({answers})." if answers else "."),
-    )
+    words = (_asked_in_words(status),)
     if not counts:
         return Section("checks", "Checks", words=words)
     series = ("by txmq", "by brokers")
@@ -142,6 +137,13 @@ def checks_section(reader: WarehouseReader, status: Status) -> Section:
     )
 
 
+def _asked_in_words(status: Status) -> str:
+    checks = status.checks
+    answers = ", ".join(f"{count_text(count)} {decision}" for decision, count in checks.answers.items())
+    words = f"txmq has asked {counted(checks.asked, 'time')}; {counted(checks.answered, 'end')} answered a check"
+    return f"{words} ({answers})." if answers else f"{words}."
+
+
 def given_up_section(reader: WarehouseReader) -> Section:
     """Messages given up, why, and what became of their transactions."""
     counts = history.given_up_counts(reader)
@@ -175,14 +177,18 @@ def given_up_section(reader: WarehouseReader) -> Section:
         numbers=(2,),
         note=left_out(len(counts), "rows", "txmq given-up"),
     )
-    became = Table(
-        "What became of transactions that were given up",
-        ("verdict", "transactions"),
-        [(verdict, count_text(count)) for verdict, count in history.verdicts_of_given_up(reader).items()],
-        numbers=(1,),
-    )
+    became = _became(reader)
     words = (
         "check_max: asked as often as the settings allow; expired: older than the reserved time. A broker keeps no"
         " reason. Giving up is no rollback: what is DISCARDED was decided by nobody.",
     )
     return Section("given-up", "Given up", words, [Figure(chart, table)], [became] if became.rows else [])
+
+
+def _became(reader: WarehouseReader) -> Table:
+    return Table(
+        "What became of transactions that were given up",
+        ("verdict", "transactions"),
+        [(verdict, count_text(count)) for verdict, count in history.verdicts_of_given_up(reader).items()],
+        numbers=(1,),
+    )

@@ -84,8 +84,7 @@ def end_rows(lines: DataFrame, broker_name: str) -> DataFrame:
         F.col("m.transactionId").alias("transaction_id"),
         F.col("m.topic").alias("topic"),
         *verdict_columns(checks),
-        "source",
-        "position",
+        *("source", "position"),
     )
 
 

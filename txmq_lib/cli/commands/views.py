@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +17,9 @@ from txmq_lib.errors import UsageError
 from txmq_lib.views.catalogue import VIEWS
 from txmq_lib.views.columns import BodyForm
 from txmq_lib.views.view import View
+
+if TYPE_CHECKING:
+    from txmq_lib.views.select import ViewQuery
 
 TransactionId = Annotated[
     str | None, typer.Argument(metavar="[ID]", help="Transaction id (UNIQ_KEY), or a message id in either form.")
@@ -84,32 +88,10 @@ def _command(view: View) -> Callable[..., None]:
 
     def show(ctx: typer.Context, **options: Any) -> None:  # noqa: ANN401 - as `_options` declares them
         from txmq_lib.cli.output.show import Shown, show_view
-        from txmq_lib.views.select import ViewQuery, checked_sort, checked_states
 
         now = moment(options["now"])
-        filters = {name: options[_parameter(name)] for name in view.filters if options[_parameter(name)]}
-        if "state" in filters:
-            filters["state"] = checked_states(view, filters["state"], view.states)
-        if "lag-state" in filters:
-            filters["lag-state"] = checked_states(view, filters["lag-state"], names.LAG_STATES)
-        older_than = options["older_than"]
-        query = ViewQuery(
-            filters=filters,
-            since=None if options["since"] is None else time_ago(options["since"], now),
-            before=None if older_than is None else now - span(older_than, "--older-than"),
-            keys=tuple(options.get("key") or ()),
-            sort=checked_sort(view, options["sort"] or ()),
-            limit=options["limit"],
-            queue=options.get("queue"),
-            from_offset=_from_offset(options),
-        )
-        show_view(
-            options_of(ctx),
-            view,
-            query,
-            now,
-            Shown(options["format_"], is_wide=options["wide"], body=options.get("body")),
-        )
+        shown = Shown(options["format_"], is_wide=options["wide"], body=options.get("body"))
+        show_view(options_of(ctx), view, _query(view, options, now), now, shown)
 
     parameters = {"ctx": typer.Context, **_options(view)}
     show.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
@@ -125,6 +107,28 @@ def _command(view: View) -> Callable[..., None]:
     )
     show.__annotations__ = parameters
     return show
+
+
+def _query(view: View, options: Mapping[str, Any], now: datetime) -> ViewQuery:
+    """What the options ask of a view; UsageError where it cannot be asked."""
+    from txmq_lib.views.select import ViewQuery, checked_sort, checked_states
+
+    filters = {name: options[_parameter(name)] for name in view.filters if options[_parameter(name)]}
+    if "state" in filters:
+        filters["state"] = checked_states(view, filters["state"], view.states)
+    if "lag-state" in filters:
+        filters["lag-state"] = checked_states(view, filters["lag-state"], names.LAG_STATES)
+    older_than = options["older_than"]
+    return ViewQuery(
+        filters=filters,
+        since=None if options["since"] is None else time_ago(options["since"], now),
+        before=None if older_than is None else now - span(older_than, "--older-than"),
+        keys=tuple(options.get("key") or ()),
+        sort=checked_sort(view, options["sort"] or ()),
+        limit=options["limit"],
+        queue=options.get("queue"),
+        from_offset=_from_offset(options),
+    )
 
 
 def _from_offset(options: Mapping[str, Any]) -> int | None:

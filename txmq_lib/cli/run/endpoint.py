@@ -134,6 +134,13 @@ def endpoint(
         thread.join()
 
 
+def _scraped(counted: Counted) -> tuple[HTTPStatus, str, str]:
+    try:
+        return HTTPStatus.OK, TEXT, counted.text()
+    except Exception as error:  # a failing scrape is no reason to end the service
+        return HTTPStatus.INTERNAL_SERVER_ERROR, TEXT, f"{type(error).__name__}: {error}\n"
+
+
 def _handler(health: Health, counted: Counted, wake: Callable[[], None]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         server: _Server
@@ -145,10 +152,7 @@ def _handler(health: Health, counted: Counted, wake: Callable[[], None]) -> type
                 status = HTTPStatus.OK if told["state"] == RUNNING else HTTPStatus.SERVICE_UNAVAILABLE
                 self._answer(status, JSON, json.dumps(told))
             elif self.path == "/metrics":
-                try:
-                    self._answer(HTTPStatus.OK, TEXT, counted.text())
-                except Exception as error:  # a failing scrape is no reason to end the service
-                    self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, TEXT, f"{type(error).__name__}: {error}\n")
+                self._answer(*_scraped(counted))
             else:
                 self._answer(HTTPStatus.NOT_FOUND, TEXT, "there are /health, /metrics and POST /wakeup\n")
 

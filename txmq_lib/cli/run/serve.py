@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
@@ -25,6 +26,7 @@ from txmq_lib.pipeline.shared.roles import require_roles_of_sources, require_sam
 from txmq_lib.service.health_file import Health
 from txmq_lib.service.rounds import Listeners, Step
 from txmq_lib.service.service import is_session_alive, services
+from txmq_lib.service.thread import PeriodicService
 
 STOP, WAKE, LOST = "stop", "wake", "lost"
 
@@ -44,30 +46,12 @@ def run_serve(options: Options, *, is_first_at_once: bool, health_path: Path, li
         with signals.before_end(health.stopped), spark_warehouse("serve", settings) as (warehouse, _):
             warehouse.ensure()
             spark = warehouse.spark
-            log = RoundLog()
-
-            def failure(step: Step, error: str, pause_s: float) -> None:
-                health.failure(step.name, error, failures=step.failures, pause_s=pause_s)
-                _say(f"{step.name} failed: {error}; tried again in {pause_s:.0f} s")
-                if not is_session_alive(spark):
-                    inbox.put(LOST)
-
-            def report(step: str, done: PassReport) -> None:
-                health.report(step, done)
-                log.report(step, done)
-
-            def lost(service: str, error: Exception) -> None:
-                inbox.put(LOST)  # first, whatever becomes of the telling
-                code, words = code_and_words(error)
-                health.failure(service, f"{code}: {words}", failures=1, pause_s=0)
-                _say(f"{service} ended: {code}: {words}")
-
             running = services(
                 warehouse,
                 settings,
                 wall_clock=wall_clock,
                 environ=os.environ,
-                listeners=Listeners(report, failure, lost),
+                listeners=_listeners(health, inbox, spark),
                 is_first_at_once=is_first_at_once,
             )
             counted = Counted(
@@ -82,18 +66,48 @@ def run_serve(options: Options, *, is_first_at_once: bool, health_path: Path, li
                 health.running()
                 at = f", listening at {address[0]}:{address[1]}" if address else ""
                 _say(f"serving {location(settings.warehouse)}, process {os.getpid()}, health in {health_path}{at}")
-                try:
-                    while (message := inbox.get()) == WAKE:
-                        for service in running:
-                            service.wakeup()
-                finally:
-                    for service in running:
-                        service.stop(interrupt=True)
-                    has_ended = all([service.shutdown() for service in running])
+                message, has_ended = _served(running, inbox)
             lost_what = _lost_what(spark) if message == LOST else None
         _tell_end(health, lost_what, has_ended=has_ended)
     if message == LOST or not has_ended:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _served(running: Sequence[PeriodicService], inbox: SimpleQueue[str]) -> tuple[str, bool]:
+    """Wake the services until they are to end; why that is, and whether they all did in time."""
+    has_ended = False
+    try:
+        while (message := inbox.get()) == WAKE:
+            for service in running:
+                service.wakeup()
+    finally:
+        for service in running:
+            service.stop(interrupt=True)
+        has_ended = all([service.shutdown() for service in running])
+    return message, has_ended
+
+
+def _listeners(health: Health, inbox: SimpleQueue[str], spark: SparkSession) -> Listeners:
+    """What a round leaves: in the health file and on stderr. A session or a thread that is gone ends the service."""
+    log = RoundLog()
+
+    def failure(step: Step, error: str, pause_s: float) -> None:
+        health.failure(step.name, error, failures=step.failures, pause_s=pause_s)
+        _say(f"{step.name} failed: {error}; tried again in {pause_s:.0f} s")
+        if not is_session_alive(spark):
+            inbox.put(LOST)
+
+    def report(step: str, done: PassReport) -> None:
+        health.report(step, done)
+        log.report(step, done)
+
+    def lost(service: str, error: Exception) -> None:
+        inbox.put(LOST)  # first, whatever becomes of the telling
+        code, words = code_and_words(error)
+        health.failure(service, f"{code}: {words}", failures=1, pause_s=0)
+        _say(f"{service} ended: {code}: {words}")
+
+    return Listeners(report, failure, lost)
 
 
 class RoundLog:

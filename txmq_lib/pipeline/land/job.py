@@ -160,7 +160,12 @@ def run_land_rocketmq(
             reading.tell(f"not read: {failure.message}")
     if not reports:
         raise failures[0] if failures else UnreachableError("the name servers know no broker with half messages")
-    counts: Counter[str] = Counter({"brokers": len(reports), UNREAD: len(failures)})
+    return _as_one(reports, readings, unread=len(failures))
+
+
+def _as_one(reports: Sequence[PassReport], readings: Sequence[Reading], *, unread: int) -> PassReport:
+    """What was done to several brokers as one report."""
+    counts: Counter[str] = Counter({"brokers": len(reports), UNREAD: unread})
     seconds: Counter[str] = Counter()
     for report in reports:
         counts.update(report.counts)

@@ -39,6 +39,10 @@ class _Found:
     queues: list[Queue] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
 
+    def named(self, name: str) -> LiveBroker:
+        """The broker as it was found."""
+        return LiveBroker(name, self.address, tuple(self.queues), tuple(self.unreadable))
+
 
 def access_of(settings: Settings, environ: Mapping[str, str]) -> Access:
     """How the settings say that brokers are reached; SettingsError where a key for ACL is not named or not there."""
@@ -107,11 +111,8 @@ def live_brokers(
         raise UsageError(
             f"the name servers know no broker {', '.join(unknown)}; they know {', '.join(sorted(found)) or 'none'}"
         )
-    serving = {name: broker for name, broker in found.items() if any(q.topic in HALF_TOPICS for q in broker.queues)}
-    return [
-        LiveBroker(name, broker.address, tuple(broker.queues), tuple(broker.unreadable))
-        for name, broker in sorted((serving if not wanted else {name: found[name] for name in wanted}).items())
-    ]
+    serving = [name for name, broker in found.items() if any(queue.topic in HALF_TOPICS for queue in broker.queues)]
+    return [found[name].named(name) for name in sorted(set(wanted) or serving)]
 
 
 def _untold_op_queues(broker: _Found) -> list[Queue]:

@@ -1,0 +1,60 @@
+"""No function is longer than a thought, and a module longer than a few screens has its reason here."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+LIBRARY = Path(__file__).resolve().parents[2] / "txmq_lib"
+MODULE_LINES, FUNCTION_LINES = 250, 40
+
+# Each stays whole since to read a part of it one needs the rest. What grows here is cut, not added.
+REASONS = {
+    "cli/commands/jobs.py": "one command after the other, each a list of its options",
+    "config/settings.py": "the one place where a setting is declared",
+    "names.py": "the one place where a name on the wire or in a table is spelt",
+    "passes/writer.py": "the ways to write once, which all go through one gate at its end",
+    "pipeline/decisions.py": "settle and resume: one plan, told before it is carried out",
+    "pipeline/land/files.py": "listing and reading of files: what is listed is what is read",
+    "pipeline/land/job.py": "the three landings begin alike and share one pass",
+    "pipeline/land/live.py": "the plan of a live landing, and the landing by it",
+    "pipeline/land/messages.py": "the way of a record: judged, appended, quarantined, counted",
+    "pipeline/maintain.py": "the plan of upkeep, and the upkeep by it",
+    "pipeline/resolve.py": "what is asked, by whom, and what becomes of answers: one protocol",
+    "pipeline/to_broker.py": "the states of a request, from plan to answer",
+    "report/charts.py": "marks of one kind of chart beside those of the others",
+    "rules/contract.py": "the landing contract of messages, field by field",
+    "views/catalogue.py": "the one place where a view's columns are declared",
+    "views/figures.py": "one figure after the other, each its SQL",
+    "views/reader.py": "which files a query needs, and the query",
+    "views/status.py": "the fields of `status`, whose JSON is a contract, and where each comes from",
+}
+
+
+def sources() -> Iterator[tuple[str, str]]:
+    for path in sorted(LIBRARY.rglob("*.py")):
+        yield str(path.relative_to(LIBRARY)), path.read_text(encoding="utf-8")
+
+
+def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of a function from its name to its end, without its docstring."""
+    own = (function.end_lineno or 0) - function.lineno + 1
+    first = function.body[0]
+    return own if ast.get_docstring(function) is None else own - ((first.end_lineno or 0) - first.lineno + 1)
+
+
+def test_a_long_module_has_its_reason():
+    long = {name for name, text in sources() if len(text.splitlines()) > MODULE_LINES}
+    assert long == REASONS.keys()
+
+
+def test_no_function_is_longer_than_forty_lines():
+    functions = [
+        (f"{name} {node.name}", lines_of(node))
+        for name, text in sources()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert len(functions) > 1_000
+    assert {place: lines for place, lines in functions if lines > FUNCTION_LINES} == {}
