@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from listed import MUTANTS, Mutant
+from places import place_of
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("txmq_lib", "tests", "conf", "schemas", "jobs", "pyproject.toml")
@@ -22,9 +23,9 @@ COPIED = ("txmq_lib", "tests", "conf", "schemas", "jobs", "pyproject.toml")
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
-    parser.add_argument("--only", default="", help="only mutants whose file or description contains this")
+    parser.add_argument("--only", default="", help="only mutants whose file, function or description contains this")
     given = parser.parse_args()
-    wanted = [mutant for mutant in MUTANTS if given.only in f"{mutant.file} {mutant.what}"]
+    wanted = [mutant for mutant in MUTANTS if given.only in f"{file_of(mutant)} {mutant.place} {mutant.what}"]
     survivors = []
     with tempfile.TemporaryDirectory(prefix="txmq-mutants-") as place:
         house = Path(place)
@@ -38,19 +39,31 @@ def main() -> int:
             if not verdict.startswith("killed"):
                 survivors.append(mutant)
             print(  # noqa: T201 - the list is what this command is for
-                f"{number:3}/{len(wanted)} {verdict:10} {mutant.file}: {mutant.what} ({time.monotonic() - begun:.0f} s)", flush=True
+                f"{number:3}/{len(wanted)} {verdict:10} {mutant.place}: {mutant.what} ({time.monotonic() - begun:.0f} s)", flush=True
             )  # fmt: skip
     print(f"{len(wanted) - len(survivors)} of {len(wanted)} mutants killed")  # noqa: T201
     return 1 if survivors else 0
 
 
+def file_of(mutant: Mutant) -> str:
+    """Where the function of a mutant stands; nowhere for a misfit."""
+    try:
+        return str(place_of(ROOT / "txmq_lib", mutant.place).file.relative_to(ROOT))
+    except LookupError:
+        return ""
+
+
 def tried(house: Path, mutant: Mutant) -> str:
     """`killed` where a test goes red, `SURVIVED`, or `MISFIT` where its text is not there exactly once."""
-    path = house / "txmq_lib" / mutant.file
-    whole = path.read_text(encoding="utf-8")
-    if whole.count(mutant.old) != 1:
+    try:
+        place = place_of(house / "txmq_lib", mutant.place)
+    except LookupError:
         return "MISFIT"
-    path.write_text(whole.replace(mutant.old, mutant.new), encoding="utf-8")
+    path, text = place.file, place.text()
+    if text.count(mutant.old) != 1:
+        return "MISFIT"
+    whole = path.read_text(encoding="utf-8")
+    path.write_text(place.with_text(text.replace(mutant.old, mutant.new)), encoding="utf-8")
     try:
         tests = [f"tests/{name}" for name in mutant.tests]
         environment = {**os.environ, "PYTHONPATH": str(house), "PYTHONDONTWRITEBYTECODE": "1", "TXMQ_HISTORIES": "100"}
