@@ -25,9 +25,11 @@ REASONS = {
     "pipeline/to_broker.py": "the states of a request, from plan to answer",
     "report/charts.py": "marks of one kind of chart beside those of the others",
     "rules/contract.py": "the landing contract of messages, field by field",
+    "rules/proof.py": "what proves a rollback: every kind of proof beside what puts it in doubt",
     "views/catalogue.py": "the one place where a view's columns are declared",
     "views/figures.py": "one figure after the other, each its SQL",
     "views/reader.py": "which files a query needs, and the query",
+    "views/select.py": "a view's SQL from its filters, and what may be asked of it",
     "views/status.py": "the fields of `status`, whose JSON is a contract, and where each comes from",
 }
 

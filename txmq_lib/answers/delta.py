@@ -47,8 +47,8 @@ class DeltaResolver:
     def _rows(self, keys: Sequence[str | int]) -> list[tuple[object, object]]:
         key, state = F.col(self._settings.key_column), F.col(self._settings.state_column)
         log = self._spark.read.format("delta").load(self._settings.uri)
-        asked = log.where(key.isin([_literal(each) for each in keys]))
-        found = asked.select(key.cast("string").alias("k"), state.cast("string").alias("s"))
+        rows_of_keys = log.where(key.isin([_literal(each) for each in keys]))
+        found = rows_of_keys.select(key.cast("string").alias("k"), state.cast("string").alias("s"))
         return [(row["k"], row["s"]) for row in found.collect()]
 
 

@@ -55,24 +55,24 @@ def answers_of_rows(
     batch is then taken for absent, since absence may mean rollback. Keys asked about that blanks at their ends alone
     tell apart cannot be told apart in what comes back: none of them has an answer.
     """
-    asked = [looked_up(check, rules) for check in checks]
+    lookups = [looked_up(check, rules) for check in checks]
     states: defaultdict[str, set[str | None]] = defaultdict(set)
     for key, state in rows:
         states[state_text(key)].add(None if state is None else state_text(state))
-    wanted: defaultdict[str, set[str | int]] = defaultdict(set)
-    for key in asked:
+    keys_by_rules: defaultdict[str, set[str | int]] = defaultdict(set)
+    for key in lookups:
         if not isinstance(key, Answer):
-            wanted[state_text(key)].add(key)
-    foreign = next((key for key in states if key not in wanted), None)
+            keys_by_rules[state_text(key)].add(key)
+    foreign = next((key for key in states if key not in keys_by_rules), None)
 
     def answer_to(check: Check, key: str | int | Answer) -> Answer:
         if isinstance(key, Answer):
             return key
-        if len(wanted[state_text(key)]) > 1:
+        if len(keys_by_rules[state_text(key)]) > 1:
             return no_answer(FOREIGN_KEYS, f"another key asked about differs from {key!r} in blanks alone")
         return _answer(check, states.get(state_text(key), set()), foreign, rules, now)
 
-    return [answer_to(check, key) for check, key in zip(checks, asked, strict=True)]
+    return [answer_to(check, key) for check, key in zip(checks, lookups, strict=True)]
 
 
 def _key(check: Check, rules: StateRules) -> str | None:
@@ -87,11 +87,11 @@ def _key(check: Check, rules: StateRules) -> str | None:
 def _answer(check: Check, states: set[str | None], foreign: str | None, rules: StateRules, now: datetime) -> Answer:
     if not states:
         return _absent(check, foreign, rules, now)
-    told = {_mapped(state, rules) for state in states}
+    answers = {_mapped(state, rules) for state in states}
     shown = in_few_words(", ".join(sorted("NULL" if state is None else state for state in states)))
-    if len(told) > 1:
+    if len(answers) > 1:
         return Answer(None, shown, STATES_DIFFER, "its rows mean different things")
-    answer, reason = told.pop()
+    answer, reason = answers.pop()
     return Answer(answer, shown, reason)
 
 

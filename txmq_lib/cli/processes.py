@@ -72,9 +72,9 @@ def _all() -> list[tuple[Process, int]]:
             if entry.name.isdecimal():
                 with suppress(OSError), open(f"{entry.path}/stat", "rb") as file:
                     # Behind the name, which may hold anything: state, parent, ..., start as the 20th.
-                    told = file.read().rpartition(b")")[2].split()
-                    if told[0] != b"Z":
-                        found.append((Process(int(entry.name), int(told[19])), int(told[1])))
+                    fields = file.read().rpartition(b")")[2].split()
+                    if fields[0] != b"Z":
+                        found.append((Process(int(entry.name), int(fields[19])), int(fields[1])))
     return found
 
 

@@ -124,12 +124,12 @@ class TableSpec:
     def differences(self, stored: str) -> Differences:
         """How the columns of a stored schema, as Delta's log tells it in JSON, differ; all empty where they do not."""
         found = {each["name"]: _bare(each["type"]) for each in json.loads(stored)["fields"]}
-        wanted = {field.name: _bare(field.to_json()["type"]) for field in self.fields}
+        stated = {field.name: _bare(field.to_json()["type"]) for field in self.fields}
         return Differences(
-            missing=tuple(name for name in wanted if name not in found),
+            missing=tuple(name for name in stated if name not in found),
             required=tuple(field.name for field in self.fields if field.name not in found and not field.nullable),
-            unexpected=tuple(name for name in found if name not in wanted),
-            mistyped=tuple(name for name in wanted if name in found and found[name] != wanted[name]),
+            unexpected=tuple(name for name in found if name not in stated),
+            mistyped=tuple(name for name in stated if name in found and found[name] != stated[name]),
         )
 
     def to_json(self) -> dict[str, Any]:

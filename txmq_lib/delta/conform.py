@@ -21,18 +21,18 @@ def in_order(frame: DataFrame, wanted: StructType) -> DataFrame:
 
 def conform(frame: DataFrame, spec: TableSpec) -> DataFrame:
     """`frame` with exactly the table's columns, in order and type; SchemaError names every column that is wrong."""
-    wanted, given = struct_type(spec), {field.name: field.dataType for field in frame.schema}
-    missing = tuple(name for name in wanted.names if name not in given)
-    unexpected = tuple(name for name in given if name not in set(wanted.names))
+    target, types = struct_type(spec), {field.name: field.dataType for field in frame.schema}
+    missing = tuple(name for name in target.names if name not in types)
+    unexpected = tuple(name for name in types if name not in set(target.names))
     mistyped = tuple(
-        f"{field.name}: {given[field.name].simpleString()} is no {field.dataType.simpleString()}"
-        for field in wanted
-        if field.name in given and not _fits(given[field.name].simpleString(), field.dataType.simpleString())
+        f"{field.name}: {types[field.name].simpleString()} is no {field.dataType.simpleString()}"
+        for field in target
+        if field.name in types and not _fits(types[field.name].simpleString(), field.dataType.simpleString())
     )
     if missing or unexpected or mistyped:
         differences = Differences(missing, unexpected, mistyped)
         raise SchemaError(f"rows for {spec.table}: {differences}; compare with schemas/{spec.table}.yaml")
-    return in_order(frame, wanted)
+    return in_order(frame, target)
 
 
 def _fits(given: str, wanted: str) -> bool:

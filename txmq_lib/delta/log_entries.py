@@ -203,7 +203,7 @@ def _file_of(action: Mapping[str, Any]) -> DataFile:
     return DataFile(
         path=path,
         size=int(action["size"]),
-        rows=int(told[1]) if (told := NUM_RECORDS.search(action.get("stats") or "")) else 0,
+        rows=int(matched[1]) if (matched := NUM_RECORDS.search(action.get("stats") or "")) else 0,
         partition=dict(action.get("partitionValues") or {}),
         is_plain=is_below and not action.get("deletionVector"),
     )

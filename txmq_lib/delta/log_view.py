@@ -63,9 +63,9 @@ class DeltaLogView:
 
     def txn_versions(self) -> Mapping[str, int]:
         """The highest txnVersion of every app id that ever wrote."""
-        told = self._entries.txns(self.version)
-        if told is not None:
-            return told
+        versions = self._entries.txns(self.version)
+        if versions is not None:
+            return versions
         convert = jvm_class(self._spark, "scala.jdk.javaapi.CollectionConverters")
         return dict(convert.asJava(self._snapshot.transactions()))
 

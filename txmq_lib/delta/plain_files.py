@@ -31,9 +31,9 @@ def frame_of_files(spark: SparkSession, spec: TableSpec, path: str, files: Seque
             # Plain names need no look whether they are there. Of others Spark then gives each row once per file.
             reader = reader.option("__globPaths__", "false")
         rows = reader.parquet(*paths)
-        told = {
+        fields = {
             name: F.lit(value).cast(schema[name].dataType)
             for name, value in zip(spec.partition_by, values, strict=True)
         }
-        frames.append(in_order(rows.withColumns(told), schema) if told else rows)
+        frames.append(in_order(rows.withColumns(fields), schema) if fields else rows)
     return reduce(DataFrame.unionByName, frames)

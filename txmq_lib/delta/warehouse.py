@@ -107,11 +107,11 @@ class Warehouse:
             for name, spec in table_specs().items()
             if self.exists(name)
         }
-        told = [f"  - {name}: {each}" for name, each in found.items() if str(each) and not each.can_be_added]
-        if told:
+        lines = [f"  - {name}: {each}" for name, each in found.items() if str(each) and not each.can_be_added]
+        if lines:
             raise SchemaError(
                 "tables of another version of txmq, or changed since; nothing was written (documentation: Upgrade):\n"
-                + "\n".join(told)
+                + "\n".join(lines)
             )
         for name, differences in found.items():
             if differences.missing:
@@ -119,13 +119,13 @@ class Warehouse:
 
     def _add_columns(self, table: str, names: Sequence[str]) -> None:
         """Add columns of the spec to a stored table; they are null in the rows it has."""
-        wanted = ", ".join(
+        columns = ", ".join(
             f"`{field.name}` {field.dataType.simpleString()}"
             for field in struct_type(table_spec(table))
             if field.name in names
         )
         place = self.path(table).replace("`", "``")
-        self.spark.sql(f"ALTER TABLE delta.`{place}` ADD COLUMNS ({wanted})")
+        self.spark.sql(f"ALTER TABLE delta.`{place}` ADD COLUMNS ({columns})")
 
     def log(self, table: str) -> DeltaLogView:
         """The table's log, refreshed."""

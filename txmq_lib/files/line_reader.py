@@ -153,8 +153,8 @@ def _batch(stretch: Stretch, block: _Block, max_line_bytes: int) -> pa.RecordBat
     reason, detail = none, none
     if pc.any(is_long).as_py():
         measured = zip(places.to_pylist(), lengths.to_pylist(), strict=True)
-        told = [f"{stretch.name}:{place}: {_length_told(length, max_line_bytes)}" for place, length in measured]
-        detail = pc.if_else(is_long, pa.array(told, pa.string()), none)
+        details = [f"{stretch.name}:{place}: {_length_told(length, max_line_bytes)}" for place, length in measured]
+        detail = pc.if_else(is_long, pa.array(details, pa.string()), none)
         reason = pc.if_else(is_long, LINE_TOO_LONG, none)
         heads = pc.binary_slice(values.cast(pa.binary()), 0, MAX_RAW_BYTES)
         values = _as_text(pc.if_else(is_long, heads, values.cast(pa.binary())))

@@ -63,16 +63,16 @@ def _name(path: str) -> Column:
 
 def is_kept_otherwise(warehouse: Warehouse, table: str, *, file_retention_ms: int, log_retention_ms: int) -> bool:
     """Whether the table keeps replaced files or log entries for other spans than these."""
-    wanted = {FILE_RETENTION: _interval(file_retention_ms), LOG_RETENTION: _interval(log_retention_ms)}
+    properties = {FILE_RETENTION: _interval(file_retention_ms), LOG_RETENTION: _interval(log_retention_ms)}
     log = warehouse.log(table)
-    return wanted != {key: log.configuration(key) or DELTA_DEFAULTS[key] for key in wanted}
+    return properties != {key: log.configuration(key) or DELTA_DEFAULTS[key] for key in properties}
 
 
 def keep_for(warehouse: Warehouse, table: str, *, file_retention_ms: int, log_retention_ms: int) -> bool | None:
     """Tell the table how long to keep replaced files and log entries; False where it knew, None after conflicts."""
     spans = {"file_retention_ms": file_retention_ms, "log_retention_ms": log_retention_ms}
-    wanted = {FILE_RETENTION: _interval(file_retention_ms), LOG_RETENTION: _interval(log_retention_ms)}
-    properties = ", ".join(f"'{key}' = '{value}'" for key, value in wanted.items())
+    stated = {FILE_RETENTION: _interval(file_retention_ms), LOG_RETENTION: _interval(log_retention_ms)}
+    properties = ", ".join(f"'{key}' = '{value}'" for key, value in stated.items())
     for _ in range(WRITE_ATTEMPTS):
         if not is_kept_otherwise(warehouse, table, **spans):
             return False

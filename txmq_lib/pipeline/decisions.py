@@ -206,8 +206,8 @@ def _settle_plan(current: Pass) -> list[Planned]:
     if not undecided:
         raise UsageError(f"transaction {name} is {' and '.join(row['verdict'] for row in found)} already")
     if len(undecided) > 1:
-        told = "; ".join(_named(row) for row in undecided)
-        raise UsageError(f"{len(undecided)} transactions have the id {name}: {told}; choose by --broker or --born")
+        names = "; ".join(_named(row) for row in undecided)
+        raise UsageError(f"{len(undecided)} transactions have the id {name}: {names}; choose by --broker or --born")
     (row,) = undecided
     before = _settled_before(current, row)
     if before is not None and before["action"] != decision:
@@ -267,8 +267,8 @@ def _ends(current: Pass, rows: Sequence[Planned]) -> DataFrame:
         " tran_state_table_offset bigint, commit_log_offset bigint, real_topic string, answer string"
     )
     names = [column.split()[0] for column in schema.split(",")]
-    given = [{name: {**row, "answer": row["action"]}[name] for name in names} for row in rows]
-    answers = local_frame(current.warehouse.spark, given, schema)
+    answered = [{name: {**row, "answer": row["action"]}[name] for name in names} for row in rows]
+    answers = local_frame(current.warehouse.spark, answered, schema)
     return end_of_answers(answers, now=current.now, origin=ORIGIN_MANUAL, pass_number=current.number)
 
 

@@ -85,10 +85,10 @@ class TableUpkeep:
     @property
     def remark(self) -> str:
         """What else is to be said."""
-        told = [f"nothing removed: {self.held_for}"] if self.held_for and self.expired_files else []
+        words = [f"nothing removed: {self.held_for}"] if self.held_for and self.expired_files else []
         if self.old_passes:
-            told.append(f"{self.old_passes} rows of old passes dropped")
-        return "; ".join(told)
+            words.append(f"{self.old_passes} rows of old passes dropped")
+        return "; ".join(words)
 
 
 def run_maintain(
@@ -257,9 +257,9 @@ def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], wanted: Maintain
     warehouse = current.warehouse
     counts = dict.fromkeys(("compacted_files", "removed_files", "old_passes", "conflicts"), 0)
     with current.timed("retention"):
-        told = [retention.keep_for(warehouse, table, **_spans(wanted)) for table in table_specs()]
-    counts["retention_set"] = told.count(True)
-    counts["conflicts"] += told.count(None)
+        changed = [retention.keep_for(warehouse, table, **_spans(wanted)) for table in table_specs()]
+    counts["retention_set"] = changed.count(True)
+    counts["conflicts"] += changed.count(None)
     for table in planned:
         _compact(current, table, wanted, counts)
         _remove_old_passes(current, table, wanted, counts)

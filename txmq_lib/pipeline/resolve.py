@@ -229,11 +229,11 @@ def _with_halves(current: Pass, checks: Sequence[Check], columns: Sequence[str])
     offsets = sorted({check.commit_log_offset for check in checks})
     offset = F.col("commit_log_offset")
     # The span prunes files, the list rows: bodies are read of those asked about only.
-    wanted = offset.between(offsets[0], offsets[-1]) & offset.isin(offsets)
+    is_asked_about = offset.between(offsets[0], offsets[-1]) & offset.isin(offsets)
     # A rebuilt broker may have had another half at the same physical offset.
     place = ("broker_name", "commit_log_offset", "queue_id", "queue_offset")
     names = list(dict.fromkeys((*place, *columns)))
-    rows = current.read("half_message").where(wanted).select(*names).toArrow().to_pylist()
+    rows = current.read("half_message").where(is_asked_about).select(*names).toArrow().to_pylist()
     halves = {tuple(row[name] for name in place): row for row in rows}
     for row in rows:
         if "properties" in row:
@@ -265,15 +265,15 @@ def _row(current: Pass, question: _Question, answer: Answer) -> dict[str, Any]:
 
 def _ended(current: Pass, questions: Sequence[_Question]) -> PassReport:
     # The newest version, not the plan's: all steps are there, and no other pass writes rows of this number.
-    given = current.cached(current.warehouse.read(ANSWERS).where(F.col("pass_number") == current.number))
+    answers = current.cached(current.warehouse.read(ANSWERS).where(F.col("pass_number") == current.number))
     with current.timed("tally"):
-        tally = given.where("answer is not null").groupBy("producer_group", "answer").count().collect()
+        tally = answers.where("answer is not null").groupBy("producer_group", "answer").count().collect()
     said = Counter({answer: 0 for answer in (COMMIT, ROLLBACK, UNKNOWN)})
     silent = Counter(question.check.producer_group for question in questions)
     for row in tally:
         said[row["answer"]] += row["count"]
         silent[row["producer_group"]] -= row["count"]
-    ends = end_of_answers(given, now=current.now, origin=ORIGIN_RESOLVE, pass_number=current.number)
+    ends = end_of_answers(answers, now=current.now, origin=ORIGIN_RESOLVE, pass_number=current.number)
     current.append("end_transaction", ends, step="end_transaction", count=said[COMMIT] + said[ROLLBACK])
     # Rows per step say less than what was said.
     current.counts = {step: count for step, count in current.counts.items() if not step.startswith(STEP)}

@@ -123,11 +123,11 @@ def _with_redelivery(current: Pass, state: DataFrame, rolled: DataFrame) -> Data
     known = state.select(*OFFSET_KEY, "pass_number", F.col("redelivery_count").alias("known_count"))
     # Elsewhere no event had landed by the pass before, nor has one since.
     may_have_events = F.col("has_events") | F.col("known_count").isNotNull() | F.col("pass_number").isNull()
-    asked = rows.join(known, list(OFFSET_KEY), "left").join(new_events, list(OFFSET_KEY), "left").where(may_have_events)
-    asked = asked.select(*OFFSET_KEY, "next_offset")
-    if asked.isEmpty():
+    held = rows.join(known, list(OFFSET_KEY), "left").join(new_events, list(OFFSET_KEY), "left").where(may_have_events)
+    held = held.select(*OFFSET_KEY, "next_offset")
+    if held.isEmpty():
         return rows.withColumn("redelivery_count", F.lit(None).cast("bigint"))
-    return rows.join(redelivery_counts(current.read(ACKS), asked), list(OFFSET_KEY), "left")
+    return rows.join(redelivery_counts(current.read(ACKS), held), list(OFFSET_KEY), "left")
 
 
 def _changed(rows: DataFrame, state: DataFrame, pass_number: int) -> DataFrame:

@@ -288,12 +288,12 @@ def _sent(current: Pass, name_servers: Sequence[str], access: Access) -> list[Re
             _record(current, [{**row, "state": REQUEST_SENDING} for row in part], f"{REQUEST_SENDING}_{number:06}")
             # Who gave this plan up has made one of its own, maybe before that record of ours was there to see.
             if current.is_given_up:
-                told = [{**row, "state": REQUEST_NOT_SENT, "remark": GIVEN_UP_UNSENT} for row in part]
+                results = [{**row, "state": REQUEST_NOT_SENT, "remark": GIVEN_UP_UNSENT} for row in part]
             else:
                 with current.timed("send"):
-                    told = [_outcome(brokers, row) for row in part]
-            _record_outcome(current, told, f"outcome_{number:06}")
-            outcomes += told
+                    results = [_outcome(brokers, row) for row in part]
+            _record_outcome(current, results, f"outcome_{number:06}")
+            outcomes += results
     return outcomes
 
 

@@ -102,10 +102,10 @@ def time_axis(ends: Sequence[datetime]) -> Spec:
     """The axis of times of all charts over time: clock times within a day, which the title names, else dates too."""
     span = ends[-1] - ends[0]
     if ends[0].date() != ends[-1].date():
-        told = "%d %b" if span > timedelta(days=4) else "%d %b %H:%M"
-        return {"title": "time (UTC)", "grid": False, "tickCount": 8, "format": told}
-    told = "%H:%M" if span > timedelta(hours=1) else "%H:%M:%S"
-    return {"title": f"time on {ends[0]:%d %b %Y} (UTC)", "grid": False, "tickCount": 8, "format": told}
+        label = "%d %b" if span > timedelta(days=4) else "%d %b %H:%M"
+        return {"title": "time (UTC)", "grid": False, "tickCount": 8, "format": label}
+    label = "%H:%M" if span > timedelta(hours=1) else "%H:%M:%S"
+    return {"title": f"time on {ends[0]:%d %b %Y} (UTC)", "grid": False, "tickCount": 8, "format": label}
 
 
 def stacked_bars(

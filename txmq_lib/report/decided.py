@@ -114,9 +114,9 @@ def _stories(reader: WarehouseReader, rows: Sequence[Mapping[str, str]]) -> list
     parts = []
     for place, row in enumerate(rows, start=1):
         key = {name: row[name] for name in names.TRANSACTION_KEY}
-        told = next((story for story in known[row["transaction_id"]] if story.key == key), Story(key, ()))
+        found = next((story for story in known[row["transaction_id"]] if story.key == key), Story(key, ()))
         title = f"{row['transaction_id']}, {row['verdict']}, {group_text(row['producer_group'])}"
-        events = [(event.time or "-", event.event, event.text) for event in told.events]
+        events = [(event.time or "-", event.event, event.text) for event in found.events]
         caption = f"born {row['born_timestamp']}, broker {row['broker_name']}"
         parts.append(StoryPart(f"story-{place}", title, Table(caption, ("time", "event", "what happened"), events)))
     return parts

@@ -105,8 +105,8 @@ def verdicts_over_time(reader: WarehouseReader, period: Period) -> dict[str, lis
 
 def decision_classes() -> list[str]:
     """Names of the classes of times to a decision, the shortest first."""
-    told = [span_name(bound) for bound in DECISION_BOUNDS]
-    return [f"<{told[0]}", *(f"{low}-{high}" for low, high in pairwise(told)), f">={told[-1]}"]
+    bounds = [span_name(bound) for bound in DECISION_BOUNDS]
+    return [f"<{bounds[0]}", *(f"{low}-{high}" for low, high in pairwise(bounds)), f">={bounds[-1]}"]
 
 
 def decision_counts(reader: WarehouseReader, period: Period) -> dict[str, list[int]]:

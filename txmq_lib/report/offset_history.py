@@ -84,11 +84,11 @@ def _worst_first(queue: Queue) -> tuple[Any, ...]:
 
 
 def _rewinds(row: Mapping[str, Any], period: Period) -> tuple[Rewind, ...]:
-    told = [
+    lines = [
         Rewind(datetime.fromisoformat(each["ts"]), each["from_offset"], each["to_offset"], each["client_id"])
         for each in row["rewinds"] or ()
     ]
-    return tuple(each for each in told if period.begin <= each.at <= period.end)
+    return tuple(each for each in lines if period.begin <= each.at <= period.end)
 
 
 def _behind(reader: WarehouseReader, period: Period, now: Mapping[QueueKey, Mapping[str, Any]]) -> dict[QueueKey, Line]:

@@ -130,7 +130,7 @@ def _waited(span_ms: int | None) -> str:
 
 
 def _rewinds(queues: Sequence[Queue]) -> list[Table]:
-    told = sorted(((rewind, queue) for queue in queues for rewind in queue.rewinds), key=lambda pair: pair[0].at)
+    rewinds = sorted(((rewind, queue) for queue in queues for rewind in queue.rewinds), key=lambda pair: pair[0].at)
     rows = [
         (
             time_text(rewind.at),
@@ -139,10 +139,10 @@ def _rewinds(queues: Sequence[Queue]) -> list[Table]:
             count_text(rewind.to_offset),
             rewind.client_id or "-",
         )
-        for rewind, queue in told[-ROWS_LISTED:]
+        for rewind, queue in rewinds[-ROWS_LISTED:]
     ]
     head = ("at", "consumer group", "topic", "queue", "from offset", "to offset", "client")
-    note = f"the newest {ROWS_LISTED} of {count_text(len(told))}" if len(told) > ROWS_LISTED else ""
+    note = f"the newest {ROWS_LISTED} of {count_text(len(rewinds))}" if len(rewinds) > ROWS_LISTED else ""
     return [Table("Rewinds in this period", head, rows, numbers=(3, 4, 5), note=note)] if rows else []
 
 

@@ -25,10 +25,10 @@ def pending_section(reader: WarehouseReader, period: Period, status: Status) -> 
         lines = history.pending_over_time(reader, period)
         peak = max(map(sum, zip(*lines.values(), strict=True)))
         if peak:
-            told = {classes[name]: line for name, line in lines.items()}
+            named = {classes[name]: line for name, line in lines.items()}
             summary = f"Undecided at once at most: {counted(peak, 'transaction')}."
             figures.append(
-                figure_over_time("Undecided over time by age, transactions", summary, told, period, charts.AGES)
+                figure_over_time("Undecided over time by age, transactions", summary, named, period, charts.AGES)
             )
     return Section(
         "pending",
@@ -160,10 +160,10 @@ def given_up_section(reader: WarehouseReader) -> Section:
         for each in counts
         if group_text(each.producer_group) == name
     ]
-    told = ", ".join(f"{count_text(sum(e.count for e in counts if e.reason == why))} {why}" for why in reasons)
+    summary = ", ".join(f"{count_text(sum(e.count for e in counts if e.reason == why))} {why}" for why in reasons)
     chart = Chart(
         "Given up per producer group and reason, messages",
-        f"{counted(sum(by_group.values()), 'message')} given up: {told}." + drawn_note(len(by_group), "groups"),
+        f"{counted(sum(by_group.values()), 'message')} given up: {summary}." + drawn_note(len(by_group), "groups"),
         charts.bars(rows, "messages", reasons, (charts.HUES[1], charts.HUES[4], charts.HUES[0])),
         charts.bars_height(len(drawn), len(reasons)),
     )

@@ -111,13 +111,13 @@ def read_range(
     max_body_bytes: int = MAX_BODY_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """The wanted records of one file in [start, stop), and every stretch that should be a record and is not."""
-    wanted = WantedTopics(topics)
+    taken = WantedTopics(topics)
     frames: list[Frame] = []
     with open_log(file) as log:
         for begin, end, frame in walk(log, start, stop):
             if frame is None:
                 yield torn_batch(begin, log.bytes_between(begin, min(end, begin + MAX_RAW_BYTES)))
-            elif wanted[frame[TOPIC]]:
+            elif taken[frame[TOPIC]]:
                 frames.append(frame)
                 if len(frames) == MAX_BATCH_ROWS:
                     yield from decode_batches(log.data, frames, max_body_bytes)
@@ -132,19 +132,19 @@ def _required(options: Mapping[str, str], option: str) -> str:
 
 
 def _offset(options: Mapping[str, str], option: str) -> int:
-    given = _required(options, option)
-    if not given.isdecimal():
-        raise UsageError(f"{SOURCE_NAME}: option {option} must be a physical offset, 0 or more, not {given!r}")
-    return int(given)
+    text = _required(options, option)
+    if not text.isdecimal():
+        raise UsageError(f"{SOURCE_NAME}: option {option} must be a physical offset, 0 or more, not {text!r}")
+    return int(text)
 
 
 def _string_list(options: Mapping[str, str], option: str) -> list[str] | None:
     if option not in options:
         return None
     try:
-        given = json.loads(options[option])
+        value = json.loads(options[option])
     except ValueError:
-        given = None
-    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+        value = None
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise UsageError(f"{SOURCE_NAME}: option {option} must be a JSON list of strings, not {options[option]!r}")
-    return given
+    return value

@@ -38,8 +38,8 @@ def open_checks(pending: DataFrame, requests: DataFrame, answers: DataFrame) -> 
     last = pending.select(*TRANSACTION_KEY, "last_check_timestamp")
     newest = join_transaction(requests, last, "inner").where("check_timestamp = last_check_timestamp")
     questions = newest.withColumn("asked_for", F.lit(ASKED_FOR_CHECK)).select(*QUESTION)
-    told = _with_what_was_said(join_transaction(questions, _decided(answers), "left_anti"), answers)
-    return told.where(~F.coalesce("is_answered", F.lit(False))).drop("is_answered")
+    answered = _with_what_was_said(join_transaction(questions, _decided(answers), "left_anti"), answers)
+    return answered.where(~F.coalesce("is_answered", F.lit(False))).drop("is_answered")
 
 
 def given_up_checks(discarded: DataFrame, given_up: DataFrame, halves: DataFrame, answers: DataFrame) -> DataFrame:

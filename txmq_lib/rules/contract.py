@@ -184,8 +184,8 @@ def stored_properties(properties: Column) -> Column:
 
 def told_end() -> Column:
     """Where its queue ended as a reading client read this row (F4): the next offset; null: none told."""
-    told = F.col("properties")[PROPERTY_MAX_OFFSET].try_cast("bigint")
-    return F.when((told > F.col("queue_offset")) & (told <= HIGHEST_OFFSET), told)
+    stated_end = F.col("properties")[PROPERTY_MAX_OFFSET].try_cast("bigint")
+    return F.when((stated_end > F.col("queue_offset")) & (stated_end <= HIGHEST_OFFSET), stated_end)
 
 
 def topic_fault(kind: str) -> Column:
@@ -210,9 +210,9 @@ def parsed_lines(lines: DataFrame, fields: dict[str, str], struct: str) -> DataF
 
 def json_faults(objects: str, struct: str, required: dict[str, str]) -> list[Column]:
     """Faults of the text itself: not one JSON object, a required field absent, a value of another type."""
-    given = F.get(objects, F.lit(0))
+    first = F.get(objects, F.lit(0))
     # Where bytes are no UTF-8 a parser puts other characters, and says nothing.
-    is_object = (F.size(objects) == 2) & given.isNotNull() & F.is_valid_utf8("value") & ~_has_torn_escape()
+    is_object = (F.size(objects) == 2) & first.isNotNull() & F.is_valid_utf8("value") & ~_has_torn_escape()
     odd = F.array_compact(
         F.array(
             *[
@@ -221,8 +221,8 @@ def json_faults(objects: str, struct: str, required: dict[str, str]) -> list[Col
             ]
         )
     )
-    mistyped = F.filter(odd, lambda name: F.element_at(given, name).isNotNull())
-    missing = F.filter(odd, lambda name: F.element_at(given, name).isNull())
+    mistyped = F.filter(odd, lambda name: F.element_at(first, name).isNotNull())
+    missing = F.filter(odd, lambda name: F.element_at(first, name).isNull())
     return [
         fault(~F.coalesce(is_object, F.lit(False)), "BROKEN_JSON", F.lit("the line is not one JSON object")),
         fault(F.size(missing) > 0, "MISSING_FIELD", F.concat_ws(", ", missing)),
@@ -243,8 +243,8 @@ def is_no_text(typed: Column, paths: Sequence[str]) -> Column:
 
     from_json takes anything for a text. Only what looks like something else is parsed once more, with its types.
     """
-    given = F.coalesce(*[F.try_variant_get(_with_types(), path, "variant") for path in paths])
-    return F.coalesce(F.when(typed.rlike(NO_TEXT), F.schema_of_variant(given) != "STRING"), F.lit(False))
+    value = F.coalesce(*[F.try_variant_get(_with_types(), path, "variant") for path in paths])
+    return F.coalesce(F.when(typed.rlike(NO_TEXT), F.schema_of_variant(value) != "STRING"), F.lit(False))
 
 
 def _is_mistyped(struct: str, name: str, type_: str) -> Column:
@@ -252,10 +252,10 @@ def _is_mistyped(struct: str, name: str, type_: str) -> Column:
     typed = F.col(f"{struct}.{name}")
     if type_ == "string":
         return is_no_text(typed, [f"$.{name}"])
-    given = F.try_variant_get(_with_types(), f"$.{name}", "variant")
+    found = F.try_variant_get(_with_types(), f"$.{name}", "variant")
     if type_ == "map<string,string>":
         looks_nested = F.exists(F.map_values(typed), lambda value: value.rlike(NESTED))
-        values = F.map_values(F.try_variant_get(given, "$", "map<string,variant>"))
+        values = F.map_values(F.try_variant_get(found, "$", "map<string,variant>"))
         is_nested = F.exists(values, lambda value: F.schema_of_variant(value).rlike("^(OBJECT|ARRAY)"))
         wrong = F.when(looks_nested, is_nested)
     else:

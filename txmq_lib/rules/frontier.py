@@ -38,13 +38,13 @@ def reached(rows: DataFrame) -> DataFrame:
             }
         )
     is_last = F.col("told_end") == F.col("queue_offset") + 1
-    told = per_queue.agg(
+    queues = per_queue.agg(
         *reached_to,
         F.greatest(F.max("told_end"), end).alias("told_end"),
         F.max(F.when(is_last, F.col("told_end"))).alias("file_end"),
         F.min("told_end").alias("first_told_end"),
     )
-    joined = told.join(landed_runs(rows), on=list(QUEUE), how="left")
+    joined = queues.join(landed_runs(rows), on=list(QUEUE), how="left")
     return joined.withColumn("runs", F.coalesce("runs", no_runs()))
 
 
@@ -53,11 +53,11 @@ def whole_reads(frontier: DataFrame) -> tuple[DataFrame, DataFrame]:
 
     Columns  broker_name, _all_read_to; broker_name, topic, _topic_read_to
     """
-    told = frontier.where(F.col("queue_id") == WHOLE_QUEUE_ID).withColumn("_to", F.array_max("runs.read_to"))
+    whole = frontier.where(F.col("queue_id") == WHOLE_QUEUE_ID).withColumn("_to", F.array_max("runs.read_to"))
     is_all = F.col("topic") == ALL_QUEUES_TOPIC
     return (
-        told.where(is_all).select("broker_name", F.col("_to").alias("_all_read_to")),
-        told.where(~is_all & F.col("_to").isNotNull()).select(
+        whole.where(is_all).select("broker_name", F.col("_to").alias("_all_read_to")),
+        whole.where(~is_all & F.col("_to").isNotNull()).select(
             "broker_name", "topic", F.col("_to").alias("_topic_read_to")
         ),
     )

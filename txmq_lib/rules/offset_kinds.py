@@ -19,7 +19,7 @@ def queue_kinds(seeds: DataFrame, reports: DataFrame) -> DataFrame:
     only_client  the one client of reports that cannot be; null where none is named
     known        next_offset, updated_timestamp and client_id of the state row; null where there is none
     """
-    told = reports.select(
+    per_key = reports.select(
         *OFFSET_KEY, "client_id", (~F.col("is_increase_only")).alias("is_set"), F.lit(True).alias("is_new")
     )
     kept = seeds.select(
@@ -30,7 +30,7 @@ def queue_kinds(seeds: DataFrame, reports: DataFrame) -> DataFrame:
     )
     # By client first: texts can be counted, but not compared, without a sort.
     clients = (
-        told.unionByName(kept)
+        per_key.unionByName(kept)
         .groupBy(*OFFSET_KEY, "client_id")
         .agg(F.max("is_set").alias("is_set"), F.max("is_new").alias("is_new"))
     )

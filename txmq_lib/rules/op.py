@@ -41,7 +41,7 @@ def op_faults(ops: DataFrame) -> DataFrame:
     split = _with_pieces(ops).withColumn(
         "odd", F.filter("pieces", lambda piece: (piece != "") & _offset(piece).isNull())
     )
-    told = F.transform(F.slice("odd", 1, TOLD_TOKENS), lambda piece: F.left(piece, F.lit(TOLD_LENGTH)))
+    shown = F.transform(F.slice("odd", 1, TOLD_TOKENS), lambda piece: F.left(piece, F.lit(TOLD_LENGTH)))
     size = F.octet_length("body")
     of_most = F.lit(f" bytes, and a broker stores {MOST_BYTES} at most")
     too_large = F.concat(F.lit("a body of "), size.cast("string"), of_most)
@@ -57,7 +57,7 @@ def op_faults(ops: DataFrame) -> DataFrame:
         fault(size > MOST_BYTES, "OP_BODY_TOO_LARGE", too_large),
         fault(names_none & _is_of_rocksdb(), "OP_HALF_PLACE", F.lit(f"no property {PROPERTY_HALF_PLACE} (R117)")),
         fault(names_none, "OP_BODY_EMPTY", F.lit("the body names no half")),
-        fault(F.size("odd") > 0, "OP_TOKEN", F.concat(F.lit("names "), F.concat_ws(", ", told), more)),
+        fault(F.size("odd") > 0, "OP_TOKEN", F.concat(F.lit("names "), F.concat_ws(", ", shown), more)),
     )
     why = {"reason": found["reason"], "detail": found["detail"]}
     return split.withColumns(why).drop("odd", "pieces", "tags").where("reason is not null")

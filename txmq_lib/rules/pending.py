@@ -57,8 +57,10 @@ def opened(pending: DataFrame, touched_halves: DataFrame) -> DataFrame:
     """
     renewed = folded(touched_halves)
     untouched = join_transaction(pending, transactions_of(renewed), "left_anti").drop("next_check_timestamp")
-    asked = pending.select(*TRANSACTION_KEY, *CHECK_STATE)
-    with_state = join_transaction(renewed, asked, "left").withColumn("check_times", F.coalesce("check_times", F.lit(0)))
+    checks = pending.select(*TRANSACTION_KEY, *CHECK_STATE)
+    with_state = join_transaction(renewed, checks, "left").withColumn(
+        "check_times", F.coalesce("check_times", F.lit(0))
+    )
     return untouched.unionByName(with_state)
 
 

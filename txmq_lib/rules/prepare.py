@@ -71,7 +71,7 @@ def as_halves(prepared: DataFrame, next_offset: Column) -> DataFrame:
         (next_offset + F.row_number().over(in_log_order) - 1).alias("queue_offset"),
     )
     unique_key = F.coalesce(property_of(PROPERTY_UNIQ_KEY), F.col("offset_msg_id"))
-    given = F.create_map(
+    stated = F.create_map(
         F.lit(PROPERTY_UNIQ_KEY),
         unique_key,
         F.lit(PROPERTY_TRANSACTION_ID),
@@ -89,7 +89,7 @@ def as_halves(prepared: DataFrame, next_offset: Column) -> DataFrame:
     )
     return halves.withColumns(
         {
-            "properties": F.map_concat(kept, given),
+            "properties": F.map_concat(kept, stated),
             "sys_flag": type_cleared,
             "topic": F.lit(HALF_TOPIC),
             "queue_id": F.lit(HALF_QUEUE_ID),

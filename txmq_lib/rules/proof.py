@@ -226,9 +226,9 @@ def _readings(frontier: DataFrame) -> DataFrame:
     A queue that was told to end in two places, or that goes on behind the one told, was read twice, or while it grew.
     The place is that of a real message or a given-up one: ops say nothing of when the real topics were read.
     """
-    told = frontier.where((F.col("queue_id") != WHOLE_QUEUE_ID) & F.col("first_told_end").isNotNull())
+    ends = frontier.where((F.col("queue_id") != WHOLE_QUEUE_ID) & F.col("first_told_end").isNotNull())
     places = F.array_max(F.transform("runs", lambda run: run["last_commit_log_offset"]))
-    return told.groupBy("broker_name").agg(
+    return ends.groupBy("broker_name").agg(
         F.every(F.col("first_told_end") == F.col("told_end")).alias("_is_one_reading"),
         F.max(F.when(~F.col("topic").isin(*HALF_TOPICS, *OP_TOPICS), places)).alias("_last_told_place"),
     )
@@ -243,8 +243,8 @@ def _topics(frontier: DataFrame) -> DataFrame:
 def _logs(frontier: DataFrame) -> DataFrame:
     is_log = (F.col("topic") == WHOLE_LOG_TOPIC) | F.col("topic").rlike(PATTERNS)
     logs = frontier.where((F.col("queue_id") == WHOLE_QUEUE_ID) & is_log)
-    told = F.struct("topic", F.coalesce("runs", no_runs()).alias("runs"), "lowest_kept_offset")
-    return logs.groupBy("broker_name").agg(F.collect_list(told).alias("_logs"))
+    queue = F.struct("topic", F.coalesce("runs", no_runs()).alias("runs"), "lowest_kept_offset")
+    return logs.groupBy("broker_name").agg(F.collect_list(queue).alias("_logs"))
 
 
 def _bad_places(quarantine: DataFrame) -> DataFrame:

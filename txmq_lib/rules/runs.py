@@ -89,8 +89,8 @@ def _both(last: Column, one: Column) -> Column:
     is_as_long = one["end_offset"] == last["end_offset"]
     has_rows = one["first_offset"] < one["end_offset"]
     end_place = F.when(is_longer & has_rows, one["last_commit_log_offset"]).otherwise(last["last_commit_log_offset"])
-    told = F.greatest(last["read_to"], one["read_to"])
-    read_to = F.when(is_as_long, told).when(is_longer, one["read_to"]).otherwise(last["read_to"])
+    furthest = F.greatest(last["read_to"], one["read_to"])
+    read_to = F.when(is_as_long, furthest).when(is_longer, one["read_to"]).otherwise(last["read_to"])
     first_place = last["first_commit_log_offset"]
     return run(last["first_offset"], F.greatest(last["end_offset"], one["end_offset"]), first_place, end_place, read_to)
 
@@ -105,9 +105,9 @@ def told_to(runs: Column, read_to: Column) -> Column:
 
     def later(one: Column) -> Column:
         is_told = F.coalesce(one["end_offset"] == last_told, F.lit(False)) & one["read_to"].isNotNull()
-        told = F.when(is_told, F.greatest(one["read_to"], read_to)).otherwise(one["read_to"])
+        joined_to = F.when(is_told, F.greatest(one["read_to"], read_to)).otherwise(one["read_to"])
         return run(one["first_offset"], one["end_offset"], one["first_commit_log_offset"],
-                   one["last_commit_log_offset"], told)  # fmt: skip
+                   one["last_commit_log_offset"], joined_to)  # fmt: skip
 
     unheard = F.when(read_to.isNotNull(), F.array(run(zero, zero, None, None, read_to))).otherwise(no_runs())
     return F.when(runs.isNull(), unheard).otherwise(F.transform(runs, later))

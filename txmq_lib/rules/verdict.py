@@ -92,14 +92,14 @@ def _rules(policies: Policies) -> list[tuple[str, Column]]:
 
 def _reason(policies: Policies) -> Column:
     is_engine = policies.has_role(ROLE_ENGINE)
-    told = {
+    reason_of = {
         CONFLICT: F.when(F.col("visible_count") == 1, REASON_TWO_OPS).otherwise(REASON_CONTRADICTING_ENDS),
         COMMITTED_OP_LOST: F.when(is_engine | F.col("_is_op_read"), REASON_NO_OP).otherwise(REASON_OP_UNREAD),
         ROLLED_BACK: F.when(is_engine, REASON_DECIDED).otherwise(F.col("_proof")),
         RESOLVED_UNKNOWN: F.col("_missing"),
     }
     only = {verdict: F.lit(reasons[0]) for verdict, reasons in REASONS.items() if len(reasons) == 1}
-    return F.coalesce(*[F.when(F.col("verdict") == name, reason) for name, reason in {**told, **only}.items()])
+    return F.coalesce(*[F.when(F.col("verdict") == name, reason) for name, reason in {**reason_of, **only}.items()])
 
 
 def changed(verdicts: DataFrame, known: DataFrame) -> DataFrame:

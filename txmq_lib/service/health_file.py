@@ -64,10 +64,10 @@ class Health:
 
     def report(self, step: str, report: PassReport) -> None:
         """A step has succeeded."""
-        told = {"last_success": self._wall_clock().isoformat(), "error": None, "failures": 0}
+        entry = {"last_success": self._wall_clock().isoformat(), "error": None, "failures": 0}
         if report.number:
-            told["pass_number"] = report.number
-        self._tell(step, told)
+            entry["pass_number"] = report.number
+        self._tell(step, entry)
 
     def failure(self, step: str, error: str, *, failures: int, pause_s: float) -> None:
         """A step has failed, so often in a row, and is tried again after `pause_s` seconds."""
@@ -148,6 +148,6 @@ def _kept(path: Path) -> int:
 
 def _holder(lock: int) -> int:
     """The process that holds a lock; 0 where none does."""
-    asked = struct.pack(_FLOCK, *(_ASKED[name] for name in _FLOCK_FIELDS))
-    told = dict(zip(_FLOCK_FIELDS, struct.unpack(_FLOCK, fcntl.fcntl(lock, fcntl.F_GETLK, asked)), strict=True))
-    return 0 if told["type"] == fcntl.F_UNLCK else int(told["pid"])
+    request = struct.pack(_FLOCK, *(_ASKED[name] for name in _FLOCK_FIELDS))
+    answer = dict(zip(_FLOCK_FIELDS, struct.unpack(_FLOCK, fcntl.fcntl(lock, fcntl.F_GETLK, request)), strict=True))
+    return 0 if answer["type"] == fcntl.F_UNLCK else int(answer["pid"])

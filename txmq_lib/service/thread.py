@@ -139,13 +139,13 @@ class PeriodicService(ServiceThread):
 
     def _run_rounds(self) -> None:
         due = time.monotonic() + self._first_delay_s
-        wanted: float | None = None
+        wake_at: float | None = None
         while not self.is_stopped:
-            until = due if wanted is None else min(due, wanted)
+            until = due if wake_at is None else min(due, wake_at)
             self.wait_for_running(max(0.0, until - time.monotonic()))
             if self.is_stopped:
                 return
-            wanted = self._work()
+            wake_at = self._work()
             due = self._next_due(due, time.monotonic())
 
     def _next_due(self, due: float, now: float) -> float:

@@ -140,15 +140,15 @@ def _resolve(scratch: Path) -> list[Path]:
     ]
     environment = {**os.environ, "SPARK_HOME": str(spark_home()), "PYSPARK_PYTHON": sys.executable}
     try:
-        told = subprocess.run(
+        done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=_LONGEST_FETCH_SECONDS, check=False
         ).stderr
     except subprocess.TimeoutExpired:
-        told = f"no answer in {_LONGEST_FETCH_SECONDS} s"
+        done = f"no answer in {_LONGEST_FETCH_SECONDS} s"
     fetched = [scratch / "jars" / f"io.delta_{name}" for name in jar_names()]
     if not all(jar.is_file() for jar in fetched):
         raise EnvironmentFault(
-            f"Delta's jars ({coordinates()}) could not be fetched from Maven Central ({_reason(told)}): check the"
+            f"Delta's jars ({coordinates()}) could not be fetched from Maven Central ({_reason(done)}): check the"
             " network or name a mirror by spark.jars.ivySettings in spark-defaults.conf, then try again."
         )
     return fetched

@@ -40,10 +40,10 @@ def _release_version(java: Path) -> int | None:
 
 def _asked_version(java: Path) -> int | None:
     try:
-        asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return _major(r'version "([\d.]+)', asked.stderr)
+    return _major(r'version "([\d.]+)', done.stderr)
 
 
 def _major(pattern: str, text: str) -> int | None:

@@ -47,9 +47,9 @@ def start_jvm(configuration: Mapping[str, str], *, without: Collection[str]) -> 
     Thread(target=_pass_on, args=(reading,), daemon=True).start()
     try:
         with TemporaryDirectory(dir=scratch()) as place:
-            told = _written({**configuration, **_java_options(configuration)}, Path(place))
+            written = _written({**configuration, **_java_options(configuration)}, Path(place))
             rest = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
-            arguments = f"--properties-file {shlex.quote(str(told))} --load-spark-defaults {rest}"
+            arguments = f"--properties-file {shlex.quote(str(written))} --load-spark-defaults {rest}"
             with _environment({"PYSPARK_SUBMIT_ARGS": arguments, **_address(configuration)}, without):
                 gateway = launch_gateway(popen_kwargs={"stderr": writing})
         SparkContext._ensure_initialized(gateway=gateway)
@@ -79,21 +79,21 @@ def collector(given: str, environ: Mapping[str, str]) -> str:
 
 def _java_options(configuration: Mapping[str, str]) -> dict[str, str]:
     """Java's options with ours among them."""
-    defaults, given = (configuration.get(key, "") for key in _OPTION_KEYS)
+    defaults, stated = (configuration.get(key, "") for key in _OPTION_KEYS)
     quiet = f"-Dlog4j2.configurationFile={(conf_dir() / 'log4j2.properties').as_uri()}"
     own = shlex.quote(f"-Djava.io.tmpdir={scratch()}")  # Spark spills there too, where it is not told otherwise
-    words = " ".join(filter(None, (quiet, own, collector(f"{defaults} {given}", os.environ), given)))
+    words = " ".join(filter(None, (quiet, own, collector(f"{defaults} {stated}", os.environ), stated)))
     return {_OPTION_KEYS[0]: defaults, _OPTION_KEYS[1]: words} if defaults else {_OPTION_KEYS[1]: words}
 
 
 def _written(configuration: Mapping[str, str], place: Path) -> Path:
     """The settings as a file of properties; Java's own properties, which may be passwords, in files beside it."""
-    told = dict(configuration)
+    settings = dict(configuration)
     for key in _OPTION_KEYS:
-        if key in told:
-            told[key] = _without_properties(key, told[key], place / key)
+        if key in settings:
+            settings[key] = _without_properties(key, settings[key], place / key)
     file = place / "spark.properties"
-    _write(file, "".join(f"{key}={_escaped(value)}\n" for key, value in told.items()))
+    _write(file, "".join(f"{key}={_escaped(value)}\n" for key, value in settings.items()))
     return file
 
 

@@ -19,9 +19,9 @@ def local_frame(
 
     Through Arrow, so that it becomes a local relation; a list of rows would become a job of Python workers.
     """
-    wanted = cast("StructType", StructType.fromDDL(schema)) if isinstance(schema, str) else schema
-    table: Any = arrow_rows(rows, wanted)
-    return spark.createDataFrame(table, wanted)
+    type_ = cast("StructType", StructType.fromDDL(schema)) if isinstance(schema, str) else schema
+    table: Any = arrow_rows(rows, type_)
+    return spark.createDataFrame(table, type_)
 
 
 def arrow_rows(rows: Iterable[Mapping[str, Any] | Sequence[Any]], schema: StructType) -> pa.Table:

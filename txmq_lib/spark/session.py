@@ -180,11 +180,11 @@ def _tune_for_one_machine(spark: SparkSession, settings: Settings) -> None:
     if "PYSPARK_PYTHON" not in os.environ:
         spark.sparkContext.pythonExec = sys.executable
     cores = str(spark.sparkContext.defaultParallelism)
-    given = spark.sparkContext.getConf()
+    conf = spark.sparkContext.getConf()
     for key, value in {
         "spark.sql.shuffle.partitions": cores,
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": cores,
     }.items():
-        if not given.contains(key) and key not in settings.spark:
+        if not conf.contains(key) and key not in settings.spark:
             spark.conf.set(key, value)

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 def where_unset(spark: SparkSession, wanted: Mapping[str, str]) -> dict[str, str]:
     """What of `wanted` nobody has set for this session: a key that somebody set stays as it is."""
-    given = spark.sparkContext.getConf()
-    return {key: value for key, value in wanted.items() if not given.contains(key)}
+    conf = spark.sparkContext.getConf()
+    return {key: value for key, value in wanted.items() if not conf.contains(key)}
 
 
 @contextmanager

@@ -33,11 +33,11 @@ def tuned(spark: SparkSession, *, input_bytes: int | None, is_small: bool, is_kn
     is_known  False for a job that never tells: it is planned as the session is
     """
     context = spark.sparkContext
-    wanted = _LITTLE if is_small else _MUCH if is_known else {}
+    settings = _LITTLE if is_small else _MUCH if is_known else {}
     if is_known and not is_small and str(context.master).startswith("local"):
         partitions = partitions_for(input_bytes, cores=context.defaultParallelism)
-        wanted = {**wanted, "spark.sql.shuffle.partitions": str(partitions)}
-    with session_conf(spark, where_unset(spark, wanted)):
+        settings = {**settings, "spark.sql.shuffle.partitions": str(partitions)}
+    with session_conf(spark, where_unset(spark, settings)):
         yield
 
 

@@ -107,14 +107,14 @@ def advice(events: Sequence[Event]) -> Advice | None:
 
 def _is_overtaken(verdict: Row, events: Sequence[Event]) -> bool:
     """Whether the story tells of more than the figures that the verdict follows from."""
-    told = Counter(event.event if event.table != "half_message" else "half" for event in events)
+    kinds = Counter(event.event if event.table != "half_message" else "half" for event in events)
     is_resumed = any(
         event.event == "resumed" and (event.time or "") >= (verdict["last_timestamp"] or "") for event in events
     )
     return (
-        any(told[event] > verdict[figure] for event, figure in FIGURE_OF.items())
+        any(kinds[event] > verdict[figure] for event, figure in FIGURE_OF.items())
         or any(event.row["check_times"] > verdict["check_times"] for event in events if event.event == "check_asked")
-        or (verdict["verdict"] == names.DISCARDED and is_resumed and told["pending"] > 0)
+        or (verdict["verdict"] == names.DISCARDED and is_resumed and kinds["pending"] > 0)
     )
 
 
@@ -124,7 +124,7 @@ def _why(events: Sequence[Event]) -> str:
         (event.row["broker_check_times"] or 0 for event in events if event.table == "half_message"), default=0
     )
     askers = ((by_broker, "a broker"), (by_txmq, "txmq"))
-    asked = [f"asked {counted(count, 'time')} by {who}" for count, who in askers if count]
+    askers_told = [f"asked {counted(count, 'time')} by {who}" for count, who in askers if count]
     last = next((event.text for event in reversed(events) if event.table in DECIDING), None)
-    told = "no answer and no end has landed" if last is None else f"last came: {last}"
-    return f"{', '.join(asked) or 'never asked about'}; {told}"
+    last_word = "no answer and no end has landed" if last is None else f"last came: {last}"
+    return f"{', '.join(askers_told) or 'never asked about'}; {last_word}"

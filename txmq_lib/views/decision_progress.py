@@ -43,10 +43,10 @@ def decided(verdict: str, events: Sequence[Event]) -> Decided | None:
     """
     given_up = max((event.time or "" for event in events if event.event == "given_up"), default="")
     standing = [event for event in events if _stands(event, verdict, given_up)]
-    asked = [event for event in standing if event.table == "broker_request"]
+    requests = [event for event in standing if event.table == "broker_request"]
     made = [event for event in standing if event.table == "manual_decision"]
-    if asked:
-        last = asked[-1].row
+    if requests:
+        last = requests[-1].row
         stands, to_do = SENT[last["state"]]
     elif made:
         last = made[-1].row

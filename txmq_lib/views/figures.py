@@ -157,8 +157,8 @@ def check_figures(reader: WarehouseReader) -> CheckFigures:
         [],
         {"ends": Scan("end_outcome", ("decision", "from_transaction_check", "is_held"))},
     )
-    asked = reader.stored("check_request")
-    return CheckFigures(asked.row_count, dict(answers), in_utc(asked.highest("check_timestamp")))
+    requests = reader.stored("check_request")
+    return CheckFigures(requests.row_count, dict(answers), in_utc(requests.highest("check_timestamp")))
 
 
 def verdict_counts(reader: WarehouseReader) -> dict[str, dict[str | None, int]]:
@@ -185,7 +185,7 @@ def decided_by_hand(reader: WarehouseReader) -> list[DecidedByHand]:
     if not any(reader.stored(part.table).row_count for part in VERDICTS.joined.values()):
         return []
     scans = {name: Scan(part.table, part.columns) for name, part in VERDICTS.joined.items()}
-    wanted = [
+    columns = [
         row[0]
         for row in reader.query(
             "SELECT transaction_id FROM decided UNION SELECT transaction_id FROM sent",
@@ -195,7 +195,7 @@ def decided_by_hand(reader: WarehouseReader) -> list[DecidedByHand]:
     ]
     sql = f"""SELECT verdict, decision, count(*) FROM {VERDICTS.relation}
         WHERE decision IS NOT NULL GROUP BY ALL ORDER BY ALL"""
-    rows = reader.query(sql, [], {"base": Scan("verdict", VERDICTS.needs, ({"transaction_id": wanted},)), **scans})
+    rows = reader.query(sql, [], {"base": Scan("verdict", VERDICTS.needs, ({"transaction_id": columns},)), **scans})
     return [DecidedByHand(*row) for row in rows]
 
 

@@ -45,8 +45,8 @@ def _families(values: Counts) -> Iterator[Metric]:
     for family in FAMILIES:
         metric = MAKERS[family.kind](family.name, family.help, labels=family.labels)
         for labels, parts in sorted(series[family.name].items()):
-            told = dict(labels)
-            _add(metric, [told[name] for name in family.labels], parts)
+            known = dict(labels)
+            _add(metric, [known[name] for name in family.labels], parts)
         yield metric
 
 

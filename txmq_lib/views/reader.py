@@ -127,13 +127,13 @@ class WarehouseReader:
                         cursor.register(name, source)
                 yield cursor
             except duckdb.Error as error:
-                told = f"tables under {self.uri} cannot be read: {_first_line(error)}"
+                sentence = f"tables under {self.uri} cannot be read: {_first_line(error)}"
                 hint = ""
                 if isinstance(error, duckdb.IOException | duckdb.InvalidInputException):
                     hint = "; files may have gone while reading: try again"
                 elif isinstance(error, duckdb.BinderException):
                     hint = "; columns may differ from this version's: txmq doctor"
-                raise InputError(told + hint) from error
+                raise InputError(sentence + hint) from error
 
     def stored(self, table: str) -> Stored:
         """Rows and highest values of a table, from the statistics of its files in Delta's log."""

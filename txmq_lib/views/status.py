@@ -190,8 +190,8 @@ def _with_change(counts: Mapping[str, Mapping[str | None, int]], passes: list[La
     changed = next((last.counts for last in passes if last.job == "audit"), {})
     for verdict in names.VERDICTS:
         if verdict in counts:
-            told = {reason: count for reason, count in counts[verdict].items() if reason is not None}
-            yield VerdictCount(verdict, sum(counts[verdict].values()), changed.get(f"verdict_{verdict}", 0), told)
+            reasons = {reason: count for reason, count in counts[verdict].items() if reason is not None}
+            yield VerdictCount(verdict, sum(counts[verdict].values()), changed.get(f"verdict_{verdict}", 0), reasons)
 
 
 def problems(status: Status, limits: Limits) -> list[Problem]:
@@ -293,5 +293,5 @@ def span_text(span: timedelta) -> str:
     seconds = int(abs(span.total_seconds()))
     parts = [(seconds // 86_400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s")]
     first = next((place for place, (count, _) in enumerate(parts) if count), len(parts) - 1)
-    told = [f"{count}{unit}" for count, unit in parts[first : first + 2] if count] or ["0s"]
-    return ("-" if span < timedelta(seconds=-1) else "") + " ".join(told)
+    shown = [f"{count}{unit}" for count, unit in parts[first : first + 2] if count] or ["0s"]
+    return ("-" if span < timedelta(seconds=-1) else "") + " ".join(shown)

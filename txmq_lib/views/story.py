@@ -50,10 +50,10 @@ def check_event(row: Row) -> Event:
 
 def answer_event(row: Row) -> Event:
     """What a resolver said, or that it said nothing."""
-    asked = f"check {row['check_times']}" if row["asked_for"] == names.ASKED_FOR_CHECK else "the given-up transaction"
+    subject = f"check {row['check_times']}" if row["asked_for"] == names.ASKED_FOR_CHECK else "the given-up transaction"
     said = f" ({row['state']})" if row["state"] else ""
     why = f", {row['reason']}" if row["reason"] else ""
-    text = f"{row['resolver']} answers {asked}: {row['answer'] or 'no answer'}{said}{why}"
+    text = f"{row['resolver']} answers {subject}: {row['answer'] or 'no answer'}{said}{why}"
     planned = "; planned for the broker" if row["is_planned_for_broker"] else ""
     return Event(row["answered_timestamp"], "check_answered", "check_answer", text + planned, row)
 
@@ -70,9 +70,9 @@ def decision_event(row: Row) -> Event:
 
 def request_event(row: Row) -> Event:
     """A request to a live broker, or what became of it."""
-    told = row["state"] + (f" (code {row['code']})" if row["code"] is not None else "")
+    state = row["state"] + (f" (code {row['code']})" if row["code"] is not None else "")
     words = f", {row['remark']}" if row["remark"] else ""
-    text = f"{row['action']} to {row['address'] or 'no known address'} by {row['requested_by']}: {told}{words}"
+    text = f"{row['action']} to {row['address'] or 'no known address'} by {row['requested_by']}: {state}{words}"
     return Event(row["requested_timestamp"], f"request_{row['state']}", "broker_request", text, row)
 
 
@@ -113,10 +113,10 @@ def message_event(row: Row, *, is_visible: bool) -> Event:
 
 def given_up_event(row: Row) -> Event:
     """A row of TRANS_CHECK_MAX_TIME_TOPIC; giving up is no rollback (R72)."""
-    asked = row["check_times"] if row["check_times"] is not None else row["broker_check_times"]
+    times = row["check_times"] if row["check_times"] is not None else row["broker_check_times"]
     why = f" ({row['reason']})" if row["reason"] else ""
     place = f"{row['topic']} queue {row['queue_id']} offset {row['queue_offset']}"
-    text = f"given up after {counted(asked or 0, 'check')}{why}, kept as {place}"
+    text = f"given up after {counted(times or 0, 'check')}{why}, kept as {place}"
     return Event(row["given_up_timestamp"], "given_up", "trans_check_max_time", text, row)
 
 
@@ -168,5 +168,5 @@ def counted(count: int, thing: str) -> str:
 
 def _end_words(row: Row, decision: str | None) -> str:
     said = decision or f"end with code {row['commit_or_rollback']}"
-    asked = ", answering a check" if row["from_transaction_check"] else ""
-    return f"{said} from {row['producer_group']}{asked}"
+    suffix = ", answering a check" if row["from_transaction_check"] else ""
+    return f"{said} from {row['producer_group']}{suffix}"

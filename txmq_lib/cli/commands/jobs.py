@@ -181,8 +181,8 @@ def run(ctx: typer.Context, now: Now = None) -> None:
 
     at = moment(now)
     job = partial(run_cycle, now=at, wall_clock=wall_clock, environ=os.environ)
-    told = partial(send_alerts_after_pass, options_of(ctx), at, os.environ)
-    run_job("run", options_of(ctx), job, require=require_roles_of_sources, show=told)
+    send = partial(send_alerts_after_pass, options_of(ctx), at, os.environ)
+    run_job("run", options_of(ctx), job, require=require_roles_of_sources, show=send)
 
 
 def serve(

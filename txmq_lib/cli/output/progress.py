@@ -53,8 +53,8 @@ class SparkProgress:
             except Exception:
                 # The context went before the command did: nothing left to show.
                 return
-            told = f"{self._label}: {stages} stages, {finished} of {tasks} tasks" if stages else self._label
-            self._bar.update(self._task, description=told, total=tasks or None, completed=finished)
+            line = f"{self._label}: {stages} stages, {finished} of {tasks} tasks" if stages else self._label
+            self._bar.update(self._task, description=line, total=tasks or None, completed=finished)
 
 
 def running(tracker: StatusTracker) -> tuple[int, int, int]:

@@ -130,8 +130,8 @@ def found_stories(reader: WarehouseReader, query: TraceQuery, brokers: Sequence[
         ids = transactions_at_half(reader, query.half_offset, brokers)
     else:
         assert query.message_id is not None
-        if told := trace(reader, query.message_id, brokers=brokers):
-            return [(query.message_id, story) for story in told]
+        if stories := trace(reader, query.message_id, brokers=brokers):
+            return [(query.message_id, story) for story in stories]
         ids = transactions_of_message(reader, query.message_id)
     return [(found, story) for found in ids for story in trace(reader, found, brokers=brokers)]
 

@@ -77,7 +77,7 @@ def _found(settings: Settings, uri: str, now: datetime) -> dict[str, Alert]:
 
 def _payload(status: str, alert: Alert, uri: str, now: datetime) -> dict[str, Any]:
     words = f"{alert.finding} ({alert.limit})" if status == "firing" else f"cleared: {alert.limit}, since {alert.since}"
-    told = {
+    document = {
         "status": status,
         "condition": alert.condition,
         "finding": alert.finding,
@@ -88,7 +88,7 @@ def _payload(status: str, alert: Alert, uri: str, now: datetime) -> dict[str, An
         "warehouse": uri,
     }
     text = chat_words(f"txmq {status}: {webhook_words(words)}. More: {webhook_words(alert.command)}")
-    return {"text": text, **{name: webhook_words(value) for name, value in told.items()}}
+    return {"text": text, **{name: webhook_words(value) for name, value in document.items()}}
 
 
 def _told_time(moment: datetime) -> str:

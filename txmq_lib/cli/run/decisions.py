@@ -49,8 +49,8 @@ def summary(plan: Sequence[dict[str, Any]], *, is_sent: bool) -> str:
     if not plan:
         return "nothing to do: no given-up transaction fits; txmq verdicts --state discarded lists those there are"
     actions = sorted({row["action"] for row in plan})
-    told = ", ".join(f"{sum(row['action'] == action for row in plan)} {action}" for action in actions)
-    return f"{told}; nothing was written{' or sent' if is_sent else ''}: --apply does it"
+    summary = ", ".join(f"{sum(row['action'] == action for row in plan)} {action}" for action in actions)
+    return f"{summary}; nothing was written{' or sent' if is_sent else ''}: --apply does it"
 
 
 def shown(value: object) -> object:

@@ -131,11 +131,11 @@ def tell_findings(reader: WarehouseReader, rows: Sequence[Row]) -> None:
     contradicted = [row for row in rows if row["verdict"] in CONTRADICTING]
     columns = ("transaction_id", "producer_group", "verdict", "visible_count", "op_count")
     tell_some("Decided more than once", contradicted, columns)
-    told = most_telling(rows)
-    if told is not None:
+    example = most_telling(rows)
+    if example is not None:
         say()
-        say(f"One story ({told['verdict']}: {MEANING[told['verdict']]})")
-        found = told["transaction_id"]
+        say(f"One story ({example['verdict']}: {MEANING[example['verdict']]})")
+        found = example["transaction_id"]
         write_stories([(found, story) for story in trace(reader, found)])
 
 

@@ -102,14 +102,14 @@ class Counted:
     def text(self) -> str:
         """The metrics now, in Prometheus's text format."""
         with self._lock:
-            told = metrics_text(
+            text = metrics_text(
                 WarehouseReader(self._warehouse),
                 wall_clock(),
                 lag_window_ms=self._lag_window_ms,
                 before=told_before(self._kept),
             )
-            write_whole(self._kept, told)
-            return told
+            write_whole(self._kept, text)
+            return text
 
 
 @contextmanager
@@ -148,9 +148,9 @@ def _handler(health: Health, counted: Counted, wake: Callable[[], None]) -> type
         def do_GET(self) -> None:
             self.server.asked(self.request)
             if self.path == "/health":
-                told = health.content
-                status = HTTPStatus.OK if told["state"] == RUNNING else HTTPStatus.SERVICE_UNAVAILABLE
-                self._answer(status, JSON, json.dumps(told))
+                content = health.content
+                status = HTTPStatus.OK if content["state"] == RUNNING else HTTPStatus.SERVICE_UNAVAILABLE
+                self._answer(status, JSON, json.dumps(content))
             elif self.path == "/metrics":
                 self._answer(*_scraped(counted))
             else:

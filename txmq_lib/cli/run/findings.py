@@ -75,11 +75,11 @@ def jars_finding() -> Finding:
     except PackageNotFoundError as fault:
         return Finding("jars", FAIL, str(fault), "install txmq again")
     except EnvironmentFault as fault:
-        told, _, advice = fault.message.partition(": ")
-        return Finding("jars", FAIL, told, advice)
+        problem, _, advice = fault.message.partition(": ")
+        return Finding("jars", FAIL, problem, advice)
     if missing:
-        told = f"{' and '.join(missing)} missing in {jars.jars_dir()}"
-        return Finding("jars", WARN, told, f"{fetch}; else the next session fetches them")
+        problem = f"{' and '.join(missing)} missing in {jars.jars_dir()}"
+        return Finding("jars", WARN, problem, f"{fetch}; else the next session fetches them")
     return Finding("jars", OK, f"{', '.join(jars.jar_names())} in {jars.jars_dir()}, with the pinned hashes")
 
 
@@ -106,16 +106,16 @@ def locale_finding() -> Finding:
     encoding = locale.getencoding()
     if codecs.lookup(encoding).name == "utf-8":
         return Finding("locale", OK, encoding)
-    told = f"{encoding}: Java cannot say names beyond it, of a warehouse as of a file"
-    return Finding("locale", WARN, told, "set LC_ALL=C.UTF-8")
+    sentence = f"{encoding}: Java cannot say names beyond it, of a warehouse as of a file"
+    return Finding("locale", WARN, sentence, "set LC_ALL=C.UTF-8")
 
 
 def scratch_findings() -> Iterator[Finding]:
     """Files can be written and libraries loaded where Python and Java keep what is for a while."""
     scratch = Path(tempfile.gettempdir())
-    wanted = os.environ.get("TMPDIR")
-    if wanted and scratch.resolve() != Path(wanted).resolve():
-        yield Finding("scratch", FAIL, f"TMPDIR={wanted} cannot be used", "make it, or set TMPDIR to another directory")
+    chosen = os.environ.get("TMPDIR")
+    if chosen and scratch.resolve() != Path(chosen).resolve():
+        yield Finding("scratch", FAIL, f"TMPDIR={chosen} cannot be used", "make it, or set TMPDIR to another directory")
     yield directory_finding("scratch", scratch, "set TMPDIR to a directory that can be written")
     if JAVA_SCRATCH.is_dir() and is_noexec(JAVA_SCRATCH):
         yield Finding(
@@ -149,10 +149,10 @@ def directory_finding(check: str, directory: Path, advice: str) -> Finding:
     except OSError as error:
         return Finding(check, FAIL, f"{directory} cannot be written: {error.strerror}", advice)
     free = shutil.disk_usage(directory).free
-    told = f"{directory}: {size_text(free)} free"
+    sentence = f"{directory}: {size_text(free)} free"
     if free < DISK_WARN_BYTES:
-        return Finding(check, FAIL if free < DISK_FAIL_BYTES else WARN, told, "make room: a pass needs it to end")
-    return Finding(check, OK, told)
+        return Finding(check, FAIL if free < DISK_FAIL_BYTES else WARN, sentence, "make room: a pass needs it to end")
+    return Finding(check, OK, sentence)
 
 
 def size_text(count: int) -> str:

@@ -162,8 +162,8 @@ def _offsets(status: Status) -> Iterator[str]:
 
 
 def _quarantine(status: Status) -> Iterator[str]:
-    told = sum(row.count for row in status.quarantine)
-    yield f"QUARANTINE  {told:,}"
+    quarantined = sum(row.count for row in status.quarantine)
+    yield f"QUARANTINE  {quarantined:,}"
     rows = [
         (row.reason, f"{row.count:,}", span_text(status.now - row.newest_timestamp) + " ago")
         for row in status.quarantine[:LISTED]

@@ -75,8 +75,8 @@ def land(current: Pass, tables: Sequence[ConsumerOffsetFile], *, broker_name: st
 
 def _changed(entries: DataFrame, known: DataFrame, *, is_newest: bool) -> DataFrame:
     # A broker writes its table every 5 s, mostly unchanged: only what moved is worth a row.
-    told = known.where(F.col("origin") == ORIGIN_BROKER_FILE)
-    last = told.groupBy(*OFFSET_KEY).agg(
+    earlier = known.where(F.col("origin") == ORIGIN_BROKER_FILE)
+    last = earlier.groupBy(*OFFSET_KEY).agg(
         F.max_by("next_offset", F.struct("ts", "landed_pass", "landing_order")).alias("_last_offset"),
         (F.max("ts") + F.expr("interval 1 millisecond")).alias("_earliest"),
     )

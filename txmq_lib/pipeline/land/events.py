@@ -33,10 +33,10 @@ def land(current: Pass, files: list[LandingFile], *, kind: str, broker_name: str
     texts = [file for file in files if not is_broker_file(file)]
     unread: list[LandingFile] = []
     if texts:
-        given = inputs.lines(current, texts)
-        parsed = current.cached(PARSERS[kind](given.rows, broker_name))
+        lines = inputs.lines(current, texts)
+        parsed = current.cached(PARSERS[kind](lines.rows, broker_name))
         _land_rows(current, parsed, kind=kind, broker_name=broker_name)
-        unread = inputs.unread(current, texts, given, parsed)
+        unread = inputs.unread(current, texts, lines, parsed)
     own_files = [file for file in files if is_broker_file(file)]
     if own_files:
         tables = broker_offsets.read_broker_files(current.warehouse.spark, own_files)

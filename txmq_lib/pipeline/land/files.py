@@ -138,8 +138,8 @@ def _max_line_bytes(max_body_bytes: int) -> int:
 
 def _local_lines(spark: SparkSession, files: list[tuple[int, LandingFile]], max_body_bytes: int) -> DataFrame:
     spark.dataSource.register(TextLines)
-    told = json.dumps([(number, file.uri, file.size) for number, file in files])
-    reader = spark.read.format(SOURCE_NAME).option("files", told)
+    listed = json.dumps([(number, file.uri, file.size) for number, file in files])
+    reader = spark.read.format(SOURCE_NAME).option("files", listed)
     return reader.option("max_line_bytes", _max_line_bytes(max_body_bytes)).load()
 
 

@@ -122,5 +122,5 @@ def _broken(line: bytes) -> _Line:
 
 def _unusable(line: bytes, reason: str, why: str) -> _Line:
     # Quarantine knows one fault of another by reason, detail and text: of the text only the beginning is kept.
-    told = f"{why} (a line of {len(line)} bytes, SHA-256 {hashlib.sha256(line).hexdigest()})"
-    return _Line(line[:MAX_RAW_BYTES], None, reason, told)
+    detail = f"{why} (a line of {len(line)} bytes, SHA-256 {hashlib.sha256(line).hexdigest()})"
+    return _Line(line[:MAX_RAW_BYTES], None, reason, detail)

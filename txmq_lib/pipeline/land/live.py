@@ -235,8 +235,8 @@ def _known_queues(warehouse: Warehouse, broker_name: str) -> dict[Queue, KnownQu
 
 
 def _known_queue(row: Row) -> KnownQueue:
-    told = row["source_identity"]
-    identity = tuple(int(part) if part else None for part in told.split(":")) if told else None
+    stored = row["source_identity"]
+    identity = tuple(int(part) if part else None for part in stored.split(":")) if stored else None
     return KnownQueue(row["next_offset"], row["lowest_kept_offset"], identity)  # type: ignore[arg-type]
 
 
@@ -312,8 +312,8 @@ def _stored(current: Pass) -> DataFrame:
         "ca_file": ours.ca_file,
         "max_body_bytes": current.settings.land.max_body_bytes,
     }
-    given = {name: value for name, value in options.items() if value is not None}
-    rows = spark.read.format(SOURCE_NAME).options(**given).load()
+    present = {name: value for name, value in options.items() if value is not None}
+    rows = spark.read.format(SOURCE_NAME).options(**present).load()
     is_placed = F.col("position") >= 0
     return rows.withColumns(
         {

@@ -50,10 +50,10 @@ def access_of(settings: Settings, environ: Mapping[str, str]) -> Access:
     if (ours.access_key_env is None) != (ours.secret_key_env is None):
         raise SettingsError(["rocketmq: needs both of access_key_env and secret_key_env, or neither"])
     named = {"rocketmq.access_key_env": ours.access_key_env, "rocketmq.secret_key_env": ours.secret_key_env}
-    wanted = {key: variable for key, variable in named.items() if variable is not None}
-    if missing := missing_variables(wanted, environ):
+    variables = {key: variable for key, variable in named.items() if variable is not None}
+    if missing := missing_variables(variables, environ):
         raise SettingsError(missing)
-    keys = [environ[variable] for variable in wanted.values()]
+    keys = [environ[variable] for variable in variables.values()]
     return Access(
         timeout=ours.timeout_ms / 1000,
         credentials=Credentials(*keys) if keys else None,
@@ -84,7 +84,7 @@ def live_brokers(
             ProtocolError where there are more brokers or queues than anybody has
     """
     found: dict[str, _Found] = {}
-    told = 0
+    queue_count = 0
     with name_server(name_servers, access) as connection:
         chosen = [topic for topic in topics(connection) if is_wanted(topic, patterns)]
         for topic, route in routes(connection, sorted({HALF_TOPIC, *chosen})):
@@ -97,8 +97,8 @@ def live_brokers(
                     raise ProtocolError(f"{connection.address}: tells of more than {MOST_BROKERS:,} brokers")
                 if wanted and broker_name not in wanted:
                     continue
-                told += max(count, 1)
-                if told > MOST_QUEUES:
+                queue_count += max(count, 1)
+                if queue_count > MOST_QUEUES:
                     raise ProtocolError(
                         f"{connection.address}: tells of more than {MOST_QUEUES:,} queues:"
                         " narrow land.topics, or land brokers one by one"

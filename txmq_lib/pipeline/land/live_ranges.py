@@ -98,8 +98,8 @@ def _highs(connection: Connection, queues: Sequence[Queue]) -> tuple[dict[Queue,
     others = tuple({queue.topic for queue in queues} - tiered)
     for tier in (*_TIERS, others):
         # Each tier is answered before the next is asked: several threads of a broker take what is under way at once.
-        asked = [queue for queue in queues if queue.topic in tier]
-        for queue, high in zip(asked, max_offsets(connection, asked), strict=True):
+        of_tier = [queue for queue in queues if queue.topic in tier]
+        for queue, high in zip(of_tier, max_offsets(connection, of_tier), strict=True):
             if isinstance(high, RefusedError):
                 refusals.append(high)
             else:

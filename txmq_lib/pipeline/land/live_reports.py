@@ -128,8 +128,8 @@ def _read_to(good: DataFrame, landed: DataFrame) -> ReadTo:
             last.alias("commit_log_offset"),
         )
     )
-    told = moments.where(F.col("topic").isin(*TRANSACTION_TOPICS))
-    return ReadTo(*told.agg(F.max(F.unix_millis("store_timestamp")), F.max("commit_log_offset")).collect()[0])
+    in_them = moments.where(F.col("topic").isin(*TRANSACTION_TOPICS))
+    return ReadTo(*in_them.agg(F.max(F.unix_millis("store_timestamp")), F.max("commit_log_offset")).collect()[0])
 
 
 def _read_to_the_end(arguments: Mapping[str, Any], rows: DataFrame, lost_queues: set[Queue]) -> list[str]:

@@ -122,8 +122,8 @@ def _land_kind(
     """Append what is new, quarantine the rest; the good rows, and the positions of those in conflict, if any."""
     faulty = _with_faults(stored, kind, takes_prepared=takes_prepared)
     # Several small queries follow.
-    told = {"broker_name": F.lit(broker_name), "properties": stored_properties(F.col("properties"))}
-    records = current.planned_once(faulty.withColumns(told))
+    common = {"broker_name": F.lit(broker_name), "properties": stored_properties(F.col("properties"))}
+    records = current.planned_once(faulty.withColumns(common))
     with current.timed("decode"):
         batch = _measured(records)
     good = records.where("reason is null")

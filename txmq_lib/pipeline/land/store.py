@@ -197,7 +197,7 @@ def _reports(
     has_lost = F.coalesce(F.col("lowest_kept_offset") > 0, F.lit(True))
     # That the queue ends there where the log does: an offset before it that has not landed is a hole in what was read.
     log_end = F.lit(arguments["to_offset"])
-    told = F.when(F.col("_end").isNotNull(), F.array(run(F.col("_end"), F.col("_end"), log_end, log_end)))
+    end_of_queue = F.when(F.col("_end").isNotNull(), F.array(run(F.col("_end"), F.col("_end"), log_end, log_end)))
     queues = (
         frontier.reached(rows)
         .join(_queues_kept(current, bounds), on=list(QUEUE), how="full")
@@ -207,7 +207,7 @@ def _reports(
                 "lost_before_timestamp": F.when(has_lost, F.timestamp_millis(F.lit(lost_ms).cast("bigint"))),
                 "is_end_known": F.lit(True),
                 "source_identity": F.lit(None).cast("string"),
-                "runs": F.concat(F.coalesce("runs", no_runs()), F.coalesce(told, no_runs())),
+                "runs": F.concat(F.coalesce("runs", no_runs()), F.coalesce(end_of_queue, no_runs())),
                 "told_end": F.greatest("told_end", "_end"),
                 "is_anew": F.lit(False),
             }

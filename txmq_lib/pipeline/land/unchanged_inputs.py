@@ -55,14 +55,14 @@ def remembered(before: Mapping[str, str], arguments: Mapping[str, Any]) -> dict[
 
 def states(arguments: Mapping[str, Any]) -> dict[str, str]:
     """Place and state of each thing that a landing with these arguments lands."""
-    told = (arguments["kind"], arguments["broker_name"])
+    source = (arguments["kind"], arguments["broker_name"])
     if arguments["kind"] == "store":
         kept = ("to_offset", "lowest_offset", "last", "topics", "offset_table")
-        return {digest([*told, arguments["path"]]): digest([arguments.get(name) for name in kept])}
+        return {digest([*source, arguments["path"]]): digest([arguments.get(name) for name in kept])}
     if arguments.get("offsets") is not None:  # of a live broker; its queues are known by the frontier
         return {_live_offsets(arguments["broker_name"]): arguments["offsets"]}
     return {
-        digest([*told, file["path"]]): digest([value for name, value in sorted(file.items()) if name != "path"])
+        digest([*source, file["path"]]): digest([value for name, value in sorted(file.items()) if name != "path"])
         for file in arguments.get("files", ())
     }
 

@@ -143,12 +143,12 @@ def _quarantine_refused(current: Pass, outcomes: DataFrame, tally: list[Row]) ->
         return
     refused = outcomes.where(F.col("outcome") == OUTCOME_REFUSED)
     place = [F.col(name).cast("string") for name in END_KEY[1:]]
-    told = [name for name in table_spec("end_outcome").columns if name not in OF_THE_PASS]
+    columns = [name for name in table_spec("end_outcome").columns if name not in OF_THE_PASS]
     named = refused.select(
         "broker_name",
         F.col("reason"),
         F.concat(F.lit("code "), F.col("code"), F.lit(": "), F.col("remark")).alias("detail"),
-        F.to_json(F.struct(*told)).alias("raw"),
+        F.to_json(F.struct(*columns)).alias("raw"),
         F.concat_ws(":", F.lit("end_transaction"), *place).alias("source"),
     )
     append_quarantine(current, named, broker_name=None, kind="end")

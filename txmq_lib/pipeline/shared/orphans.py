@@ -77,12 +77,12 @@ def _halves(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 def _first_places(current: Pass, missing: DataFrame) -> DataFrame:
-    told = current.cached(first_places(current.read("landing_frontier")))
-    silent = told.where("first_place is null").select("broker_name")
+    places = current.cached(first_places(current.read("landing_frontier")))
+    silent = places.where("first_place is null").select("broker_name")
     if missing.join(silent, on="broker_name", how="left_semi").isEmpty():
-        return told
+        return places
     # Landed before frontiers told of it.
     rows = [current.read(table).select("broker_name", "commit_log_offset") for table in ("message", *OF_HALVES)]
     landed = reduce(DataFrame.unionByName, rows)
     found = landed.groupBy("broker_name").agg(F.min("commit_log_offset").alias("first_place"))
-    return told.where("first_place is not null").unionByName(found.join(silent, on="broker_name", how="left_semi"))
+    return places.where("first_place is not null").unionByName(found.join(silent, on="broker_name", how="left_semi"))

@@ -89,11 +89,11 @@ def record(current: Pass, landed: str | None = None) -> None:
     if TABLE not in current.input_versions:
         return  # planned by a version of before
     known = _known(current)
-    wanted = dict(known)
+    roles = dict(known)
     if landed is not None:
-        wanted.setdefault(landed, current.settings.for_broker(landed).role)
+        roles.setdefault(landed, current.settings.for_broker(landed).role)
     recorded = recorded_roles(current.warehouse)
-    new = {name: role for name, role in wanted.items() if name not in recorded}
+    new = {name: role for name, role in roles.items() if name not in recorded}
     if new:
         write(current, new, step=STEP)
 
@@ -141,10 +141,10 @@ def _of_before(current: Pass) -> dict[str, str]:
     ]
     rows = reduce(DataFrame.unionByName, [frame.select("broker_name", "origin") for frame in decided])
     is_txmqs = F.max(F.col("origin") == ORIGIN_TXMQ).alias("is_txmqs")
-    told = {row["broker_name"]: row["is_txmqs"] for row in rows.groupBy("broker_name").agg(is_txmqs).collect()}
+    writers = {row["broker_name"]: row["is_txmqs"] for row in rows.groupBy("broker_name").agg(is_txmqs).collect()}
     seen = reduce(DataFrame.union, [current.read(name).select("broker_name") for name in FIRST_SEEN_IN])
-    names = {row["broker_name"] for row in seen.distinct().collect()} | told.keys()
-    roles = {name: ROLE_ENGINE if is_txmqs else ROLE_AUDIT for name, is_txmqs in told.items()}
+    names = {row["broker_name"] for row in seen.distinct().collect()} | writers.keys()
+    roles = {name: ROLE_ENGINE if is_txmqs else ROLE_AUDIT for name, is_txmqs in writers.items()}
     landings = _last_landings(current.warehouse) if names - roles.keys() else {}
     for name in names - roles.keys():
         settings = json.loads(landings.get(name, current.settings.to_json()))
@@ -163,9 +163,9 @@ def _last_landings(warehouse: Warehouse) -> dict[str, str]:
 
 def _words(settings: Settings, name: str, recorded: str) -> str:
     policy, origin = settings.for_broker(name), settings.role_origin(name)
-    given = f"{policy.role}, says {origin}" if origin else f"{policy.role}, since nobody says another"
+    here = f"{policy.role}, says {origin}" if origin else f"{policy.role}, since nobody says another"
     return (
-        f"broker {name}: its rows were made in the role {recorded}, and its role here is {given}; nothing was written."
+        f"broker {name}: its rows were made in the role {recorded}, and its role here is {here}; nothing was written."
         f" Give it `role: {recorded}`, for all brokers or as brokers.{name}.role, in the settings of every command."
         f" Was {recorded} the mistake? txmq take-back --broker {name} --decisions, with the right role in the settings,"
         " takes back what was decided under the other and keeps what landed"

@@ -66,9 +66,9 @@ def topics(connection: Connection) -> list[str]:
 
 def routes(connection: Connection, topics_: Iterable[str]) -> Iterator[tuple[str, Route | None]]:
     """The route of each topic, None where it has none."""
-    wanted = list(topics_)
-    asked = (Command(GET_ROUTEINFO_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"}) for topic in wanted)
-    for topic, answer in zip(wanted, connection.ask_all(asked), strict=True):
+    names = list(topics_)
+    requests = (Command(GET_ROUTEINFO_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"}) for topic in names)
+    for topic, answer in zip(names, connection.ask_all(requests), strict=True):
         if answer.code == TOPIC_NOT_EXIST:
             yield topic, None
             continue

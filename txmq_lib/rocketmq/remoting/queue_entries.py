@@ -87,8 +87,8 @@ def _entries(connection: Connection, queue: Queue, offset: int, count: int) -> l
         return []
     try:
         document = parsed(answer.body)
-        told = document.get("queueData") if isinstance(document, dict) else None
-        found = [_Entry(each["physicOffset"], each["physicSize"]) for each in told or []]
+        queue_data = document.get("queueData") if isinstance(document, dict) else None
+        found = [_Entry(each["physicOffset"], each["physicSize"]) for each in queue_data or []]
         if len(found) > count or not all(type(number) is int and number >= 0 for entry in found for number in entry):
             raise ValueError
     except (KeyError, TypeError, ValueError):

@@ -92,8 +92,8 @@ def _table(path: Path) -> ConsumerOffsetFile:
     try:
         offsets = parse_consumer_offsets(read_plain(path, MOST_BYTES))
     except UnfitError as unfit:
-        told = BadOffsetEntry(names.OFFSET_FILE_UNREADABLE, f"not read: {unfit.strerror}")
-        offsets = ConsumerOffsets((), (told,))
+        unreadable = BadOffsetEntry(names.OFFSET_FILE_UNREADABLE, f"not read: {unfit.strerror}")
+        offsets = ConsumerOffsets((), (unreadable,))
     return ConsumerOffsetFile(offsets, str(path), modified_ms)
 
 
