@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import pytest
-
-NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-NOW_MS = 1_795_262_400_000
+from moment import NOW
 
 PLAIN = Path(__file__).parent / "plain"
 SPARK_SETTINGS = ("spark.spark.master=local[2]", "spark.spark.driver.memory=2g")

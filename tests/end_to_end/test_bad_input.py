@@ -18,7 +18,8 @@ import pytest
 import truth
 import zstandard
 from captured import unpack_store
-from house import NOW, House, wall_clock
+from house import House, wall_clock
+from moment import NOW
 from record_encoder import encode_record, write_log
 
 from txmq_lib.errors import InputError

@@ -18,6 +18,7 @@ import truth
 from captured import unpack_store
 from contents import contents, differences
 from deltalake import DeltaTable
+from moment import NOW_TEXT
 from pages import marked, steps
 from spark_cluster import SparkCluster, spark_cluster
 from truth import CAPTURES, VERDICT_COUNTS
@@ -27,7 +28,6 @@ from txmq_lib.spark.jars import jar_names
 pytestmark = pytest.mark.real
 
 ROOT = Path(__file__).parents[2]
-NOW = "2026-11-21T12:00:00Z"
 OF_WHEEL = ("pyproject.toml", "README.md", "LICENSE", "supply", "txmq_lib", "jobs", "conf", "schemas")
 IN_WHEEL = ("store.tar.xz", "broker.conf")
 LONGEST_S = 3_000
@@ -136,7 +136,7 @@ spark: {{spark.sql.shuffle.partitions: 4, spark.sql.codegen.factoryMode: NO_CODE
         "/mnt/broker-a/store": str(store),
         "/mnt/in-house/half": str(halves),
         "/mnt/in-house/end": str(ends),
-        "--conf cluster.yaml": f"--conf cluster.yaml --now {NOW}",
+        "--conf cluster.yaml": f"--conf cluster.yaml --now {NOW_TEXT}",
     }
     lines = STANDALONE
     for theirs, ours in of_page.items():
@@ -158,7 +158,7 @@ spark: {{spark.sql.shuffle.partitions: 4, spark.sql.codegen.factoryMode: NO_CODE
 
     warehouse = tmp_path / "local-warehouse"
     alone = [sys.executable, "-c", "from txmq_lib.cli import main; main()", "--conf", str(place / "cluster.yaml"),
-             "--warehouse", str(warehouse), "run", "--now", NOW]  # fmt: skip
+             "--warehouse", str(warehouse), "run", "--now", NOW_TEXT]  # fmt: skip
     subprocess.run(alone, cwd=ROOT, check=True, timeout=LONGEST_S)
     found, expected = contents(tmp_path / "cluster-warehouse"), contents(warehouse)
     assert differences(expected, found) == {}

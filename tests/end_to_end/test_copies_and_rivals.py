@@ -6,9 +6,9 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
-from house import NOW
+from moment import NOW, NOW_MS
 from pyspark.sql import functions as F
-from resolving import NOW_MS, decided, half, verdicts
+from resolving import decided, half, verdicts
 
 from txmq_lib.errors import UsageError
 from txmq_lib.pipeline.decisions import DecisionRequest, planned

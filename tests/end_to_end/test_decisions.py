@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from house import NOW, House, wall_clock
+from house import House, wall_clock
+from moment import NOW, NOW_MS
 from page_commands import on_page
 from pyspark.sql import SparkSession
-from resolving import NOW_MS, decided, half, verdicts
+from resolving import decided, half, verdicts
 
 from txmq_lib.cli import main
 from txmq_lib.config.settings import Settings

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from histories import HALF_TOPIC, message_row
-from house import NOW, House, wall_clock
+from house import House, wall_clock
+from moment import NOW
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from truth import CAPTURES

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from histories import HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, message_row
-from house import NOW, House
+from house import House
+from moment import NOW, NOW_MS
 
 from txmq_lib.delta import warehouse
 from txmq_lib.delta.log_view import LEAST_ROW_BYTES
@@ -19,7 +20,6 @@ from txmq_lib.passes.current import Pass
 
 DAY_MS = 86_400_000
 WEEK_MS = 7 * DAY_MS
-NOW_MS = int(NOW.timestamp() * 1000)
 HALF = {"UNIQ_KEY": "T1", "PGROUP": "GID_A", "REAL_TOPIC": "Topic", "REAL_QID": "0", "TRAN_MSG": "true"}
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 import truth
-from house import BROKER, NOW, House, wall_clock
+from house import BROKER, House, wall_clock
 from live_capture import LiveCapture, live_capture
+from moment import NOW
 from record_encoder import STORE_MS, encode_record
 from remoting_server import answer
 from test_audit_of_captures import expected, judged

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from house import NOW, House, wall_clock
+from house import House, wall_clock
+from moment import NOW
 from truth import rows
 
 from txmq_lib.delta.warehouse import Warehouse

@@ -6,7 +6,8 @@ import json
 
 import pytest
 from hook_server import hook_server
-from house import BROKER, NOW
+from house import BROKER
+from moment import NOW
 from resolving import half
 from test_copies_and_rivals import message_of
 from truth import facts

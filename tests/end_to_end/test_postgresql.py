@@ -9,7 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from house import NOW, House, wall_clock
+from house import House, wall_clock
+from moment import NOW
 from page_commands import on_page
 from postgresql import PASSWORD, PostgreSQL
 from resolving import half, verdicts

@@ -8,8 +8,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from moment import NOW
 from postgresql import PASSWORD, PostgreSQL
-from questions import NOW, check
+from questions import check
 
 from txmq_lib.answers.protocol import Answer
 from txmq_lib.answers.sql import SqlResolver

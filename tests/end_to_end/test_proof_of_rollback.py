@@ -8,8 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from house import BROKER, NOW, House, wall_clock
+from house import BROKER, House, wall_clock
 from live_capture import LiveCapture, live_capture
+from moment import NOW
 from small_log import FILE_BYTES, Row, SmallLog, encoded, spoil
 
 from txmq_lib.pipeline.land.job import run_land_rocketmq

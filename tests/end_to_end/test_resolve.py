@@ -11,7 +11,8 @@ from threading import Event
 from typing import Any
 
 import pytest
-from house import NOW, House, wall_clock
+from house import House, wall_clock
+from moment import NOW
 from pyspark.sql import SparkSession
 from resolving import decided, half, resolve, verdicts
 

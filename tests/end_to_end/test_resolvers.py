@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
-from house import NOW, House
+from house import House
+from moment import NOW
 from resolving import half, resolve, verdicts
 
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import truth
 from histories import HALF_TOPIC, OP_TOPIC, message_row
-from house import BROKER, NOW, House, wall_clock
+from house import BROKER, House, wall_clock
+from moment import NOW
 
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 import pytest
-from house import NOW, House, wall_clock
+from house import House, wall_clock
+from moment import NOW
 from truth import rows
 
 from txmq_lib.config.table_specs import table_specs

@@ -8,7 +8,8 @@ from datetime import timedelta
 
 import pytest
 from deciding_broker import BORN_MS, GIVEN_UP, OP, Deciding
-from house import BROKER, NOW, House, Killed, wall_clock
+from house import BROKER, House, Killed, wall_clock
+from moment import NOW
 from remoting_server import RemotingServer, answer
 from resolving import half, resolve
 

@@ -13,6 +13,7 @@ from typing import Any
 from fuzz import contract
 from fuzz.hostile import damaged, json_text, number, text, value
 from fuzz.tally import Tally
+from moment import NOW_MS
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -21,7 +22,6 @@ from txmq_lib.pipeline.land.job import _judged
 from txmq_lib.rules.contract import message_rows, quick_message_rows
 from txmq_lib.rules.contract_events import ack_rows, end_rows, offset_rows
 
-NOW_MS = 1_795_262_400_000
 MESSAGE = {
     "topic": "topic",
     "queueId": "queue_id",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from random import Random
 
 from fuzz.hostile import ODD_TEXTS, text
-from views.report_rows import NOON
+from moment import NOW
 
 from txmq_lib.alerts.changes import Alert
 from txmq_lib.cli.output.render import write_csv, write_json
@@ -33,7 +33,7 @@ def outputs(chance: Random) -> int:
         assert len(said) <= LONGEST_LINE * 10
     _json_is_exact(name)
     _csv_runs_nothing(name)
-    told = _payload("firing", Alert(f"lag {name}", name, "l", f"txmq x --group {name}", "s"), "w", NOON)
+    told = _payload("firing", Alert(f"lag {name}", name, "l", f"txmq x --group {name}", "s"), "w", NOW)
     assert all(value.isprintable() for value in told.values())
     assert not set("<>[]@`*#~") & set(told["text"])
     assert "://" not in told["text"]

@@ -11,9 +11,10 @@ from random import Random
 from typing import Any
 
 from fuzz.hostile import EDGE_NUMBERS, damaged, number, text
-from fuzz.landing import NOW_MS, written
+from fuzz.landing import written
 from fuzz.tally import Tally
-from house import NOW, House
+from house import House
+from moment import NOW, NOW_MS
 from record_encoder import encode_record, write_log
 
 from txmq_lib.names import (

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 from fuzz.hostile import damaged
 from hostile_server import HostileServer, dripping
+from moment import NOW
 from questions import check
 from remoting_server import RemotingServer, drip
 
@@ -92,10 +93,9 @@ REQUESTS = (
     b"PUT /wakeup HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\nx",
     b"POST /wakeup HTTP/1.1\r\nHost: h\r\nOrigin: http://x\r\n\r\n",
 )
-NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HALF = {
-    "queue_offset": 5, "commit_log_offset": 500, "sys_flag": 0, "flag": 3, "born_timestamp": NOON, "body": b"",
-    "store_timestamp": NOON, "born_host": "h", "store_host": "h", "offset_msg_id": "O", "properties": {},
+    "queue_offset": 5, "commit_log_offset": 500, "sys_flag": 0, "flag": 3, "born_timestamp": NOW, "body": b"",
+    "store_timestamp": NOW, "born_host": "h", "store_host": "h", "offset_msg_id": "O", "properties": {},
     "reconsume_times": 0, "prepared_transaction_offset": 0,
 }  # fmt: skip
 

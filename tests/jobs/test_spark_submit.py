@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from moment import NOW_TEXT
 from truth import CAPTURES
 
 pytestmark = pytest.mark.jobs
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
-NOW = "2026-11-21T12:00:00Z"
 SPARK = (
     *("--master", "local[2]", "--driver-memory", "1g"),
     *("--driver-java-options", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"),
@@ -55,7 +55,7 @@ def viewed(warehouse: Path, view: str) -> list[dict]:
 def test_two_reconciles_at_once_under_spark_submit_make_one_set_of_results(tmp_path: Path):
     warehouse = tmp_path / "warehouse"
     landed(warehouse)
-    both = [started("reconcile", warehouse, "--now", NOW) for _ in range(2)]
+    both = [started("reconcile", warehouse, "--now", NOW_TEXT) for _ in range(2)]
     ended = [(*process.communicate(timeout=600), process.returncode) for process in both]
     assert sorted(status for *_, status in ended) in ([0, 0], [0, 4]), ended
     outcomes = viewed(warehouse, "ends")
@@ -73,13 +73,13 @@ def test_every_job_runs_under_spark_submit(tmp_path: Path):
     warehouse = tmp_path / "warehouse"
     landed(warehouse)
     offsets = CAPTURES / "restart" / "config" / "consumerOffset.json"
-    submitted("land", warehouse, "offset", str(offsets), "--broker", "oracle-a", "--now", NOW)
-    submitted("reconcile", warehouse, "--now", NOW)
-    unserved = submitted("resolve", warehouse, "--now", NOW).splitlines()
+    submitted("land", warehouse, "offset", str(offsets), "--broker", "oracle-a", "--now", NOW_TEXT)
+    submitted("reconcile", warehouse, "--now", NOW_TEXT)
+    unserved = submitted("resolve", warehouse, "--now", NOW_TEXT).splitlines()
     assert f"no_resolver {len(viewed(warehouse, 'checks'))}" in unserved
     assert "idle 1" in unserved
-    submitted("rollup_offsets", warehouse, "--now", NOW)
-    submitted("audit", warehouse, "--now", NOW)
+    submitted("rollup_offsets", warehouse, "--now", NOW_TEXT)
+    submitted("audit", warehouse, "--now", NOW_TEXT)
     planned = submitted("maintain", warehouse, "--dry-run", "--set", "maintain.small_files=2").splitlines()
     assert planned[0].split()[:4] == ["table", "files", "mib", "small_files"]
     assert {line.split()[0] for line in planned[1:]} >= {"half_message", "pass"}
@@ -93,4 +93,4 @@ def landed(warehouse: Path) -> None:
     """The halves and ends of a capture, each landed by a spark-submit of its own."""
     for kind, name in (("half", "half"), ("end", "ends")):
         path = str(CAPTURES / "restart" / f"{name}.jsonl.gz")
-        submitted("land", warehouse, kind, path, "--broker", "oracle-a", "--now", NOW)
+        submitted("land", warehouse, kind, path, "--broker", "oracle-a", "--now", NOW_TEXT)

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 from hostile_server import Behaviour, HostileServer
-from questions import NOW, check
+from moment import NOW
+from questions import check
 
 from txmq_lib.answers import http
 from txmq_lib.answers.http import HttpResolver

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from questions import NOW, check
+from moment import NOW
+from questions import check
 from sqlalchemy import event
 
 from txmq_lib.answers.credentials import SecretMissingError, database_url, headers, missing_secrets

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from questions import NOW, check
+from moment import NOW
+from questions import check
 
 from txmq_lib.answers.states import answers_of_rows, half_columns, looked_up
 from txmq_lib.config.resolver_settings import DeltaResolver, state_text

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
+from moment import NOW
 
 from txmq_lib.config.settings import Settings
 from txmq_lib.config.table_specs import WRITES, table_specs
 from txmq_lib.errors import InvariantViolation
 from txmq_lib.passes.current import Pass
 
-NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 UNSTATED = [(name, write) for name, spec in table_specs().items() for write in WRITES if write not in spec.writes]
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
+from moment import NOW, NOW_MS
 
 from txmq_lib.config.settings import Settings
 from txmq_lib.passes.pass_log import Standing
 from txmq_lib.pipeline.maintain import MIB, Compaction, bounded_compactions, held_for
 
-NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-NOW_MS = 1_795_262_400_000
 DAY_MS = 86_400_000
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from builders import NOW, at, lines_of, rows, schema_of, table_of
+from builders import at, lines_of, rows, schema_of, table_of
+from moment import NOW
 
 from txmq_lib.rules.answers import end_of_answers, given_up_checks, open_checks
 

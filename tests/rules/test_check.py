@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import NOW, NOW_MS, RESERVED_MS, at, policies, rows, schema_of, table_of
+from builders import RESERVED_MS, at, policies, rows, schema_of, table_of
 from chispa import assert_df_equality
+from moment import NOW, NOW_MS
 from pyspark.sql import functions as F
 
 from txmq_lib.rules.check import asked, check_limit_ms, check_requests, is_immune, with_action

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from builders import NOW_MS, table_of
+from builders import table_of
+from moment import NOW_MS
 from pyspark.sql import functions as F
 
 from txmq_lib.rules.contract import MESSAGE_COLUMNS, message_rows, quick_message_rows, stored_properties, topic_fault

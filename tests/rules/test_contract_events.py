@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from builders import NOW_MS, table_of
+from builders import table_of
+from moment import NOW_MS
 
 from txmq_lib.rules.contract_events import ack_rows, end_rows, offset_rows
 from txmq_lib.spark.local_frame import local_frame

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from builders import NOW, at, lines_of, rows, schema_of, table_of
+from builders import at, lines_of, rows, schema_of, table_of
 from chispa import assert_df_equality
+from moment import NOW
 
 from txmq_lib.rules.effects import (
     given_up_messages,

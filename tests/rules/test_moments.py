@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from builders import NOW, NOW_MS, at, table_of
+from builders import at, table_of
+from moment import NOW, NOW_MS
 from pyspark.sql import functions as F
 
 from txmq_lib.rules.moments import age_ms, is_time, later, timestamp_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import NOW, evidence, policies, rows, table_of
+from builders import evidence, policies, rows, table_of
+from moment import NOW
 
 from txmq_lib.rules.evidence import transaction_figures
 from txmq_lib.rules.orphans import committed_by_brokers, without_half

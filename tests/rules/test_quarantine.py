@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from builders import NOW, lines_of, rows, schema_of, table_of
+from builders import lines_of, rows, schema_of, table_of
+from moment import NOW
 from pyspark.sql import functions as F
 
 from txmq_lib.rules.quarantine import not_yet_quarantined, quarantine_rows

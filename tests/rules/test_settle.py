@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from builders import NOW, RESERVED_MS, at, policies, rows, schema_of, table_of
+from builders import RESERVED_MS, at, policies, rows, schema_of, table_of
 from chispa import assert_df_equality
+from moment import NOW
 
 from txmq_lib.rules.settle import immunity_limit_ms, java_long, judged_ends, matched_ends, outcome_rows
 from txmq_lib.spark.local_frame import local_frame

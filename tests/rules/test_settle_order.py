@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from builders import NOW, at, policies, rows, table_of
+from builders import at, policies, rows, table_of
+from moment import NOW
 
 from txmq_lib.rules.settle import judged_ends, matched_ends
 

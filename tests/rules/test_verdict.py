@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import builders
 import pytest
-from builders import NOW, at, policies, rows, schema_of, table_of
+from builders import at, policies, rows, schema_of, table_of
 from chispa import assert_df_equality
+from moment import NOW
 
 from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.evidence import Evidence, diverted_halves, transaction_figures

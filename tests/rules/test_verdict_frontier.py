@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from builders import NOW, NOW_MS, RESERVED_MS, at, evidence, lines_of, policies, rows, table_of
+from builders import RESERVED_MS, at, evidence, lines_of, policies, rows, table_of
+from moment import NOW, NOW_MS
 
 from txmq_lib.rules.evidence import transaction_figures
 from txmq_lib.rules.verdict import expiring, judged, next_expiry

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+from moment import NOW, NOW_MS
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -14,9 +15,6 @@ from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.evidence import Evidence
 from txmq_lib.rules.policy import Limits, Policies
 from txmq_lib.spark.local_frame import local_frame
-
-NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-NOW_MS = 1_795_262_400_000
 
 # The defaults of conf/base.yaml, written again.
 TIMEOUT_MS, INTERVAL_MS, CHECK_MAX, RESERVED_MS = 6_000, 60_000, 15, 259_200_000

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from house import BROKER, NOW
+from house import BROKER
+from moment import NOW
 from record_encoder import encode_record
 from remoting_server import FakeBroker, RemotingServer, answer
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from moment import NOW
 from truth import CAPTURES
 
 from txmq_lib.config.settings import Settings
@@ -24,7 +25,6 @@ from txmq_lib.pipeline.reconcile.job import run_reconcile
 from txmq_lib.pipeline.rollup import run_rollup
 
 BROKER = "oracle-a"
-NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
 def wall_clock() -> datetime:

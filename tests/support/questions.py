@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
-from txmq_lib.answers.protocol import Check
+from moment import NOW
 
-NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+from txmq_lib.answers.protocol import Check
 
 
 def check(transaction_id: str = "T", *, age_s: float = 60, **half: Any) -> Check:

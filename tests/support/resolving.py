@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from house import NOW, House, wall_clock
+from house import House, wall_clock
+from moment import NOW, NOW_MS
 
 from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline.resolve import run_resolve
-
-NOW_MS = int(NOW.timestamp() * 1000)
 
 
 def half(number: int, group: str = "GID_A", **properties: str) -> dict[str, Any]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
-NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+from moment import NOW
+
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'{{7*7}}&amp;"
 
 
 def ago(minutes: float) -> str:
-    return (NOON - timedelta(minutes=minutes)).isoformat()
+    return (NOW - timedelta(minutes=minutes)).isoformat()
 
 
 def rows(group: str = HOSTILE, pending: int = 3) -> dict[str, list[dict[str, Any]]]:
@@ -49,7 +50,7 @@ def rows(group: str = HOSTILE, pending: int = 3) -> dict[str, list[dict[str, Any
         "consumer_offset": [
             {"broker_name": "b", "consumer_group": group, "topic": "T", "queue_id": 0, "next_offset": 40,
              "updated_timestamp": ago(30), "last_report_timestamp": ago(30), "rewind_count": 1,
-             "rewinds": [{"ts": NOON - timedelta(minutes=35), "from_offset": 45, "to_offset": 20, "client_id": group}]}
+             "rewinds": [{"ts": NOW - timedelta(minutes=35), "from_offset": 45, "to_offset": 20, "client_id": group}]}
         ],
         "consumer_offset_commit": [
             {"broker_name": "b", "consumer_group": group, "topic": "T", "queue_id": 0, "ts": ago(minutes),

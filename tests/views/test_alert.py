@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from hook_server import hook_server
+from moment import NOW_TEXT as NOON
 from views.conftest import append
 
 from txmq_lib.alerts.state import AlertState
@@ -18,7 +19,6 @@ from txmq_lib.cli.options import Options
 from txmq_lib.cli.run.alert import STATE_FILE, send_alerts, send_alerts_after_pass
 from txmq_lib.cli.run.clock import moment
 
-NOON = "2026-11-21T12:00:00Z"
 SECRET = "hook-s3cret"
 PENDING = [{"transaction_id": f"P{n}", "first_store_timestamp": "2026-11-21T11:00:00Z"} for n in range(3)]
 LAGGING = [

@@ -12,13 +12,12 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from moment import NOW
 
 from txmq_lib.cli.run.findings import directory_finding, package_findings
 from txmq_lib.cli.run.warehouse_findings import clock_finding, time_findings
 from txmq_lib.spark import jars
 from txmq_lib.views.reader import WarehouseReader
-
-NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -188,12 +187,12 @@ def test_a_disk_with_another_clock_is_told(tmp_path, apart, state):
 
 def test_times_ahead_of_this_clock_are_told(warehouse):
     def ahead(seconds: int) -> list[tuple[str, str]]:
-        later = (NOON + timedelta(seconds=seconds)).isoformat()
+        later = (NOW + timedelta(seconds=seconds)).isoformat()
         rows = {
             "landing_frontier": [{"broker_name": "a", "highest_store_timestamp": later}],
             "pass": [{"job": "land", "pass_number": 1, "state": "committed", "wall_timestamp": later}],
         }
-        return [(each.state, each.found) for each in time_findings(WarehouseReader(warehouse(rows)), NOON)]
+        return [(each.state, each.found) for each in time_findings(WarehouseReader(warehouse(rows)), NOW)]
 
     assert ahead(5) == []
     assert ahead(6) == [

@@ -8,10 +8,9 @@ import json
 from typing import Any
 
 import pytest
+from moment import NOW_TEXT as NOON
 
 from txmq_lib.views.reader import WarehouseReader
-
-NOON = "2026-11-21T12:00:00Z"
 
 
 def at(clock: str) -> str:

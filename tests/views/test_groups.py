@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from moment import NOW as NOON
 
-NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NOW = ("--now", NOON.isoformat(), "--format", "json")
 
 

@@ -11,8 +11,9 @@ import time
 from datetime import timedelta
 from html.parser import HTMLParser
 
+from moment import NOW
 from serving import TXMQ
-from views.report_rows import NOON, rows
+from views.report_rows import rows
 
 from txmq_lib.alerts.changes import Alert
 from txmq_lib.cli.run.alert import _payload
@@ -25,7 +26,7 @@ SPELLED = (
     "\\u202e\\u2066\\u200f\\u200b\\ufeff\\U000e0041\\x00\\uffff"
 )
 COMMANDS = ("pending", "verdicts", "messages", "offsets", "given-up", "checks", "passes", "quarantine")
-AT = ("--now", NOON.isoformat())
+AT = ("--now", NOW.isoformat())
 
 
 def unfit(text: str) -> set[str]:
@@ -125,7 +126,7 @@ def test_the_report_shows_them_too(warehouse, tmp_path):
 
 def drawn(name: str) -> list[int]:
     """How many marks drawings with a name have: bars, standing ones, areas, lines."""
-    ends = [NOON, NOON + timedelta(hours=1), NOON + timedelta(hours=2)]
+    ends = [NOW, NOW + timedelta(hours=1), NOW + timedelta(hours=2)]
     bar_rows = [(name, "few", 3.0), ("GID", "few", 5.0), (name, "many", 1.0)]
     lines = {name: [1, 2, 3], "GID": [1, 0, 1]}
     specs = (
@@ -180,10 +181,10 @@ CHATTY = "GID <!channel> [pay](http://x.example) @all <http://x.example|here> `a
 def test_a_webhook_is_told_no_mention_no_markup_and_one_line():
     told = Alert(f"lag b/{CHATTY}", f"9 messages behind: consumer group {CHATTY}", "thresholds.lag 1",
                  f"txmq offsets --group '{CHATTY}' --sort lag:desc", "2026-11-21T12:00:00.000Z")  # fmt: skip
-    body = _payload("firing", told, "/warehouse", NOON)
+    body = _payload("firing", told, "/warehouse", NOW)
     assert set("<>[]@`*\\") & set(body["text"].replace("\\x", "").replace("\\u", "")) == set()
     assert "://" not in body["text"]
     assert "consumer group GID \\x3c\\x21channel\\x3e \\x5bpay\\x5d(http:\\x2f/x.example) \\x40all" in body["text"]
     assert all(unfit(value) == set() and "\n" not in value for value in body.values())
     long = Alert("c", "x" * 2_000_000, "l", "y" * 2_000_000, "s")
-    assert len(json.dumps(_payload("firing", long, "/warehouse", NOON))) < 10_000
+    assert len(json.dumps(_payload("firing", long, "/warehouse", NOW))) < 10_000

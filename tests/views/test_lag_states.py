@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 import truth
+from moment import NOW
 
 from txmq_lib.views.catalogue import OFFSETS
 from txmq_lib.views.lag import MOST_LOOKED_UP, LagWindow
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.select import ViewQuery, view_rows
 
-NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-WINDOW = LagWindow(NOON, 600_000)
+WINDOW = LagWindow(NOW, 600_000)
 PLACE = {"broker_name": "b", "consumer_group": "CG", "topic": "T", "queue_id": 0}
 
 
 def at(minute: float) -> str:
     """Minutes after 11:50: 0 is the window's begin, 10 its end."""
-    return (NOON - timedelta(minutes=10 - minute)).isoformat()
+    return (NOW - timedelta(minutes=10 - minute)).isoformat()
 
 
 def queue(next_offset: int, moved: float, reported: float | None = None, **more: Any) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def test_a_pop_group_with_nothing_waiting_is_fine(judged):
 
 
 def rewound(minute: float, from_offset: int) -> dict[str, Any]:
-    moment = NOON - timedelta(minutes=10 - minute)
+    moment = NOW - timedelta(minutes=10 - minute)
     return {
         "rewinds": [{"ts": moment, "from_offset": from_offset, "to_offset": 2, "client_id": None}],
         "rewind_count": 1,
@@ -156,7 +156,7 @@ def test_a_group_is_rewound_until_it_is_back_or_the_window_has_passed(judged, wh
     ],
 )
 def test_a_group_outside_its_queue_is_told_so(judged, why, next_offset, moved, end, expected):
-    window = LagWindow(NOON + timedelta(hours=1), 600_000)
+    window = LagWindow(NOW + timedelta(hours=1), 600_000)
     rows = judged([queue(next_offset, moved)], [], MESSAGES, frontier(10, **end), window)
     assert rows["CG", 0]["lag_state"] == expected, why
 
@@ -194,7 +194,7 @@ def test_filters_do_not_change_what_a_queue_is_judged(warehouse, txmq):
     uri = warehouse(content)
 
     def states(*arguments: str) -> str:
-        return txmq("--warehouse", uri, "offsets", "--now", NOON.isoformat(), "--format", "csv", *arguments)[1]
+        return txmq("--warehouse", uri, "offsets", "--now", NOW.isoformat(), "--format", "csv", *arguments)[1]
 
     assert states("--group", "CG").count("\n") == 3
     assert states("--lag-state", "STOPPED", "--lag-state", "never_committed").count("\n") == 3
@@ -215,7 +215,7 @@ def test_lag_in_time_is_how_long_the_next_message_has_been_stored(judged):
 
 
 def test_a_message_restored_since_the_source_was_read_last_has_waited_for_no_time(judged):
-    late = LagWindow(NOON + timedelta(hours=1), 600_000)
+    late = LagWindow(NOW + timedelta(hours=1), 600_000)
     messages = [*MESSAGES[:9], *stored(12, first=9)]
     assert judged([queue(9, 9)], [], messages, frontier(10), late)["CG", 0]["lag_ms"] == 0
 
@@ -227,7 +227,7 @@ def test_many_lagging_queues_are_judged_as_few_are(judged):
 
 
 def test_landing_that_is_behind_makes_no_group_look_stopped(judged):
-    late = LagWindow(NOON + timedelta(days=2), 600_000)
+    late = LagWindow(NOW + timedelta(days=2), 600_000)
     row = judged([queue(8, 9)], [report(9, 8)], MESSAGES, frontier(10), late)["CG", 0]
     assert (row["lag_state"], row["judged_timestamp"]) == ("fine", "2026-11-21T12:00:00.000Z")
 

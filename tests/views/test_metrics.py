@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from deltalake import DeltaTable
+from moment import NOW_TEXT as NOON
 from prometheus_client.parser import text_string_to_metric_families
 from views.conftest import append
 from views.test_status import ROWS
@@ -17,7 +18,6 @@ from txmq_lib.config.resources import conf_dir
 from txmq_lib.views.counters import Piece, carried_over, notes
 from txmq_lib.views.metric_names import FAMILIES
 
-NOON = "2026-11-21T12:00:00Z"
 NODE = {"node_type": "broker", "node_id": "a"}
 
 

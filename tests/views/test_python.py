@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from moment import NOW_TEXT
 
 import txmq_lib as txmq
 from txmq_lib.views.catalogue import VIEWS
 
-NOW = "2026-11-21T12:00:00Z"
 ID = "C000020246654E0E2F2A6940C2510000"
 HALVES = {
     "pending_half": [
@@ -31,18 +31,18 @@ HALVES = {
 def test_a_view_is_asked_as_its_command_is(warehouse):
     opened = txmq.open(warehouse=warehouse(HALVES))
     assert [row["transaction_id"] for row in opened.pending()] == ["OLD", "NEW"]
-    assert [row["transaction_id"] for row in opened.pending(older_than="1h", now=NOW)] == ["OLD"]
+    assert [row["transaction_id"] for row in opened.pending(older_than="1h", now=NOW_TEXT)] == ["OLD"]
     assert [row["transaction_id"] for row in opened.pending(group=["G2", "G3"])] == ["NEW"]
     assert [row["transaction_id"] for row in opened.pending(sort="producer_group:desc", limit=1)] == ["NEW"]
     since = datetime(2026, 11, 21, 11, tzinfo=UTC)
-    assert opened.pending(since=since).count() == opened.pending(since="1h", now=NOW).count() == 1
+    assert opened.pending(since=since).count() == opened.pending(since="1h", now=NOW_TEXT).count() == 1
     assert next(iter(opened.pending()))["first_store_timestamp"] == "2026-11-21T09:00:00.000Z"
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.command)
 def test_every_view_has_a_method_and_every_form(warehouse, view):
     opened = txmq.open(warehouse=warehouse(HALVES))
-    rows = getattr(opened, view.command.replace("-", "_"))(now=NOW)
+    rows = getattr(opened, view.command.replace("-", "_"))(now=NOW_TEXT)
     table = rows.arrow()
     assert table.column_names == list(view.columns)
     assert table.num_rows == rows.count() == len(list(rows))
@@ -94,7 +94,13 @@ def test_what_there_is_not_is_said(warehouse, tmp_path):
 
 
 def test_a_trace_tells_its_events(warehouse):
-    half = {"transaction_id": "OLD", "broker_name": "a", "store_timestamp": NOW, "real_topic": "T", "real_queue_id": 0}
+    half = {
+        "transaction_id": "OLD",
+        "broker_name": "a",
+        "store_timestamp": NOW_TEXT,
+        "real_topic": "T",
+        "real_queue_id": 0,
+    }
     opened = txmq.open(warehouse=warehouse({"half_message": [half]}))
     (story,) = opened.trace("OLD")
     assert story.events[0].event == "half_stored"
@@ -123,7 +129,7 @@ def test_the_lines_of_the_page_run(warehouse, tmp_path, monkeypatch, capsys):
     page = (Path(__file__).parents[2] / "docs" / "pages" / "python.md").read_text()
     first = re.search(r"```python\n(.*?)```", page, re.DOTALL)[1]
     stuck = {"transaction_id": ID, "producer_group": "GID_ORDERS", "check_times": 3}
-    half = {"transaction_id": ID, "store_timestamp": NOW, "real_topic": "T", "real_queue_id": 0}
+    half = {"transaction_id": ID, "store_timestamp": NOW_TEXT, "real_topic": "T", "real_queue_id": 0}
     uri = warehouse({"pending_half": [stuck], "half_message": [half]})
     monkeypatch.chdir(tmp_path)
     (tmp_path / "audit.yaml").write_text(f"warehouse: {uri}\nrole: audit\n")
@@ -132,7 +138,7 @@ def test_the_lines_of_the_page_run(warehouse, tmp_path, monkeypatch, capsys):
     assert names["table"].num_rows == 1
     told = capsys.readouterr().out.splitlines()
     assert told[0] == f"{ID} 3"
-    assert told[1].startswith(NOW.replace("Z", ".000Z half message stored at queue 0"))
+    assert told[1].startswith(NOW_TEXT.replace("Z", ".000Z half message stored at queue 0"))
 
 
 def test_what_the_page_calls_public_is(warehouse):

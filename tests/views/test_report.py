@@ -10,7 +10,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from views.report_rows import HOSTILE, NOON, rows
+from moment import NOW
+from views.report_rows import HOSTILE, rows
 
 from txmq_lib.cli import main
 
@@ -54,7 +55,7 @@ def made(warehouse, tmp_path, capfd):
     def make(content, *arguments: str) -> tuple[Path, str]:
         out = tmp_path / "report.html"
         code = main(
-            ["--warehouse", warehouse(content), "report", "--out", str(out), "--now", NOON.isoformat(), *arguments]
+            ["--warehouse", warehouse(content), "report", "--out", str(out), "--now", NOW.isoformat(), *arguments]
         )
         # What draws the charts complains there, and goes on.
         err = capfd.readouterr().err

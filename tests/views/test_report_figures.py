@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from moment import NOW
 
 from txmq_lib.report import cost, history
 from txmq_lib.report.offset_history import offset_history
@@ -17,8 +18,7 @@ from txmq_lib.views.reader import WarehouseReader
 TEN = datetime(2026, 11, 21, 10, tzinfo=UTC)
 # Parts of one minute: part n ends at 10:00 + n + 1 minutes.
 PERIOD = Period(TEN, TEN + timedelta(minutes=PARTS))
-NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-WINDOW = LagWindow(NOON, 600_000)
+WINDOW = LagWindow(NOW, 600_000)
 
 
 def at(minutes: float) -> str:
@@ -204,11 +204,11 @@ def test_the_period_is_what_was_seen_at_most_thirty_days_and_never_after_now(rea
         "pass": [{"job": "land", "pass_number": 1, "state": "committed", "wall_timestamp": "2026-12-24T00:00:00Z"}],
     }
     wide = reader(rows)
-    found = reported_period(wide, NOON, None)
+    found = reported_period(wide, NOW, None)
     assert (found.begin, found.end) == (TEN - timedelta(milliseconds=1), TEN + timedelta(minutes=30))
-    assert reported_period(wide, NOON, TEN + timedelta(minutes=20)).begin.minute == 19
-    assert pass_period(wide, NOON, None).end == datetime(2026, 12, 24, tzinfo=UTC)
+    assert reported_period(wide, NOW, TEN + timedelta(minutes=20)).begin.minute == 19
+    assert pass_period(wide, NOW, None).end == datetime(2026, 12, 24, tzinfo=UTC)
     old = reader({"verdict": [told("a", "COMMITTED", -60 * 24 * 90, 0)]})
-    assert reported_period(old, NOON, None).begin == TEN - timedelta(days=30, milliseconds=1)
-    nothing = reported_period(reader({}), NOON, None)
-    assert (nothing.end, nothing.end - nothing.begin) == (NOON, timedelta(seconds=PARTS))
+    assert reported_period(old, NOW, None).begin == TEN - timedelta(days=30, milliseconds=1)
+    nothing = reported_period(reader({}), NOW, None)
+    assert (nothing.end, nothing.end - nothing.begin) == (NOW, timedelta(seconds=PARTS))

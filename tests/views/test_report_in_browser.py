@@ -7,8 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from moment import NOW
 from playwright.sync_api import Browser, sync_playwright
-from views.report_rows import HOSTILE, NOON, rows
+from views.report_rows import HOSTILE, rows
 
 from txmq_lib import names
 
@@ -31,7 +32,7 @@ def browser():
 def report(warehouse, txmq, tmp_path):
     def make(content) -> str:
         out = tmp_path / "report.html"
-        assert txmq("--warehouse", warehouse(content), "report", "--out", str(out), "--now", NOON.isoformat())[0] == 0
+        assert txmq("--warehouse", warehouse(content), "report", "--out", str(out), "--now", NOW.isoformat())[0] == 0
         return out.as_uri()
 
     return make

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from moment import NOW_TEXT as NOON
 from views.conftest import append
 
 from txmq_lib.views.figures import last_passes, newest_passes
@@ -21,7 +22,6 @@ from txmq_lib.views.reader import Scan, WarehouseReader
 from txmq_lib.views.status import span_text
 
 ROOT = Path(__file__).resolve().parents[2]
-NOON = "2026-11-21T12:00:00Z"
 
 
 def at(clock: str) -> str:
@@ -303,7 +303,8 @@ def test_every_command_a_problem_names_is_one_that_runs(status, warehouse, txmq)
     _, out, _ = status(*options, "--format", "json")
     uri = warehouse({})
     for problem in json.loads(out)["problems"]:
-        assert txmq("--warehouse", uri, *shlex.split(problem["command"]))[0] == 0, problem
+        # Nothing has landed there: whoever is asked for by name is not known, which is status 1; 2 would be a wrong command.
+        assert txmq("--warehouse", uri, *shlex.split(problem["command"]))[0] in (0, 1), problem
 
 
 def test_the_screen_fits_80_columns_and_has_no_colour_in_a_pipe(status):
