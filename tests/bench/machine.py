@@ -14,8 +14,8 @@ PACKAGES = ("pyspark", "delta-spark", "deltalake", "duckdb", "polars", "pyarrow"
 
 def versions() -> dict[str, str]:
     """Python, Java and the packages that are measured."""
-    told = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
-    java = re.search(r'version "([^"]+)"', told)
+    done = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
+    java = re.search(r'version "([^"]+)"', done)
     found = {"python": platform.python_version(), "java": java[1] if java else "unknown"}
     return found | {package: version(package) for package in PACKAGES}
 

@@ -48,12 +48,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.views")
     parser.add_argument("directory", nargs="?")
     parser.add_argument("--share", type=float, default=1.0, help="part of a full-size warehouse")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="txmq-bench-") as scratch:
-        directory = Path(given.directory or scratch) / "warehouse"
+        directory = Path(options.directory or scratch) / "warehouse"
         if not directory.exists():
             begun = time.monotonic()
-            write_warehouse(directory, Scale(**{name: int(rows * given.share) for name, rows in LARGE.items()}))
+            write_warehouse(directory, Scale(**{name: int(rows * options.share) for name, rows in LARGE.items()}))
             sys.stdout.write(f"warehouse written in {time.monotonic() - begun:.0f} s\n")
         for command in COMMANDS:
             taken = [seconds_of(directory, command) for _ in range(RUNS)]

@@ -126,8 +126,8 @@ def test_the_commands_print_their_plan_and_act_with_apply_only(given_up, capsys,
     def txmq(*arguments: str) -> tuple[int, str, str]:
         limits = [part for setting in SETTINGS for part in ("--set", setting)]
         status = main([*limits, "--warehouse", house.warehouse.uri, *arguments, "--now", now])
-        told = capsys.readouterr()
-        return status, told.out, told.err
+        output = capsys.readouterr()
+        return status, output.out, output.err
 
     settling = on_page("recover.md", SETTLE, names)
     status, out, err = txmq(*settling, "--format", "json")

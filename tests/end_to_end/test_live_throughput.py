@@ -32,15 +32,15 @@ def test_two_hundred_thousand_messages_are_landed_beside_the_java_pull_client(tm
         server.client("fill", server.namesrv, TOPIC, str(COUNT), str(BODY_BYTES)).wait_for("done", seconds=200)
         tell("Java pull client, before", java_seconds(server))
         begun = time.monotonic()
-        told = run(*on_page("brokers.md", LAND, names_of(server, conf)))
+        done = run(*on_page("brokers.md", LAND, names_of(server, conf)))
         tell("land rocketmq, the command: its JVM's start and new tables too", time.monotonic() - begun)
-        tell("land rocketmq, its pass", told["seconds"])
+        tell("land rocketmq, its pass", done["seconds"])
         tell("land rocketmq, reading within its pass", read_seconds(tmp_path / "w"))
         tell("Java pull client, after", java_seconds(server))
         begun = time.monotonic()
         assert read_alone(server) == COUNT
         tell("reading and decoding over one connection, without Spark", time.monotonic() - begun)
-    assert (told["message"], told["behind"], told["unread"]) == (COUNT, 0, 0)
+    assert (done["message"], done["behind"], done["unread"]) == (COUNT, 0, 0)
     places = DeltaTable(str(tmp_path / "w" / "message")).to_pyarrow_table(columns=["topic", "queue_id", "queue_offset"])
     assert places.group_by(places.column_names).aggregate([]).num_rows == places.num_rows == COUNT
 

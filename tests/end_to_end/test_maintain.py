@@ -116,13 +116,13 @@ def test_upkeep_changes_no_row_wakes_no_job_and_hides_nothing_that_comes_later(b
     twin = copied(house, "twin")
     tables = sorted(house.versions())
     before, versions = contents(house, tables), house.versions()
-    report, told = upkeep_of(house, small_files=2, dry_run=True)
+    report, lines = upkeep_of(house, small_files=2, dry_run=True)
     assert (report.number, house.versions()) == (0, versions)
-    assert told["half_message"].compacted_files == told["half_message"].files == 4
-    assert told["pass"].small_files > 20
-    report, told = upkeep_of(house, small_files=2)
+    assert lines["half_message"].compacted_files == lines["half_message"].files == 4
+    assert lines["pass"].small_files > 20
+    report, lines = upkeep_of(house, small_files=2)
     # One file more than told: the row of this very pass.
-    assert report.counts["compacted_files"] == sum(table.compacted_files for table in told.values()) + 1
+    assert report.counts["compacted_files"] == sum(table.compacted_files for table in lines.values()) + 1
     assert report.counts["conflicts"] == report.counts["removed_files"] == 0
     moved = {table for table, version in house.versions().items() if version > versions[table]}
     assert {"half_message", "end_transaction", "consumer_offset_commit"} <= moved
@@ -194,8 +194,8 @@ def test_what_grows_old_while_an_upkeep_runs_stays_for_a_job_that_has_not_read_i
     land_the_rest(begun)
     landed_ms = begun.warehouse.log("half_message").committed_ms(7)
     time.sleep(2)
-    report, told = upkeep_of(begun, planned_at=datetime.fromtimestamp((landed_ms + 500) / 1000, UTC), **short)
-    assert told["half_message"].removes_files
+    report, lines = upkeep_of(begun, planned_at=datetime.fromtimestamp((landed_ms + 500) / 1000, UTC), **short)
+    assert lines["half_message"].removes_files
     assert before < stored(begun, "half_message")
     assert report.counts["held"] > 0
 
@@ -289,9 +289,9 @@ def test_rows_of_old_passes_go_but_for_what_each_job_begins_at(begun):
     assert upkeep_of(house, dry_run=True)[1]["pass"].old_passes == 0
     an_hour_later = wall_clock() + timedelta(hours=1)
     assert upkeep_of(house, at=an_hour_later, dry_run=True, pass_retention_ms=3_600_000)[1]["pass"].old_passes == 0
-    report, told = upkeep_of(house, at=an_hour_later, pass_retention_ms=3_599_999)
+    report, lines = upkeep_of(house, at=an_hour_later, pass_retention_ms=3_599_999)
     landings = max(row["pass_number"] for row in before if row["job"] == "land")
-    assert report.counts["old_passes"] == told["pass"].old_passes == 2 * (landings - 1)
+    assert report.counts["old_passes"] == lines["pass"].old_passes == 2 * (landings - 1)
     left = {(row["job"], row["pass_number"]) for row in house.rows("pass")}
     assert left == {("land", landings), ("reconcile", 1), ("rollup", 1), ("audit", 1), ("maintain", 1)}
     assert [report.counts for report in run_all(house, NOW)] == [{"idle": 1}] * 3

@@ -27,8 +27,8 @@ def status_of(house, capsys) -> tuple[int, list[str]]:
     """Exit status, and the problems past a limit."""
     capsys.readouterr()
     code = main(["--warehouse", house.warehouse.uri, "status", "--now", NOW.isoformat(), "--format", "json"])
-    told = json.loads(capsys.readouterr().out)
-    return code, [problem["condition"] for problem in told["problems"] if problem["limit"]]
+    document = json.loads(capsys.readouterr().out)
+    return code, [problem["condition"] for problem in document["problems"] if problem["limit"]]
 
 
 def alerted(house) -> list[str]:

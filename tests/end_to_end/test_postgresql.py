@@ -108,9 +108,9 @@ def test_what_postgresql_says_is_settled_and_only_what_was_asked_was_read(
         now = (NOW + timedelta(seconds=seconds)).isoformat()
         arguments = on_page("resolvers.md", command, {"engine.yaml": str(conf)})
         status = main([*arguments, "--warehouse", house.warehouse.uri, "--now", now])
-        told = capsys.readouterr()
-        assert PASSWORD not in told.out + told.err
-        return status, told.out, told.err
+        output = capsys.readouterr()
+        assert PASSWORD not in output.out + output.err
+        return status, output.out, output.err
 
     def resolve(seconds: int) -> tuple[int, str, str]:
         return run("txmq resolve --conf engine.yaml", seconds)

@@ -92,8 +92,8 @@ def test_a_delta_table_and_an_endpoint_answer_for_their_groups(open_house: Calla
 def test_transactions_an_endpoint_always_fails_for_keep_no_others_from_being_asked(open_house: Callable[..., House]):
     class Endpoint(_Served):
         def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            fails = asked["header"]["transactionId"] in ("T0", "T1", "T2", "T3")
+            document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            fails = document["header"]["transactionId"] in ("T0", "T1", "T2", "T3")
             self.send_response(500 if fails else 200)
             self.end_headers()
             self.wfile.write(b"" if fails else b"COMMIT_MESSAGE")

@@ -85,8 +85,8 @@ def test_serve_lands_what_comes_tells_how_it_fares_and_ends_cleanly(place: Path)
         process.send_signal(signal.SIGTERM)
         assert process.wait(100) == 0
     assert health(place)["state"] == "stopped"
-    told = subprocess.run([TXMQ, "wakeup", "--health-file", str(place / "health.json")], capture_output=True, text=True)
-    assert (told.returncode, "nobody serves" in told.stderr) == (2, True)
+    done = subprocess.run([TXMQ, "wakeup", "--health-file", str(place / "health.json")], capture_output=True, text=True)
+    assert (done.returncode, "nobody serves" in done.stderr) == (2, True)
     keys = [(row["broker_name"], row["queue_id"], row["queue_offset"]) for row in rows(place, "half_message")]
     assert len(keys) == len(set(keys)) == 50
 

@@ -24,8 +24,8 @@ def database(vulnerable: set[str]) -> Iterator[str]:
 
     class Answers(BaseHTTPRequestHandler):
         def do_POST(self):
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            name, version = asked["package"]["name"], asked["version"]
+            document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            name, version = document["package"]["name"], document["version"]
             ranges = [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "99.1"}]}]
             package = {"package": {"name": name, "ecosystem": "PyPI"}, "versions": [version], "ranges": ranges}
             times = {"published": "2019-04-07T00:29:00Z", "modified": "2019-04-07T00:29:00Z"}

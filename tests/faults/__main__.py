@@ -22,15 +22,15 @@ def main() -> int:
         "--moments", type=int, default=MOMENTS, help="at how many moments commands are sent a signal (10)"
     )
     parser.add_argument("--minutes", type=float, default=math.inf, help="how long commands are sent signals (all)")
-    given = parser.parse_args()
+    options = parser.parse_args()
     console = Console(width=140)
     table = Table("fault", "times", "rows lost", "rows too many", "seen", title="Fault matrix")
     is_sound = True
     with tempfile.TemporaryDirectory(prefix="txmq-faults-") as place:
-        faults = {name: fault for name, fault in all_faults(given.kills).items() if given.only in name}
-        commands = list(named(given.only))
+        faults = {name: fault for name, fault in all_faults(options.kills).items() if options.only in name}
+        commands = list(named(options.only))
         if not faults and not commands:
-            parser.error(f"no fault's name contains {given.only!r}")
+            parser.error(f"no fault's name contains {options.only!r}")
         matrices: dict[str, Matrix] = {}
         for scenario, fault in faults.values():
             if scenario not in matrices:
@@ -43,8 +43,8 @@ def main() -> int:
             table.add_row(*told, "; ".join(outcome.notes))
         by_signals = Table(*COLUMNS, title="Commands ended by signals")
         if commands:
-            trials = Trials(Path(place), commands, given.moments)
-            for told in trials.run(given.minutes):
+            trials = Trials(Path(place), commands, options.moments)
+            for told in trials.run(options.minutes):
                 console.print(told, markup=False, soft_wrap=True)
             trials.close()
             for counted in trials.counted.values():

@@ -79,8 +79,8 @@ def _passes(warehouse: Path) -> list[dict[str, Any]]:
 
 
 def _is_beside(row: dict[str, Any]) -> bool:
-    asked = json.loads(row.get("arguments") or "{}")
-    broker = row.get("broker_name") or asked.get("broker_name") or ""
+    document = json.loads(row.get("arguments") or "{}")
+    broker = row.get("broker_name") or document.get("broker_name") or ""
     return broker.startswith(OTHER) or row.get("job") == JOB_MAINTAIN
 
 

@@ -62,26 +62,26 @@ def main() -> None:
     parser.add_argument("--until", type=int)
     parser.add_argument("--beside", choices=BESIDE)
     parser.add_argument("--by-spark", action="store_true", help="every pass works as one of many rows does")
-    given = parser.parse_args()
-    steps = [Step(*step) for step in json.loads((given.inputs / "steps.json").read_text(encoding="utf-8"))]
+    options = parser.parse_args()
+    steps = [Step(*step) for step in json.loads((options.inputs / "steps.json").read_text(encoding="utf-8"))]
     assignments = [*ASSIGNMENTS, *RESOLVERS, *SPARK, *UPKEEP]
-    settings = Settings.load([conf_dir() / "few-rows.yaml"], assignments, warehouse=given.warehouse)
-    warehouse = Warehouse(build_session("txmq-faults", settings), given.warehouse)
-    if given.by_spark:
+    settings = Settings.load([conf_dir() / "few-rows.yaml"], assignments, warehouse=options.warehouse)
+    warehouse = Warehouse(build_session("txmq-faults", settings), options.warehouse)
+    if options.by_spark:
         runner.SMALL_PASS_BYTES = writer.FEW_ROWS = -1
     say("ready")
-    if given.beside is not None:
-        BESIDE[given.beside](warehouse, settings, given.inputs, steps)
+    if options.beside is not None:
+        BESIDE[options.beside](warehouse, settings, options.inputs, steps)
     here: list[int] = []
-    if given.points is not None:
-        kill_at_every_write(warehouse, given.points, here)
-    if given.progress is None:
-        serve(warehouse, settings, given.inputs, steps)
+    if options.points is not None:
+        kill_at_every_write(warehouse, options.points, here)
+    if options.progress is None:
+        serve(warehouse, settings, options.inputs, steps)
         return
-    for number in range(int(given.progress.read_text(encoding="utf-8")), given.until or len(steps)):
+    for number in range(int(options.progress.read_text(encoding="utf-8")), options.until or len(steps)):
         here[:] = [number]
-        run(warehouse, settings, given.inputs, steps[number])
-        given.progress.write_text(str(number + 1), encoding="utf-8")
+        run(warehouse, settings, options.inputs, steps[number])
+        options.progress.write_text(str(number + 1), encoding="utf-8")
 
 
 def serve(warehouse: Warehouse, settings: Settings, inputs: Path, steps: list[Step]) -> None:

@@ -28,14 +28,14 @@ def main() -> int:
     parser.add_argument("--lines", type=int, default=50_000, help="lines of the landing contract, all kinds together")
     parser.add_argument("--seed", type=int, default=1, help="another seed tries other inputs")
     parser.add_argument("--only", default="", help="surfaces whose name contains this")
-    given = parser.parse_args()
+    options = parser.parse_args()
     print(f"{'surface':32}{'tried':>9}{'escaped':>9}{'seconds':>9}{'longest':>9}{'MiB':>7}", flush=True)  # noqa: T201
     escaped = 0
     for surface in SURFACES:
-        if given.only in surface.name:
-            escaped += tell(run(surface, given.cases, given.seed))
+        if options.only in surface.name:
+            escaped += tell(run(surface, options.cases, options.seed))
     with TemporaryDirectory() as scratch:
-        for name, work in spark_surfaces(Path(scratch), given.lines, given.seed, given.only):
+        for name, work in spark_surfaces(Path(scratch), options.lines, options.seed, options.only):
             escaped += tell(_caught(name, work))
     return int(escaped > 0)
 

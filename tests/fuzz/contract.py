@@ -106,13 +106,13 @@ def message(fields: dict[str, Any], _: str) -> Judgement:
     """A MessageExt: every field required, numbers are numbers."""
     found = Judgement()
     for name, type_ in MESSAGE_FIELDS.items():
-        given = fields.get(name)
-        if given is None:
+        value = fields.get(name)
+        if value is None:
             found.faults.add("MISSING_FIELD")
-        elif not _is_of(type_, given):
+        elif not _is_of(type_, value):
             found.faults.add("WRONG_TYPE")
         else:
-            found.row[name] = _kept(given) if isinstance(given, str) else given
+            found.row[name] = _kept(value) if isinstance(value, str) else value
     row = found.row
     found.faults |= {"NEGATIVE_NUMBER" for name in NOT_NEGATIVE if row.get(name, 0) < 0}
     found.faults |= {"OFFSET_OUT_OF_RANGE" for name in OFFSETS if row.get(name, 0) > HIGHEST_OFFSET}
@@ -231,14 +231,14 @@ def _kept(given: str) -> str:
 
 def _take_numbers(found: Judgement, fields: dict[str, Any], numbers: dict[str, int]) -> None:
     for name, bits in numbers.items():
-        given = fields.get(name)
-        if given is None:
+        value = fields.get(name)
+        if value is None:
             found.faults.add("MISSING_FIELD")
             continue
-        found.row[name] = _number(given, bits)
+        found.row[name] = _number(value, bits)
         found.faults |= {"WRONG_TYPE"} if found.row[name] is None else set()
         # Spaces around it, a plus: the contract says no more than that it may be a text.
-        found.is_open |= isinstance(given, str) and not _is_plain(given)
+        found.is_open |= isinstance(value, str) and not _is_plain(value)
 
 
 def _is_plain(given: str) -> bool:
@@ -254,24 +254,24 @@ def _number(given: Any, bits: int) -> int | None:
 
 def _take_texts(found: Judgement, fields: dict[str, Any], names: tuple[str, ...], *, required: tuple[str, ...]) -> None:
     for name in names:
-        given = fields.get(name)
-        if given is None:
+        value = fields.get(name)
+        if value is None:
             found.row[name] = None
             found.faults |= {"MISSING_FIELD"} if name in required else set()
-        elif _is_of(str, given):
-            found.row[name] = _kept(given)
+        elif _is_of(str, value):
+            found.row[name] = _kept(value)
         else:
             found.row[name] = None
             found.faults.add("WRONG_TYPE")
 
 
 def _take_flag(found: Judgement, fields: dict[str, Any], name: str, *, default: bool) -> None:
-    given = fields.get(name)
+    value = fields.get(name)
     known = {"true": True, "false": False, True: True, False: False}
-    if given is None:
+    if value is None:
         found.row[name] = default
-    elif type(given) in (str, bool) and (given if isinstance(given, bool) else given.lower()) in known:
-        found.row[name] = known[given if isinstance(given, bool) else given.lower()]
+    elif type(value) in (str, bool) and (value if isinstance(value, bool) else value.lower()) in known:
+        found.row[name] = known[value if isinstance(value, bool) else value.lower()]
     else:
         found.faults.add("WRONG_TYPE")
 

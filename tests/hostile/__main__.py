@@ -38,17 +38,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make hostile", description=__doc__)
     parser.add_argument("--only", default="", help="inputs whose name contains this")
     parser.add_argument("--most", type=int, default=3 << 10, help="MiB")
-    given = parser.parse_args()
+    options = parser.parse_args()
     print(f"{'input':44}{'status':>7}{'MiB':>7}{'seconds':>9}{'good':>7}  quarantined", flush=True)  # noqa: T201
     failed = 0
     for hostile in INPUTS:
-        if given.only not in hostile.name:
+        if options.only not in hostile.name:
             continue
         with tempfile.TemporaryDirectory(prefix="txmq-hostile-") as scratch:
             found = landed(hostile, Path(scratch))
         wrong = (
             found.status
-            or found.peak_mib > given.most
+            or found.peak_mib > options.most
             or (found.good, found.reasons)
             != (
                 hostile.good,

@@ -38,12 +38,12 @@ def main() -> int:
     parser.add_argument("--cycles", type=int, default=1_000, help="figures are of a tenth, a half and all of them")
     parser.add_argument("--idle", action="store_true", help="nothing lands after the first cycle")
     parser.add_argument("--growth", type=float, default=64, help="MiB")
-    given = parser.parse_args()
-    at = sorted({given.cycles // 10, given.cycles // 2, given.cycles} - {0})
+    options = parser.parse_args()
+    at = sorted({options.cycles // 10, options.cycles // 2, options.cycles} - {0})
     with tempfile.TemporaryDirectory(prefix="txmq-memory-") as scratch:
-        figures = measured(Path(scratch), at, is_idle=given.idle)
+        figures = measured(Path(scratch), at, is_idle=options.idle)
     grown = {name: figures[-1][name] - figures[0][name] for name in ("heap_mib", "python_mib")}
-    return int(any(mib > given.growth for mib in grown.values()))
+    return int(any(mib > options.growth for mib in grown.values()))
 
 
 def measured(scratch: Path, at: list[int], *, is_idle: bool) -> list[dict[str, Any]]:

@@ -24,8 +24,8 @@ COPIED = ("txmq_lib", "tests", "conf", "schemas", "jobs", "pyproject.toml")
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
     parser.add_argument("--only", default="", help="only mutants whose file, function or description contains this")
-    given = parser.parse_args()
-    wanted = [mutant for mutant in MUTANTS if given.only in f"{file_of(mutant)} {mutant.place} {mutant.what}"]
+    options = parser.parse_args()
+    wanted = [mutant for mutant in MUTANTS if options.only in f"{file_of(mutant)} {mutant.place} {mutant.what}"]
     survivors = []
     with tempfile.TemporaryDirectory(prefix="txmq-mutants-") as place:
         house = Path(place)

@@ -37,8 +37,8 @@ HEAVY = {"pyspark", "py4j", "delta", "pyarrow", "pandas", "duckdb", "deltalake",
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     status = main(arguments)
-    told = capsys.readouterr()
-    return status, told.out, told.err
+    output = capsys.readouterr()
+    return status, output.out, output.err
 
 
 def imported_by(*arguments: str) -> set[str]:

@@ -65,8 +65,8 @@ def test_what_the_wheel_carries_is_there_and_is_what_a_checkout_uses():
 
 
 def test_the_wheel_that_is_built_has_its_licence_and_all_that_a_run_reads_and_no_more(tmp_path):
-    told = run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path))
-    assert told.returncode == 0, told.stderr
+    done = run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path))
+    assert done.returncode == 0, done.stderr
     (wheel,) = tmp_path.iterdir()
     with zipfile.ZipFile(wheel) as packed:
         inside = packed.namelist()
@@ -96,9 +96,9 @@ COLUMNS = [F.current_timestamp(), F.now(), F.rand(), F.uuid(), F.monotonically_i
 
 @pytest.mark.parametrize(("path", "banned"), [("txmq_lib/rules/canary.py", 8), ("txmq_lib/cli/canary.py", 0)])
 def test_no_clock_and_no_chance_below_the_command_line(path, banned):
-    told = run(tool("ruff"), "check", "--select", "TID251", "--output-format", "concise", "--stdin-filename", path, "-",
+    done = run(tool("ruff"), "check", "--select", "TID251", "--output-format", "concise", "--stdin-filename", path, "-",
                stdin=CANARY)  # fmt: skip
-    assert told.stdout.count("TID251") == banned, told.stdout
+    assert done.stdout.count("TID251") == banned, done.stdout
 
 
 def a_java(directory, version):
@@ -113,9 +113,9 @@ def a_java(directory, version):
 @pytest.mark.parametrize(("version", "major"), [("11.0.6", 11), ("1.8.0_392", 8)])
 def test_an_old_java_is_named_in_one_sentence(tmp_path, version, major):
     env = {"JAVA_HOME": str(a_java(tmp_path, version)), "PATH": ""}
-    told = run(sys.executable, "-m", "txmq_lib.spark.java", env=env)
-    assert (told.returncode, told.stdout) == (3, "")
-    assert told.stderr == (
+    done = run(sys.executable, "-m", "txmq_lib.spark.java", env=env)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == (
         f"Spark needs Java 17 or newer and {tmp_path}/bin/java is version {major}: "
         "install a Java runtime (JDK or JRE) of version 17 or newer, or point JAVA_HOME at one.\n"
     )
@@ -123,10 +123,10 @@ def test_an_old_java_is_named_in_one_sentence(tmp_path, version, major):
 
 @pytest.mark.parametrize("env", [{"PATH": ""}, {"PATH": "", "JAVA_HOME": "/nowhere"}])
 def test_a_missing_java_is_one_sentence(env):
-    told = run(sys.executable, "-m", "txmq_lib.spark.java", env=env)
-    assert told.returncode == 3
-    assert told.stderr.startswith("Spark needs Java 17 or newer and ")
-    assert told.stderr.count("\n") == 1
+    done = run(sys.executable, "-m", "txmq_lib.spark.java", env=env)
+    assert done.returncode == 3
+    assert done.stderr.startswith("Spark needs Java 17 or newer and ")
+    assert done.stderr.count("\n") == 1
 
 
 def test_the_java_of_this_machine_is_found_and_a_new_one_would_be(tmp_path, monkeypatch):
@@ -152,13 +152,13 @@ def make(tmp_path, target, *, python, env=None):
 @needs_make
 @pytest.mark.parametrize("target", ["setup", "demo", "test-fast"])
 def test_make_says_in_one_sentence_that_python_is_missing(tmp_path, target):
-    told = make(tmp_path, target, python="no-such-python")
-    assert told.returncode != 0
-    assert told.stderr.splitlines()[0] == (
+    done = make(tmp_path, target, python="no-such-python")
+    assert done.returncode != 0
+    assert done.stderr.splitlines()[0] == (
         "txmq needs Python 3.11 or newer and finds no no-such-python: "
         f"install it, or say make {target} PYTHON=/path/to/python3.11"
     )
-    assert "Traceback" not in told.stderr + told.stdout
+    assert "Traceback" not in done.stderr + done.stdout
 
 
 @needs_make
@@ -167,23 +167,23 @@ def test_make_says_in_one_sentence_that_python_is_too_old(tmp_path):
     pretend = "import sys; sys.version_info = (3, 10, 14); exec(sys.argv[1])"
     old.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{pretend}' \"$2\"\n", encoding="utf-8")
     old.chmod(0o755)
-    told = make(tmp_path, "setup", python=old)
-    assert told.returncode != 0
-    assert told.stderr.startswith(f"txmq needs Python 3.11 or newer and {old} is older: ")
+    done = make(tmp_path, "setup", python=old)
+    assert done.returncode != 0
+    assert done.stderr.startswith(f"txmq needs Python 3.11 or newer and {old} is older: ")
 
 
 @needs_make
 def test_make_says_in_one_sentence_that_java_is_missing_before_it_fetches_anything(tmp_path):
-    told = make(tmp_path, "setup", python=sys.executable, env={"JAVA_HOME": "/nowhere"})
-    assert told.returncode != 0
-    assert told.stderr.startswith("Spark needs Java 17 or newer and JAVA_HOME=/nowhere has no bin/java: ")
+    done = make(tmp_path, "setup", python=sys.executable, env={"JAVA_HOME": "/nowhere"})
+    assert done.returncode != 0
+    assert done.stderr.startswith("Spark needs Java 17 or newer and JAVA_HOME=/nowhere has no bin/java: ")
     assert not (tmp_path / "venv").exists()
 
 
 @needs_make
 def test_make_alone_lists_what_can_be_made():
-    told = run("make").stdout
-    assert [line.split()[1] for line in told.splitlines()] == [
+    done = run("make").stdout
+    assert [line.split()[1] for line in done.splitlines()] == [
         "help", "setup", "demo", "docs", "test", "test-fast", "test-long", "model", "faults", "mutants", "test-real", "fuzz", "hostile", "memory",
         "check", "lock", "licences", "sbom", "vulnerabilities", "bench", "clean",
     ]  # fmt: skip

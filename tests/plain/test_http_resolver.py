@@ -39,14 +39,14 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         server: Any = self.server
         with server.lock:
             server.now_asked += 1
             server.most_at_once = max(server.most_at_once, server.now_asked)
-            server.seen.append((self.path, dict(self.headers), asked))
+            server.seen.append((self.path, dict(self.headers), document))
         try:
-            server.manners[self.path](self, asked)
+            server.manners[self.path](self, document)
         finally:
             with server.lock:
                 server.now_asked -= 1

@@ -453,8 +453,8 @@ def test_the_example_for_a_cluster_loads():
 
 def test_settings_are_read_without_loading_spark():
     code = "import sys, txmq_lib.config.settings; print({'pyspark', 'delta', 'pyarrow'} & set(sys.modules))"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout == "set()\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
 
 
 ALIASES = "a: &a [1]\n" + "".join(

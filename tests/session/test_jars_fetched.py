@@ -29,7 +29,7 @@ def test_a_jar_planted_in_the_local_maven_repository_is_found_out(tmp_path):
             jar.writestr("io/delta/sql/DeltaSparkSessionExtension.class", b"planted")
     place = tmp_path / "jars"
     place.mkdir()
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", FETCH, str(place)],
         env={**os.environ, "JAVA_TOOL_OPTIONS": f"-Duser.home={tmp_path / 'home'}"},
         capture_output=True,
@@ -38,6 +38,6 @@ def test_a_jar_planted_in_the_local_maven_repository_is_found_out(tmp_path):
         check=False,
     )
     assert list(place.iterdir()) == []
-    assert (told.returncode, told.stdout) == (3, "")
-    assert f"io.delta_{jars.jar_names()[0]} is not the jar that txmq knows" in told.stderr
-    assert told.stderr.count("\n") == 1
+    assert (done.returncode, done.stdout) == (3, "")
+    assert f"io.delta_{jars.jar_names()[0]} is not the jar that txmq knows" in done.stderr
+    assert done.stderr.count("\n") == 1

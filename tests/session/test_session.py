@@ -84,7 +84,7 @@ def test_a_session_that_starts_its_own_jvm_is_quiet_local_and_leaves_nothing_beh
     own = ["spark.spark.sql.shuffle.partitions=3", "spark.spark.sql.session.timeZone=Europe/Berlin"]
     env = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
     command = [sys.executable, "-c", FIRST_SESSION, *own]
-    told = subprocess.run(
+    done = subprocess.run(
         command,
         cwd=tmp_path,
         env={**env, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -92,8 +92,8 @@ def test_a_session_that_starts_its_own_jvm_is_quiet_local_and_leaves_nothing_beh
         text=True,
         check=False,
     )
-    assert (told.returncode, told.stderr) == (0, "")
-    assert json.loads(told.stdout) == {
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == {
         "spark.master": "local[*]",
         "spark.driver.memory": "2g",
         "spark.ui.enabled": "false",

@@ -15,8 +15,8 @@ class Hook(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         server: Any = self.server
-        told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        server.told.append((self.path, self.headers.get("Authorization"), told))
+        document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        server.told.append((self.path, self.headers.get("Authorization"), document))
         status = server.statuses.pop(0) if server.statuses else 204
         self.send_response(status)
         if status == 302:

@@ -81,8 +81,8 @@ def txmq(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, st
         from txmq_lib.cli import main
 
         status = main(arguments)
-        told = capsys.readouterr()
-        return status, told.out, told.err
+        output = capsys.readouterr()
+        return status, output.out, output.err
 
     return run
 

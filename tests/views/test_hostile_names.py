@@ -116,8 +116,8 @@ def test_the_report_shows_them_too(warehouse, tmp_path):
     # In a process of its own: what draws charts ended the whole process here.
     out = tmp_path / "report.html"
     command = (TXMQ, "--warehouse", warehouse(rows(ODD)), "report", "--out", str(out))
-    told = subprocess.run((*command, *AT), capture_output=True, text=True, check=False, timeout=120)
-    assert (told.returncode, told.stderr.count("\n")) == (0, 1), told.stderr[-500:]
+    done = subprocess.run((*command, *AT), capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1), done.stderr[-500:]
     page = out.read_text(encoding="utf-8")
     texts = Texts(page).texts
     assert unfit("".join(texts)) == set()

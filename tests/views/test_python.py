@@ -136,9 +136,9 @@ def test_the_lines_of_the_page_run(warehouse, tmp_path, monkeypatch, capsys):
     names: dict[str, object] = {}
     exec(first, names)
     assert names["table"].num_rows == 1
-    told = capsys.readouterr().out.splitlines()
-    assert told[0] == f"{ID} 3"
-    assert told[1].startswith(NOW_TEXT.replace("Z", ".000Z half message stored at queue 0"))
+    output = capsys.readouterr().out.splitlines()
+    assert output[0] == f"{ID} 3"
+    assert output[1].startswith(NOW_TEXT.replace("Z", ".000Z half message stored at queue 0"))
 
 
 def test_what_the_page_calls_public_is(warehouse):

@@ -250,11 +250,11 @@ def test_what_somebody_has_decided_is_no_longer_told_as_undecided(status):
         "broker_request": [{**sent, "state": "accepted"}, {**sent, "state": "sending"}],
     }  # fmt: skip
     _, out, _ = status("--format", "json", rows=rows)
-    told = json.loads(out)
-    assert [(each["decision"], each["count"]) for each in told["decided"]] == [
+    document = json.loads(out)
+    assert [(each["decision"], each["count"]) for each in document["decided"]] == [
         ("commit accepted", 1), ("commit recorded", 1), ("resume recorded", 1), ("rollback to be sent", 1),
     ]  # fmt: skip
-    assert [problem["text"] for problem in told["problems"]] == [
+    assert [problem["text"] for problem in document["problems"]] == [
         "2 given up, nobody decided",
         "2 decided by hand: reconcile, then audit",
         "1 decided by hand, not sent to their broker",
@@ -286,12 +286,12 @@ def test_what_is_not_known_is_told_with_its_reason(status):
             {"verdict": "ROLLED_BACK", "reason": "log_read", "is_settled": True, "transaction_id": "5"},
         ]
     }
-    told = json.loads(status("--format", "json", rows=rows)[1])
-    assert {row["verdict"]: (row["count"], row["reasons"]) for row in told["verdicts"]} == {
+    document = json.loads(status("--format", "json", rows=rows)[1])
+    assert {row["verdict"]: (row["count"], row["reasons"]) for row in document["verdicts"]} == {
         "ROLLED_BACK": (1, {"log_read": 1}),
         "RESOLVED_UNKNOWN": (4, {"elsewhere": 1, "gap": 2}),
     }
-    assert [(problem["text"], problem["command"]) for problem in told["problems"]] == [
+    assert [(problem["text"], problem["command"]) for problem in document["problems"]] == [
         ("1 decided, commit or rollback not known: elsewhere", "verdicts --state resolved_unknown --reason elsewhere"),
         ("2 decided, commit or rollback not known: gap", "verdicts --state resolved_unknown --reason gap"),
     ]
