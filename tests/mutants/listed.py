@@ -294,7 +294,7 @@ MUTANTS = (
     Mutant("_spread", "a log over several directories is read from one", "> 1:", "> 9:", SET_UP),
     Mutant("set_up._told", "offsets in RocksDB are taken for a file's", "in_rocksdb or ", "", SET_UP),
     Mutant("_OF_THIS_BROKER", "static queues go by their numbers over all brokers", "false", "true", ("plain/test_remoting.py",)),
-    Mutant("views/lag.sql", "a POP group is stalled", "WHEN is_pop THEN", "WHEN false THEN", ("views/test_lag_states.py",)),
+    Mutant("lag.sql", "a POP group is stalled", " is_pop ", " false ", ("views/test_lag_states.py",)),
     # --- what of the past a pass reads
     Mutant("near_messages", "messages of given-up rows are left in the past",
            '.unionByName(given_up.select("commit_log_offset"))', "",

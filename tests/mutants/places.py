@@ -29,7 +29,7 @@ class Place(NamedTuple):
 def place_of(library: Path, name: str) -> Place:
     """The one place of a name: `function`, `Class.method` or `CONSTANT`; where several have it, behind `module.`.
 
-    Behind `room.module.` where that is not enough.
+    Behind `room.module.` where that is not enough. SQL has no functions: `lag.sql` is one place.
 
     LookupError where there is none, or more than one.
     """
@@ -53,6 +53,8 @@ def _places(library: Path) -> dict[str, list[Place]]:
             place = Place(file, starts[first - 1], starts[node.end_lineno or first])
             for name in (own, f"{file.stem}.{own}", f"{file.parent.name}.{file.stem}.{own}"):
                 named[name].append(place)
+    for file in library.rglob("*.sql"):
+        named[file.name].append(Place(file, 0, len(file.read_text(encoding="utf-8"))))
     return dict(named)
 
 

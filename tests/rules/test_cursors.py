@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
+from moment import NOW as NOON
 
 from txmq_lib.rules.cursors import Cursor, Place, followed, longest_stand_ms
 
-NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 LIMITS = {"transaction_timeout_ms": 6_000, "transaction_check_interval_ms": 30_000}
 STOOD = Cursor(0, 17, 3, NOON, NOON + timedelta(minutes=1), 2, 6_000, 120_000)
 

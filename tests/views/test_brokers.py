@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-NOON = "2026-11-21T12:00:00Z"
+from moment import NOW_TEXT as NOON
+
 ROWS = {
     "broker": [
         {"broker_name": "b", "role": "audit", "job": "land"},

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from moment import NOW_TEXT as NOON
 
-NOON = "2026-11-21T12:00:00Z"
 KEY = {"broker_name": "b", "transaction_id": "T18", "producer_group": "G", "born_timestamp": "2026-11-21T11:00:00Z"}
 
 
