@@ -127,6 +127,10 @@ class Txmq:
         """Committed messages whose half has never landed, the newest first."""
         return self.view("orphans", **asked)
 
+    def brokers(self, **asked: Unpack[Asked]) -> Rows:
+        """Every broker: how it is set up, which of its limits differ from ours, how far it was read."""
+        return self.view("brokers", **asked)
+
     def offsets(self, **asked: Unpack[Asked]) -> Rows:
         """Next offset, lag and state of every consumer queue."""
         return self.view("offsets", **asked)
