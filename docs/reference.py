@@ -37,10 +37,10 @@ def commands_page() -> str:
     for name, command in program.commands.items():
         leaves = getattr(command, "commands", {"": command})
         for leaf_name, leaf in leaves.items():
-            told = _command(f"txmq {name} {leaf_name}".rstrip(), leaf)
-            panels.setdefault(command.rich_help_panel, []).extend(told)
-    for panel, told in panels.items():
-        parts += [f"## {panel}", *told]
+            sections = _command(f"txmq {name} {leaf_name}".rstrip(), leaf)
+            panels.setdefault(command.rich_help_panel, []).extend(sections)
+    for panel, sections in panels.items():
+        parts += [f"## {panel}", *sections]
     return "\n\n".join(parts) + "\n"
 
 
@@ -117,14 +117,14 @@ def _spelling(option: Any) -> str:  # noqa: ANN401 - Typer's own Click is not pu
 
 
 def _meaning(option: Any) -> str:  # noqa: ANN401 - Typer's own Click is not public
-    told = option.help.rstrip(".")
+    words = option.help.rstrip(".")
     if option.required:
-        told += "; required"
-    if option.multiple and "repeated" not in told:
-        told += "; may be repeated"
+        words += "; required"
+    if option.multiple and "repeated" not in words:
+        words += "; may be repeated"
     if option.default is not None and option.default is not False and not option.required:
-        told += f"; default `{option.default}`"
-    return f"{told}."
+        words += f"; default `{option.default}`"
+    return f"{words}."
 
 
 def _choices(option: Any) -> list[str]:  # noqa: ANN401 - Typer's own Click is not public
@@ -154,9 +154,9 @@ def _explained(text: str) -> Iterator[Explained]:
             above.append(comment.group(1))
         elif key:
             path = [*path[: len(key.group(1)) // 2], key.group(2)]
-            told = [each for each in above if not each.startswith(EXAMPLE[1:])]
+            comments = [each for each in above if not each.startswith(EXAMPLE[1:])]
             example = "\n".join(each[2:] for each in above if each.startswith(EXAMPLE[1:]))
-            meaning = " ".join(told)
+            meaning = " ".join(comments)
             if example:
                 meaning = re.sub(r" Examples?\b[^:]*:", "", meaning)
             last = Explained(".".join(path), meaning.strip() if above else last.meaning, example)
@@ -171,17 +171,17 @@ def _settings_table(explained: Sequence[Explained], defaults: dict[str, object])
 
 def _keys_table(model: type[Section]) -> str:
     rows = []
-    for name, told in model.model_fields.items():
+    for name, model_field in model.model_fields.items():
         if name == "kind":
             continue
-        if told.is_required():
+        if model_field.is_required():
             default = "required"
         else:
-            value = told.get_default(call_default_factory=True)
+            value = model_field.get_default(call_default_factory=True)
             assert value is not PydanticUndefined
             is_span = name.endswith("_ms") and value is not None
             default = f"`{duration_text(value) if is_span else as_yaml(value)}`"
-        rows.append([f"`{told.alias or name}`", default])
+        rows.append([f"`{model_field.alias or name}`", default])
     return _table(("key", "default"), rows)
 
 
@@ -195,8 +195,8 @@ def _table_facts(spec: TableSpec) -> str:
     def names(columns: Sequence[str]) -> str:
         return ", ".join(f"`{each}`" for each in columns) or "none"
 
-    told = f"Written by {spec.owner}. Key: {names(spec.key)}. Passes write it by {names(spec.writes)}."
-    return told + (f" Partitioned by {names(spec.partition_by)}." if spec.partition_by else "")
+    words = f"Written by {spec.owner}. Key: {names(spec.key)}. Passes write it by {names(spec.writes)}."
+    return words + (f" Partitioned by {names(spec.partition_by)}." if spec.partition_by else "")
 
 
 def _columns_table(spec: TableSpec) -> str:

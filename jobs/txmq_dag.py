@@ -31,8 +31,8 @@ def pass_arguments(dag_run: Any = None) -> list[str]:  # noqa: ANN401 - Airflow 
 @task
 def landings(arguments: list[str]) -> list[list[str]]:
     """The arguments of each landing."""
-    told = Variable.get("txmq_land", default=[], deserialize_json=True)
-    return [[*landing, *arguments] for landing in told]
+    landings = Variable.get("txmq_land", default=[], deserialize_json=True)
+    return [[*landing, *arguments] for landing in landings]
 
 
 @task
@@ -56,7 +56,7 @@ with DAG(
     last: Any = SparkSubmitOperator.partial(
         task_id="land", application=f"{JOBS}/land.py", conn_id=CONNECTION, name="txmq land"
     ).expand(application_args=landings(of_pass))
-    for job, file, told in (
+    for job, file, arguments in (
         ("reconcile", "reconcile.py", of_pass),
         ("resolve", "resolve.py", of_pass),
         ("rollup", "rollup_offsets.py", of_pass),
@@ -66,7 +66,7 @@ with DAG(
         step = SparkSubmitOperator(
             task_id=job,
             application=f"{JOBS}/{file}",
-            application_args=told,
+            application_args=arguments,
             conn_id=CONNECTION,
             name=f"txmq {job}",
             # Nothing to land is no reason to skip the rest.

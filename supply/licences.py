@@ -47,8 +47,8 @@ what `licenses` in that package tells.
 def of_environment(python: str) -> set[tuple[str, str, str]]:
     """Name, version and licence of each package that is installed beside `python`."""
     command = [Path(sys.executable).with_name("pip-licenses"), "--python", python, "--from=mixed", "--format=json"]
-    told = json.loads(subprocess.run([*command, "--with-system"], capture_output=True, check=True).stdout)
-    return {(package["Name"], package["Version"], spdx(package["License"])) for package in told}
+    packages = json.loads(subprocess.run([*command, "--with-system"], capture_output=True, check=True).stdout)
+    return {(package["Name"], package["Version"], spdx(package["License"])) for package in packages}
 
 
 def spdx(said: str) -> str:

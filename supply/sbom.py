@@ -56,8 +56,8 @@ def maven_name(jar: Path) -> tuple[str, str, str] | None:
         return "io.delta", name, version
     with zipfile.ZipFile(jar) as packed:
         files = [name for name in packed.namelist() if re.fullmatch("META-INF/maven/.*/pom.properties", name)]
-        told = [properties(packed.read(name)) for name in files]
-    own = [each for each in told if f"{each.get('artifactId')}-{each.get('version')}" == jar.stem]
+        artifacts = [properties(packed.read(name)) for name in files]
+    own = [each for each in artifacts if f"{each.get('artifactId')}-{each.get('version')}" == jar.stem]
     return (own[0]["groupId"], own[0]["artifactId"], own[0]["version"]) if len(own) == 1 else None
 
 

@@ -25,9 +25,9 @@ def audit(source: str, requirements: Path) -> list[dict[str, Any]]:
     """What pip-audit tells of each package of a lock, from one source; empty where the source cannot be asked."""
     command = [sys.executable, "-m", "pip_audit", "--vulnerability-service", source, *sys.argv[1:], "--format", "json"]
     command += ["--aliases", "on", "--progress-spinner", "off", "--disable-pip", "--require-hashes", "--requirement"]
-    told = subprocess.run([*command, str(requirements)], capture_output=True, text=True, check=False)
+    audit = subprocess.run([*command, str(requirements)], capture_output=True, text=True, check=False)
     try:
-        return list(json.loads(told.stdout)["dependencies"])
+        return list(json.loads(audit.stdout)["dependencies"])
     except (ValueError, KeyError):
         return []
 
@@ -52,12 +52,12 @@ def main() -> int:
             " or give build/sbom.json (make sbom) to a scanner that has a database of its own.\n"
         )
         return NOT_LOOKED_UP
-    told = {}
+    packages = {}
     for lock in NEEDED_FOR:
         for package in audit(source, HERE / lock) or [{"name": f"all of {lock}", "skip_reason": "no answer"}]:
-            told[package["name"], package.get("version")] = package
-    bad = [package for package in told.values() if package.get("vulns")]
-    skipped = [package for package in told.values() if "vulns" not in package]
+            packages[package["name"], package.get("version")] = package
+    bad = [package for package in packages.values() if package.get("vulns")]
+    skipped = [package for package in packages.values() if "vulns" not in package]
     for package in bad:
         for each in package["vulns"]:
             mended = ", ".join(each["fix_versions"]) or "no version"
@@ -66,7 +66,7 @@ def main() -> int:
     for package in skipped:
         sys.stderr.write(f"NOT LOOKED UP: {package['name']}: {package.get('skip_reason')}\n")
     sys.stdout.write(
-        f"{len(told)} packages, {len(bad)} with known vulnerabilities, {len(skipped)} not looked up ({source});"
+        f"{len(packages)} packages, {len(bad)} with known vulnerabilities, {len(skipped)} not looked up ({source});"
         " jars are not among them: give build/sbom.json (make sbom) to a scanner that knows Maven's\n"
     )
     return FOUND if bad else NOT_LOOKED_UP if skipped else 0

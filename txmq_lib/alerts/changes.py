@@ -25,14 +25,14 @@ class Changes:
     cleared: tuple[Alert, ...]
 
 
-def changes(told: Mapping[str, Alert], found: Mapping[str, Alert]) -> Changes:
+def changes(sent: Mapping[str, Alert], found: Mapping[str, Alert]) -> Changes:
     """`found` against what was told and has not cleared since, both by condition; what stands is not told again."""
-    begun = tuple(alert for condition, alert in found.items() if condition not in told)
-    cleared = tuple(alert for condition, alert in told.items() if condition not in found)
+    begun = tuple(alert for condition, alert in found.items() if condition not in sent)
+    cleared = tuple(alert for condition, alert in sent.items() if condition not in found)
     return Changes(begun, cleared)
 
 
-def after(told: Mapping[str, Alert], begun: Alert | None = None, cleared: Alert | None = None) -> dict[str, Alert]:
+def after(sent: Mapping[str, Alert], begun: Alert | None = None, cleared: Alert | None = None) -> dict[str, Alert]:
     """What is told once one of these was."""
-    kept = {condition: alert for condition, alert in told.items() if cleared is None or condition != cleared.condition}
+    kept = {condition: alert for condition, alert in sent.items() if cleared is None or condition != cleared.condition}
     return kept if begun is None else {**kept, begun.condition: begun}

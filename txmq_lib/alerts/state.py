@@ -55,9 +55,9 @@ class AlertState:
         except (ValueError, TypeError, KeyError) as error:
             raise InputError(f"{self._path} holds no alerts ({type(error).__name__}): remove it") from error
 
-    def keep(self, told: Mapping[str, Alert]) -> None:
+    def keep(self, sent: Mapping[str, Alert]) -> None:
         """Put `told` in the place of what the file says."""
-        write_whole(self._path, json.dumps([asdict(alert) for alert in told.values()], indent=1))
+        write_whole(self._path, json.dumps([asdict(alert) for alert in sent.values()], indent=1))
 
 
 def _take(lock: int, place: Path) -> None:

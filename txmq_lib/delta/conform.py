@@ -14,9 +14,9 @@ def struct_type(spec: TableSpec) -> StructType:
     return StructType.fromJson(spec.to_json())
 
 
-def in_order(frame: DataFrame, wanted: StructType) -> DataFrame:
+def in_order(frame: DataFrame, schema: StructType) -> DataFrame:
     """`frame` with the columns of `wanted`, in order and type, by one call into the JVM; what is nullable stays so."""
-    return frame.to(StructType([StructField(field.name, field.dataType) for field in wanted]))
+    return frame.to(StructType([StructField(field.name, field.dataType) for field in schema]))
 
 
 def conform(frame: DataFrame, spec: TableSpec) -> DataFrame:
@@ -35,10 +35,8 @@ def conform(frame: DataFrame, spec: TableSpec) -> DataFrame:
     return in_order(frame, target)
 
 
-def _fits(given: str, wanted: str) -> bool:
+def _fits(stored: str, spec: str) -> bool:
     # Widening is harmless, anything else is a mistake of the rule that made the frame.
     return (
-        given == wanted
-        or given == "void"
-        or (given, wanted) in {("int", "bigint"), ("int", "int"), ("float", "double")}
+        stored == spec or stored == "void" or (stored, spec) in {("int", "bigint"), ("int", "int"), ("float", "double")}
     )

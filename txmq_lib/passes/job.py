@@ -43,12 +43,12 @@ class Job(Generic[Inputs, Outcome]):
         return self.write(current, self.decide(current, self.inputs(current)))
 
 
-def job_of_steps(name: str, work: Callable[[Pass], PassReport], **more: Any) -> Job[None, None]:  # noqa: ANN401
+def job_of_steps(name: str, work: Callable[[Pass], PassReport], **fields: Any) -> Job[None, None]:  # noqa: ANN401
     """A job whose steps read what those before have written, so that they are one function; `more` as in `Job`."""
     return Job(
         name=name,
         inputs=_nothing,
         decide=lambda current, inputs: None,
         write=lambda current, outcome: work(current),
-        **more,
+        **fields,
     )

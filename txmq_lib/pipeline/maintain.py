@@ -104,52 +104,52 @@ def run_maintain(
     PassConflict where files are kept for less than a day and a pass is unfinished.
     """
     warehouse.ensure()
-    wanted = settings.maintain
-    _require_nothing_open(warehouse, wanted)
-    planned = planned_upkeep(warehouse, wanted, now=wall_clock())
+    upkeep = settings.maintain
+    _require_nothing_open(warehouse, upkeep)
+    planned = planned_upkeep(warehouse, upkeep, now=wall_clock())
     tell(planned)
     # One that was killed behind its last work is ended, too.
     is_unfinished = JOB in unfinished(warehouse.log("pass"))
-    has_work = any(table.has_work for table in planned) or _has_other_retention(warehouse, wanted)
+    has_work = any(table.has_work for table in planned) or _has_other_retention(warehouse, upkeep)
     if dry_run or not (has_work or is_unfinished):
         return PassReport(JOB, 0, {"idle": 1} if not dry_run else {}, {})
-    job = job_of_steps(JOB, partial(_maintain, planned=planned, wanted=wanted))
+    job = job_of_steps(JOB, partial(_maintain, planned=planned, upkeep=upkeep))
     return run_passes(warehouse, job, now=wall_clock(), settings=settings, wall_clock=wall_clock)
 
 
-def planned_upkeep(warehouse: Warehouse, wanted: Maintain, *, now: datetime) -> list[TableUpkeep]:
+def planned_upkeep(warehouse: Warehouse, upkeep: Maintain, *, now: datetime) -> list[TableUpkeep]:
     """What a run would do to each table, those with most small files first in the run's bounds."""
-    keep_from = now - timedelta(milliseconds=wanted.file_retention_ms)
+    keep_from = now - timedelta(milliseconds=upkeep.file_retention_ms)
     with ThreadPoolExecutor(max_workers=TABLES_AT_ONCE) as pool:
         found = list(
             pool.map(lambda name: retention.table_files(warehouse, name, removed_before=keep_from), table_specs())
         )
-    compactions = bounded_compactions({files.table: files.sizes for files in found}, wanted)
+    compactions = bounded_compactions({files.table: files.sizes for files in found}, upkeep)
     readers = _readers(warehouse)
     return [
         TableUpkeep(
             table=files.table,
             files=sum(map(len, files.sizes.values())),
             bytes=sum(map(sum, files.sizes.values())),
-            small_files=sum(size < wanted.small_file_size * MIB for sizes in files.sizes.values() for size in sizes),
+            small_files=sum(size < upkeep.small_file_size * MIB for sizes in files.sizes.values() for size in sizes),
             compaction=compactions.get(files.table),
             expired_files=files.expired_files,
             expired_bytes=files.expired_bytes,
             held_for=held_for(warehouse, files.table, readers, keep_from=keep_from),
-            old_passes=_old_passes(warehouse, wanted, now) if files.table == "pass" else 0,
+            old_passes=_old_passes(warehouse, upkeep, now) if files.table == "pass" else 0,
         )
         for files in found
     ]
 
 
-def bounded_compactions(sizes: Mapping[str, Mapping[str, Sequence[int]]], wanted: Maintain) -> dict[str, Compaction]:
+def bounded_compactions(sizes: Mapping[str, Mapping[str, Sequence[int]]], upkeep: Maintain) -> dict[str, Compaction]:
     """Which files of which tables one run compacts, from the sizes (bytes) of each table's files per partition.
 
     Tables with most small files come first; of the one that reaches the run's bounds the smallest files are taken.
     A table that every pass writes anew is left out.
     """
-    small_below = wanted.small_file_size * MIB
-    files_left, bytes_left = wanted.files_per_run, wanted.size_per_run * MIB
+    small_below = upkeep.small_file_size * MIB
+    files_left, bytes_left = upkeep.files_per_run, upkeep.size_per_run * MIB
     small = {
         table: [[size for size in part if size < small_below] for part in parts.values()]
         for table, parts in sizes.items()
@@ -158,7 +158,7 @@ def bounded_compactions(sizes: Mapping[str, Mapping[str, Sequence[int]]], wanted
     most_first = sorted(small, key=lambda table: (-max(map(len, small[table]), default=0), table))
     taken: dict[str, Compaction] = {}
     for table in most_first:
-        if max(map(len, small[table]), default=0) < wanted.small_files:
+        if max(map(len, small[table]), default=0) < upkeep.small_files:
             break
         # A single file of a partition has nothing to be compacted with.
         candidates = sorted(size for part in small[table] if len(part) > 1 for size in part)
@@ -217,10 +217,10 @@ def _needed(job: Standing, table: str) -> int | None:
     return min((version for version in (unread, pinned) if version is not None), default=None)
 
 
-def _require_nothing_open(warehouse: Warehouse, wanted: Maintain) -> None:
+def _require_nothing_open(warehouse: Warehouse, upkeep: Maintain) -> None:
     open_passes = unfinished(warehouse.log("pass")).items()
     others = [f"{job} pass {number}" for job, number in open_passes if job != JOB]
-    if others and wanted.file_retention_ms < SHORTEST_BESIDE_PASSES_MS:
+    if others and upkeep.file_retention_ms < SHORTEST_BESIDE_PASSES_MS:
         raise PassConflict(
             f"maintain.file_retention is shorter than a day, and {', '.join(others)} is unfinished: let it end"
             " first, or keep files for a day at least"
@@ -231,25 +231,25 @@ def _readers(warehouse: Warehouse) -> list[Standing]:
     return [standing for standing in standings(warehouse) if standing.job != JOB]
 
 
-def _has_other_retention(warehouse: Warehouse, wanted: Maintain) -> bool:
+def _has_other_retention(warehouse: Warehouse, upkeep: Maintain) -> bool:
     """Whether any table is to keep replaced files or log entries for another span than it was told."""
-    return any(retention.is_kept_otherwise(warehouse, table, **_spans(wanted)) for table in table_specs())
+    return any(retention.is_kept_otherwise(warehouse, table, **_spans(upkeep)) for table in table_specs())
 
 
-def _spans(wanted: Maintain) -> dict[str, int]:
+def _spans(upkeep: Maintain) -> dict[str, int]:
     # Delta takes no log entries that are kept for less than the files they name.
-    log_retention_ms = max(wanted.log_retention_ms, wanted.file_retention_ms)
-    return {"file_retention_ms": wanted.file_retention_ms, "log_retention_ms": log_retention_ms}
+    log_retention_ms = max(upkeep.log_retention_ms, upkeep.file_retention_ms)
+    return {"file_retention_ms": upkeep.file_retention_ms, "log_retention_ms": log_retention_ms}
 
 
-def _old_passes(warehouse: Warehouse, wanted: Maintain, now: datetime) -> int:
-    if wanted.pass_retention_ms is None:
+def _old_passes(warehouse: Warehouse, upkeep: Maintain, now: datetime) -> int:
+    if upkeep.pass_retention_ms is None:
         return 0
-    before = now - timedelta(milliseconds=wanted.pass_retention_ms)
+    before = now - timedelta(milliseconds=upkeep.pass_retention_ms)
     return warehouse.read("pass").where(retention.old_passes(warehouse, before)).count()
 
 
-def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], wanted: Maintain) -> PassReport:
+def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], upkeep: Maintain) -> PassReport:
     if not current.is_own:
         # What it had not done yet is part of the next plan.
         current.abandon()
@@ -257,17 +257,17 @@ def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], wanted: Maintain
     warehouse = current.warehouse
     counts = dict.fromkeys(("compacted_files", "removed_files", "old_passes", "conflicts"), 0)
     with current.timed("retention"):
-        changed = [retention.keep_for(warehouse, table, **_spans(wanted)) for table in table_specs()]
+        changed = [retention.keep_for(warehouse, table, **_spans(upkeep)) for table in table_specs()]
     counts["retention_set"] = changed.count(True)
     counts["conflicts"] += changed.count(None)
     for table in planned:
-        _compact(current, table, wanted, counts)
-        _remove_old_passes(current, table, wanted, counts)
-    _require_nothing_open(warehouse, wanted)
+        _compact(current, table, upkeep, counts)
+        _remove_old_passes(current, table, upkeep, counts)
+    _require_nothing_open(warehouse, upkeep)
     readers = _readers(warehouse)
     for table in planned:
         # Files go by the clock as it is now: what a job had time to read when this was planned may be old by now.
-        keep_from = current.wall_clock() - timedelta(milliseconds=wanted.file_retention_ms)
+        keep_from = current.wall_clock() - timedelta(milliseconds=upkeep.file_retention_ms)
         if table.removes_files and held_for(warehouse, table.table, readers, keep_from=keep_from):
             counts["held"] = counts.get("held", 0) + 1
         elif table.removes_files:
@@ -278,7 +278,7 @@ def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], wanted: Maintain
     return current.commit(counts)
 
 
-def _compact(current: Pass, table: TableUpkeep, wanted: Maintain, counts: dict[str, int]) -> None:
+def _compact(current: Pass, table: TableUpkeep, upkeep: Maintain, counts: dict[str, int]) -> None:
     if table.compaction is None:
         return
     with current.timed("compact"):
@@ -286,18 +286,18 @@ def _compact(current: Pass, table: TableUpkeep, wanted: Maintain, counts: dict[s
             current.warehouse,
             table.table,
             below_bytes=table.compaction.below_bytes,
-            file_bytes=wanted.file_size * MIB,
+            file_bytes=upkeep.file_size * MIB,
             tag=current.tag(f"compact_{table.table}"),
         )
     counts["conflicts" if files is None else "compacted_files"] += 1 if files is None else files
     current.warehouse.on_write(table.table, "compact")
 
 
-def _remove_old_passes(current: Pass, table: TableUpkeep, wanted: Maintain, counts: dict[str, int]) -> None:
-    if not table.old_passes or wanted.pass_retention_ms is None:
+def _remove_old_passes(current: Pass, table: TableUpkeep, upkeep: Maintain, counts: dict[str, int]) -> None:
+    if not table.old_passes or upkeep.pass_retention_ms is None:
         return
     warehouse = current.warehouse
-    before = current.now - timedelta(milliseconds=wanted.pass_retention_ms)
+    before = current.now - timedelta(milliseconds=upkeep.pass_retention_ms)
     with current.timed("old_passes"):
         old = retention.old_passes(warehouse, before)
         is_done = retention.remove_passes(warehouse, old, tag=current.tag("old_passes"))

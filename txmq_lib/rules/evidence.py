@@ -102,8 +102,8 @@ _REAL = {"real_topic": "real_topic", "real_queue_id": "real_queue_id"}
 
 def _said(kind: int, rows: DataFrame, **columns: str) -> DataFrame:
     values = [
-        (F.col(columns[name]) if name in columns else F.lit(None)).cast(wanted).alias(name)
-        for name, wanted in EVIDENCE_TYPES.items()
+        (F.col(columns[name]) if name in columns else F.lit(None)).cast(data_type).alias(name)
+        for name, data_type in EVIDENCE_TYPES.items()
     ]
     return rows.select(*TRANSACTION_KEY, F.lit(kind).alias("kind"), *values)
 

@@ -46,7 +46,7 @@ def op_faults(ops: DataFrame) -> DataFrame:
     of_most = F.lit(f" bytes, and a broker stores {MOST_BYTES} at most")
     too_large = F.concat(F.lit("a body of "), size.cast("string"), of_most)
     others = F.size("odd") - TOLD_TOKENS
-    more = F.when(others > 0, F.concat(F.lit(" and "), others.cast("string"), F.lit(" more"))).otherwise("")
+    rest = F.when(others > 0, F.concat(F.lit(" and "), others.cast("string"), F.lit(" more"))).otherwise("")
     names_none = F.forall("pieces", lambda piece: piece == "")
     found = F.coalesce(
         fault(
@@ -57,7 +57,7 @@ def op_faults(ops: DataFrame) -> DataFrame:
         fault(size > MOST_BYTES, "OP_BODY_TOO_LARGE", too_large),
         fault(names_none & _is_of_rocksdb(), "OP_HALF_PLACE", F.lit(f"no property {PROPERTY_HALF_PLACE} (R117)")),
         fault(names_none, "OP_BODY_EMPTY", F.lit("the body names no half")),
-        fault(F.size("odd") > 0, "OP_TOKEN", F.concat(F.lit("names "), F.concat_ws(", ", shown), more)),
+        fault(F.size("odd") > 0, "OP_TOKEN", F.concat(F.lit("names "), F.concat_ws(", ", shown), rest)),
     )
     why = {"reason": found["reason"], "detail": found["detail"]}
     return split.withColumns(why).drop("odd", "pieces", "tags").where("reason is not null")

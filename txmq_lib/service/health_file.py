@@ -93,10 +93,10 @@ class Health:
             self._state = state
             self._write_if_possible()
 
-    def _tell(self, step: str, told: dict[str, Any]) -> None:
+    def _tell(self, step: str, fields: dict[str, Any]) -> None:
         with self._lock:
-            self._steps[step] = {**self._steps.get(step, {}), **told}
-            if not told["failures"]:
+            self._steps[step] = {**self._steps.get(step, {}), **fields}
+            if not fields["failures"]:
                 self._steps[step].pop("next_try_after_s", None)
             self._write_if_possible()
 

@@ -154,9 +154,9 @@ def _resolve(scratch: Path) -> list[Path]:
     return fetched
 
 
-def _reason(told: str) -> str:
+def _reason(output: str) -> str:
     """The most telling line of what Spark's resolver wrote."""
-    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     for sign in ("Host ", "timed out", "Server access error", "download failed", "unresolved", "Exception"):
         for line in lines:
             if sign in line:

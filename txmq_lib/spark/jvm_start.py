@@ -67,13 +67,13 @@ def is_local(master: str) -> bool:
     return re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
-def collector(given: str, environ: Mapping[str, str]) -> str:
+def collector(options: str, environ: Mapping[str, str]) -> str:
     """The Java option that chooses the garbage collector; empty where `given` options or `environ` choose one.
 
     A pass waits for nobody: what counts is how soon it is done, and over many rows G1 takes longer. Java does not start
     with two.
     """
-    said = " ".join((given, *[environ.get(name, "") for name in _JAVA_OPTIONS]))
+    said = " ".join((options, *[environ.get(name, "") for name in _JAVA_OPTIONS]))
     return "" if re.search(r"-XX:\+Use\w+GC\b", said) else "-XX:+UseParallelGC"
 
 
@@ -156,8 +156,8 @@ def _environment(also: Mapping[str, str], without: Collection[str]) -> Iterator[
 
 def _pass_on(reading: int) -> None:
     """The JVM's stderr without secrets and one line that Spark's own module options cause and no option silences."""
-    with open(reading, "rb") as told:
-        for line in told:
+    with open(reading, "rb") as output:
+        for line in output:
             if not line.startswith(b"WARNING: Using incubator modules"):
                 # Spark repeats URLs of repositories; bytes that are no UTF-8 stay as they are.
                 freed = scrubbed(line.decode(errors="surrogateescape")).encode(errors="surrogateescape")

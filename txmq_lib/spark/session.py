@@ -88,14 +88,14 @@ def build_session(app_name: str, settings: Settings) -> SparkSession:
     return spark
 
 
-def _closed(given: Mapping[str, str]) -> dict[str, str]:
+def _closed(settings: Mapping[str, str]) -> dict[str, str]:
     """What keeps Spark's sockets to this machine where the master is local, unless they are said to listen elsewhere.
 
     What spark-submit or spark-defaults.conf say is in the JVM by now, and counts as said.
     """
     SparkContext._ensure_initialized()
     said = SparkConf()
-    known = {**dict(said.getAll()), **given}
+    known = {**dict(said.getAll()), **settings}
     if not is_local(known.get("spark.master", "local")):
         return {}
     is_elsewhere = any(key in known for key in ("spark.driver.host", "spark.driver.bindAddress"))

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 
-def where_unset(spark: SparkSession, wanted: Mapping[str, str]) -> dict[str, str]:
+def where_unset(spark: SparkSession, settings: Mapping[str, str]) -> dict[str, str]:
     """What of `wanted` nobody has set for this session: a key that somebody set stays as it is."""
     conf = spark.sparkContext.getConf()
-    return {key: value for key, value in wanted.items() if not conf.contains(key)}
+    return {key: value for key, value in settings.items() if not conf.contains(key)}
 
 
 @contextmanager

@@ -33,11 +33,11 @@ Counts = Mapping[Piece, float]
 
 def carried_over(counted: Counts, before: str) -> tuple[dict[Piece, float], dict[Piece, float]]:
     """What to tell after the text `before`, never less than it told, and how much of that no table holds any more."""
-    told, carried = _told(before), _notes(before)
+    shown, carried = _told(before), _notes(before)
     total: dict[Piece, float] = {}
     gone: dict[Piece, float] = {}
-    for piece in {**dict.fromkeys(told), **dict.fromkeys(counted)}:
-        counted_before = told.get(piece, 0.0) - carried.get(piece, 0.0)
+    for piece in {**dict.fromkeys(shown), **dict.fromkeys(counted)}:
+        counted_before = shown.get(piece, 0.0) - carried.get(piece, 0.0)
         gone[piece] = carried.get(piece, 0.0) + max(0.0, counted_before - counted.get(piece, 0.0))
         total[piece] = counted.get(piece, 0.0) + gone[piece]
     return total, {piece: amount for piece, amount in gone.items() if amount}

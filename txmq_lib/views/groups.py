@@ -89,6 +89,6 @@ def producer_groups(
     return reader.query(sql, parameters * 2, scans)
 
 
-def _either(wanted: dict[str, Sequence[str]]) -> tuple[str, list[str]]:
-    terms = [f"{column} IN ({', '.join('?' * len(values))})" for column, values in wanted.items() if values]
-    return " AND ".join(terms) or "true", [value for values in wanted.values() for value in values]
+def _either(filters: dict[str, Sequence[str]]) -> tuple[str, list[str]]:
+    terms = [f"{column} IN ({', '.join('?' * len(values))})" for column, values in filters.items() if values]
+    return " AND ".join(terms) or "true", [value for values in filters.values() for value in values]

@@ -23,9 +23,9 @@ def metrics_text(reader: WarehouseReader, now: datetime, *, lag_window_ms: int, 
     """Every metric in Prometheus's text format; no counter below what the text `before` told."""
     values = dict(metric_values(reader, now, lag_window_ms))
     counts = {piece: value for piece, value in values.items() if BY_NAME[piece.metric].kind != "gauge"}
-    told, carried = carried_over(counts, before)
+    counters, carried = carried_over(counts, before)
     registry = CollectorRegistry()
-    registry.register(_Collected([*_families({**values, **told})]))
+    registry.register(_Collected([*_families({**values, **counters})]))
     return generate_latest(registry).decode() + notes(carried)
 
 

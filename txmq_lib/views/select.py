@@ -114,21 +114,21 @@ def row_count(reader: WarehouseReader, view: View, query: ViewQuery) -> int:
     return int(next(reader.query(sql, parameters, _scans(reader, view, needed, found, query)))[0])
 
 
-def checked_states(view: View, given: Sequence[str], states: Sequence[str]) -> list[str]:
+def checked_states(view: View, names: Sequence[str], states: Sequence[str]) -> list[str]:
     """`given` as `states` of the view spells them, whatever the case; UsageError names those that there are not."""
     known = {state.casefold(): state for state in states}
-    strangers = [state for state in given if state.casefold() not in known]
+    strangers = [state for state in names if state.casefold() not in known]
     if strangers:
         raise UsageError(f"{view.command} has no state {', '.join(strangers)}; there are {', '.join(states)}")
-    return [known[state.casefold()] for state in given]
+    return [known[state.casefold()] for state in names]
 
 
-def checked_sort(view: View, given: Sequence[str]) -> tuple[str, ...]:
+def checked_sort(view: View, texts: Sequence[str]) -> tuple[str, ...]:
     """`column` or `column:desc` as the view's columns with a direction; UsageError where there is no such column."""
-    parts = [text.partition(":") for text in given]
+    parts = [text.partition(":") for text in texts]
     wrong = [
         text
-        for text, (name, colon, direction) in zip(given, parts, strict=True)
+        for text, (name, colon, direction) in zip(texts, parts, strict=True)
         if name not in view.fields or direction not in (("asc", "desc") if colon else ("",))
     ]
     if wrong:

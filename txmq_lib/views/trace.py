@@ -111,17 +111,17 @@ def traces(
     found["broker_request"] = _last_told(found["broker_request"])
     halves = found["half_message"]
     owners = {(row["broker_name"], row["queue_id"], _named_offset(row)): _key(row) for row in halves}
-    told = {each: defaultdict[Key | None, list[Event]](list) for each in transaction_ids}
+    events_of = {each: defaultdict[Key | None, list[Event]](list) for each in transaction_ids}
     own = (*_own_events(found), *_stopped_events(reader, found))
     for key, event in (*own, *_op_events(reader, owners), *_end_events(reader, by_id, halves)):
-        told[_id_of(key, event, told)][key].append(event)
-    return {each: _stories(events) for each, events in told.items()}
+        events_of[_id_of(key, event, events_of)][key].append(event)
+    return {each: _stories(events) for each, events in events_of.items()}
 
 
-def _id_of(key: Key | None, event: Event, asked: Container[str]) -> str:
+def _id_of(key: Key | None, event: Event, transaction_ids: Container[str]) -> str:
     """The id a row was found by: that of its transaction, else the one an end names."""
     named = (key[1] if key is not None else None, event.row.get("transaction_id"), event.row.get("end_transaction_id"))
-    return str(next(each for each in named if each is not None and each in asked))
+    return str(next(each for each in named if each is not None and each in transaction_ids))
 
 
 def _stories(events: dict[Key | None, list[Event]]) -> list[Story]:
@@ -145,8 +145,8 @@ def _key(row: Row) -> Key:
 
 
 def _story(key: Key | None, events: list[Event]) -> Story:
-    told = sorted(events, key=_in_time_order)
-    return Story(None if key is None else dict(zip(names.TRANSACTION_KEY, key, strict=True)), tuple(told))
+    ordered = sorted(events, key=_in_time_order)
+    return Story(None if key is None else dict(zip(names.TRANSACTION_KEY, key, strict=True)), tuple(ordered))
 
 
 def _oldest_first(key: Key | None) -> tuple[Any, ...]:
@@ -181,7 +181,7 @@ def _own_events(found: dict[str, list[dict[str, Any]]]) -> list[tuple[Key | None
         "pending_half": story.pending_event,
         "verdict": story.verdict_event,
     }
-    told: list[tuple[Key | None, Event]] = [
+    events: list[tuple[Key | None, Event]] = [
         (_key(row), tell(row)) for table, tell in tellers.items() for row in found[table]
     ]
     for row in found["message"]:
@@ -190,8 +190,8 @@ def _own_events(found: dict[str, list[dict[str, Any]]]) -> list[tuple[Key | None
             and row["topic"] == real_topics.get(_key(row))
             and (_key(row), row["prepared_transaction_offset"]) in physical
         )
-        told.append((_key(row), story.message_event(row, is_visible=is_visible)))
-    return told
+        events.append((_key(row), story.message_event(row, is_visible=is_visible)))
+    return events
 
 
 def _stopped_events(reader: WarehouseReader, found: dict[str, list[dict[str, Any]]]) -> list[tuple[Key | None, Event]]:
@@ -202,13 +202,13 @@ def _stopped_events(reader: WarehouseReader, found: dict[str, list[dict[str, Any
         return []
     stopped = {(each.broker_name, each.queue_id): each for each in stopped_checks(reader)}
     newest = {_key(row): row for row in sorted(found["half_message"], key=lambda row: row["commit_log_offset"])}
-    told: list[tuple[Key | None, Event]] = []
+    events: list[tuple[Key | None, Event]] = []
     for key in sorted(undecided & newest.keys(), key=str):
         half = newest[key]
         queue = stopped.get((half["broker_name"], half["queue_id"]))
         if queue is not None and half["queue_offset"] >= (queue.half_offset or 0):
-            told.append((key, story.stopped_event(half, queue)))
-    return told
+            events.append((key, story.stopped_event(half, queue)))
+    return events
 
 
 def _named_offset(half: dict[str, Any]) -> int:

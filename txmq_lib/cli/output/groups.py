@@ -48,7 +48,7 @@ def _show(
     kind: str,
     columns: Sequence[str],
     rows: Iterable[Sequence[Any]],
-    asked: tuple[Sequence[str], Sequence[str]],
+    names: tuple[Sequence[str], Sequence[str]],
     format_: OutputFormat,
 ) -> None:
     with while_read():
@@ -56,7 +56,7 @@ def _show(
     if count:
         return
     say(f"no {kind} groups", err=True)
-    filters = {name: values for name, values in zip(("group", "broker"), asked, strict=True) if values}
+    filters = {name: values for name, values in zip(("group", "broker"), names, strict=True) if values}
     if unknown := unknown_names(reader, view, filters):
         for each in unknown:
             say(str(each), err=True)

@@ -18,9 +18,9 @@ def say(words: str = "", *, err: bool = False) -> None:
 
 def say_error(words: str) -> None:
     """Words of an error on stderr; further lines of it are indented, so that none looks like another error."""
-    first, *more = words.split("\n")
+    first, *rest = words.split("\n")
     say(first, err=True)
-    for each in more:
+    for each in rest:
         say(each if each.startswith(" ") else f"  {each}", err=True)
 
 

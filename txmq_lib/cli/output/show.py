@@ -138,25 +138,25 @@ def found_stories(reader: WarehouseReader, query: TraceQuery, brokers: Sequence[
 
 def write_events(stories: Sequence[Story]) -> None:
     """One JSON object per event: time, event, table, the transaction's key, the row's columns, and its words."""
-    for told in stories:
-        for event in told.events:
-            key = told.key or {}
+    for story in stories:
+        for event in story.events:
+            key = story.key or {}
             found = {"time": event.time, "event": event.event, "table": event.table, **key, **event.row, **key}
             say_json({**found, "text": event.text})
 
 
 def write_stories(stories: Sequence[tuple[str, Story]]) -> None:
     """Each story under a line that names its transaction by the id it was found by."""
-    for place, (transaction_id, told) in enumerate(stories):
+    for place, (transaction_id, story) in enumerate(stories):
         if place:
             say()
-        say(_heading(transaction_id, told.key))
-        events = [(event.time, event.event, line(event.text)) for event in told.events]
+        say(_heading(transaction_id, story.key))
+        events = [(event.time, event.event, line(event.text)) for event in story.events]
         write_rows(OutputFormat.table, ("time", "event", "text"), events)
-        if told_of := advice(told.events):
-            why = [] if told_of.why is None else [f"why:   {told_of.why}"]
-            first, *more = told_of.to_do
-            lines = [f"means: {told_of.meaning}", *why, f"do:    {first}", *(f"       {each}" for each in more)]
+        if found := advice(story.events):
+            why = [] if found.why is None else [f"why:   {found.why}"]
+            first, *rest = found.to_do
+            lines = [f"means: {found.meaning}", *why, f"do:    {first}", *(f"       {each}" for each in rest)]
             for each in lines:
                 say(each)
 

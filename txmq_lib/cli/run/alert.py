@@ -32,8 +32,8 @@ def send_alerts(options: Options, now: datetime, environ: Mapping[str, str]) -> 
     with state.held():
         # Not before: while another one told what it saw, it may have cleared.
         found = _found(settings, uri, now)
-        told, unsent = state.told(), list[AlertUnsentError]()
-        new = changes(told, found)
+        sent, unsent = state.told(), list[AlertUnsentError]()
+        new = changes(sent, found)
         for status, alerts in (("firing", new.begun), ("resolved", new.cleared)):
             for alert in alerts:
                 try:
@@ -41,11 +41,11 @@ def send_alerts(options: Options, now: datetime, environ: Mapping[str, str]) -> 
                 except AlertUnsentError as error:
                     unsent.append(error)
                     continue
-                told = after(told, **{"begun" if status == "firing" else "cleared": alert})
+                sent = after(sent, **{"begun" if status == "firing" else "cleared": alert})
                 # After each, so that whoever is killed here tells at most one of them again.
-                state.keep(told)
+                state.keep(sent)
     # Among the counts of a pass where `run` tells them.
-    counts = {"begun": len(new.begun), "cleared": len(new.cleared), "standing": len(told), "unsent": len(unsent)}
+    counts = {"begun": len(new.begun), "cleared": len(new.cleared), "standing": len(sent), "unsent": len(unsent)}
     for name, count in counts.items():
         say(f"alerts_{name} {count}")
     if unsent:

@@ -141,9 +141,9 @@ def tell_findings(reader: WarehouseReader, rows: Sequence[Row]) -> None:
 
 def tell_some(title: str, rows: Sequence[Row], columns: Sequence[str]) -> None:
     """Some transactions, the first of them by name."""
-    more = f", the first {LISTED}" if len(rows) > LISTED else ""
+    first = f", the first {LISTED}" if len(rows) > LISTED else ""
     say()
-    say(f"{title}: {len(rows)} transactions{more}")
+    say(f"{title}: {len(rows)} transactions{first}")
     write_table(columns, [[row[name] for name in columns] for row in rows[:LISTED]])
 
 

@@ -43,13 +43,13 @@ def package_findings() -> Iterator[Finding]:
         yield Finding("packages", WARN, "txmq runs from a checkout that is not installed", "make setup")
         return
     wrong = []
-    for name, _, wanted in needed:
+    for name, _, tested in needed:
         try:
             found = version(name)
         except PackageNotFoundError:
             found = "missing"
-        if found != wanted:
-            wrong.append(f"{name} {found}, tested with {wanted}")
+        if found != tested:
+            wrong.append(f"{name} {found}, tested with {tested}")
     if wrong:
         state = FAIL if any("missing" in text for text in wrong) else WARN
         yield Finding("packages", state, "; ".join(wrong), "install txmq again, in an environment of its own")
@@ -62,8 +62,8 @@ def java_finding() -> Finding:
     try:
         return Finding("java", OK, str(java.require_java()))
     except EnvironmentFault as fault:
-        told, _, advice = fault.message.partition(": ")
-        return Finding("java", FAIL, told, advice)
+        words, _, advice = fault.message.partition(": ")
+        return Finding("java", FAIL, words, advice)
 
 
 def jars_finding() -> Finding:

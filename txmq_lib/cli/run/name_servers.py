@@ -18,10 +18,10 @@ NameServersIfAny = Annotated[
 ]
 
 
-def name_servers_of(options: Options, given: Sequence[str] | None) -> list[str]:
+def name_servers_of(options: Options, texts: Sequence[str] | None) -> list[str]:
     """Those given, else those of the configured sources; UsageError where there are none."""
-    if given:
-        return name_servers(given)
+    if texts:
+        return name_servers(texts)
 
     settings = settings_of(options)
     known = list(dict.fromkeys(address for source in settings.sources for address in source.namesrv or ()))
@@ -30,9 +30,9 @@ def name_servers_of(options: Options, given: Sequence[str] | None) -> list[str]:
     return known
 
 
-def name_servers(given: Sequence[str]) -> list[str]:
+def name_servers(texts: Sequence[str]) -> list[str]:
     """One address per option, or several with `;` between as RocketMQ writes them; UsageError where one is none."""
-    addresses = [address.strip() for text in given for address in text.split(";") if address.strip()]
+    addresses = [address.strip() for text in texts for address in text.split(";") if address.strip()]
     for address in addresses:
         try:
             host_and_port(address)

@@ -34,26 +34,26 @@ def source_findings(sources: Sequence[Source]) -> Iterator[Finding]:
 
 def source_finding(source: Source, path: str) -> Finding:
     """One path of one source."""
-    told = f"{source.kind} of {source.broker}: {path}"
+    words = f"{source.kind} of {source.broker}: {path}"
     if "://" in path.removeprefix("file://"):
-        return Finding("sources", WARN, f"{told} is not on this machine", "not looked at")
+        return Finding("sources", WARN, f"{words} is not on this machine", "not looked at")
     found = glob.glob(path.removeprefix("file://"))
     if not found:
-        return Finding("sources", WARN, f"{told} does not exist", "mend the path, if something should be there by now")
+        return Finding("sources", WARN, f"{words} does not exist", "mend the path, if something should be there by now")
     closed = [each for each in found if not os.access(each, os.R_OK | (os.X_OK if os.path.isdir(each) else 0))]
     if closed:
-        return Finding("sources", FAIL, f"{told}: {closed[0]} cannot be read", "let this user read it")
+        return Finding("sources", FAIL, f"{words}: {closed[0]} cannot be read", "let this user read it")
     if source.kind == "store":
         for each in found:
             set_up = set_up_of(each)
             for trait in set_up.refused:
-                return Finding("sources", FAIL, f"{told}: {trait.name}: {trait.words}", trait.to_do)
+                return Finding("sources", FAIL, f"{words}: {trait.name}: {trait.words}", trait.to_do)
             for trait in set_up.told:
-                told += f"; {trait.name}: {trait.words}"
+                words += f"; {trait.name}: {trait.words}"
     if source.kind == "store" and not all(Path(each, "commitlog").is_dir() for each in found):
         advice = "name the directory above commitlog (storePathRootDir)"
-        return Finding("sources", FAIL, f"{told} has no directory commitlog", advice)
-    return Finding("sources", OK, told)
+        return Finding("sources", FAIL, f"{words} has no directory commitlog", advice)
+    return Finding("sources", OK, words)
 
 
 def warehouse_findings(uri: str, now: datetime) -> Iterator[Finding]:
@@ -80,11 +80,11 @@ def clock_finding(directory: Path, now: datetime) -> Finding:
             apart = datetime.fromtimestamp(os.stat(file.name).st_mtime, UTC) - now
     except OSError:
         return Finding("clock", WARN, f"no file can be written in {directory} to compare with", "mend that first")
-    told = f"{now:%Y-%m-%dT%H:%M:%SZ}; the disk's differs by {span_text(abs(apart))}"
+    words = f"{now:%Y-%m-%dT%H:%M:%SZ}; the disk's differs by {span_text(abs(apart))}"
     if abs(apart) > CLOCK_WARN:
         state = FAIL if abs(apart) > CLOCK_FAIL else WARN
-        return Finding("clock", state, told, "set both by NTP: ages and due checks are counted by the clock")
-    return Finding("clock", OK, told)
+        return Finding("clock", state, words, "set both by NTP: ages and due checks are counted by the clock")
+    return Finding("clock", OK, words)
 
 
 def role_findings(settings: Settings) -> Iterator[Finding]:
@@ -93,15 +93,15 @@ def role_findings(settings: Settings) -> Iterator[Finding]:
     reads_itself = {source.broker: source.kind in ("store", "rocketmq") for source in settings.sources}
     for name in sorted({*recorded, *settings.brokers, *filter(None, reads_itself)}):
         role, origin = settings.for_broker(name).role, settings.role_origin(name)
-        told = f"{name}: {role}, says {origin}" if origin else f"{name}: nobody has said its role"
+        words = f"{name}: {role}, says {origin}" if origin else f"{name}: nobody has said its role"
         if recorded.get(name, role) != role:
-            told += f"; its rows were made in the role {recorded[name]}"
+            words += f"; its rows were made in the role {recorded[name]}"
             advice = f"say role: {recorded[name]}, or see txmq take-back --decisions; every job refuses before that"
-            yield Finding("role", FAIL, told, advice)
+            yield Finding("role", FAIL, words, advice)
         elif not origin and reads_itself.get(name):
-            yield Finding("role", FAIL, told, "say `audit` or `engine`: no store and no live broker lands without")
+            yield Finding("role", FAIL, words, "say `audit` or `engine`: no store and no live broker lands without")
         else:
-            yield Finding("role", OK, told + (f"; its rows were made as {role}" if name in recorded else ""))
+            yield Finding("role", OK, words + (f"; its rows were made as {role}" if name in recorded else ""))
 
 
 def recorded_roles(uri: str) -> dict[str, str]:
@@ -123,8 +123,8 @@ def table_findings(reader: WarehouseReader) -> Iterator[Finding]:
             faults.append(Finding("tables", FAIL, error.message, "txmq init makes tables that are missing"))
             continue
         if difference:
-            told = f"{name}: {difference}"
-            faults.append(Finding("tables", FAIL, told, f"compare with schemas/{name}.yaml: another version wrote it"))
+            words = f"{name}: {difference}"
+            faults.append(Finding("tables", FAIL, words, f"compare with schemas/{name}.yaml: another version wrote it"))
     yield from faults or [Finding("tables", OK, f"{len(table_specs())} in {reader.uri}")]
 
 
@@ -137,6 +137,6 @@ def time_findings(reader: WarehouseReader, now: datetime) -> Iterator[Finding]:
         return  # told by `table_findings`
     for what, moment in (*written, *stored):
         if moment is not None and moment - now > CLOCK_WARN:
-            told = f"{what} is {span_text(moment - now)} ahead of this clock"
+            words = f"{what} is {span_text(moment - now)} ahead of this clock"
             state = FAIL if moment - now > CLOCK_FAIL else WARN
-            yield Finding("clock", state, told, "set the clocks of brokers and of this machine by NTP")
+            yield Finding("clock", state, words, "set the clocks of brokers and of this machine by NTP")

@@ -49,9 +49,9 @@ class Near:
         return Near(*self._conditions, *other._conditions)
 
 
-def near_offsets(column: str, wanted: DataFrame, wanted_column: str) -> Near:
+def near_offsets(column: str, rows: DataFrame, wanted_column: str) -> Near:
     """Rows whose `column` is among the values of `wanted_column` in `wanted`."""
-    values = wanted.select(F.col(wanted_column).alias("v"))
+    values = rows.select(F.col(wanted_column).alias("v"))
     found = cache(lambda: _ranges(values, OFFSET_BUCKET))
     return Near(lambda table: _any([F.col(table + column).between(low, high) for low, high in found()]))
 
@@ -67,9 +67,9 @@ def near_messages(halves: DataFrame, given_up: DataFrame) -> Near:
     return near_offsets("prepared_transaction_offset", places, "commit_log_offset")
 
 
-def near_times(column: str, wanted: DataFrame, wanted_column: str) -> Near:
+def near_times(column: str, rows: DataFrame, wanted_column: str) -> Near:
     """The same for timestamps."""
-    moments = wanted.select(F.unix_millis(wanted_column).alias("v"))
+    moments = rows.select(F.unix_millis(wanted_column).alias("v"))
     found = cache(lambda: _ranges(moments, TIME_BUCKET_MS))
 
     def condition(table: str) -> Column:
