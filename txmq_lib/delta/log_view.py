@@ -23,19 +23,23 @@ QUIET_OPERATIONS = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBL
 
 @dataclass(frozen=True)
 class TaggedCommit:
-    """A commit of ours: its Delta version and what Delta says it wrote."""
+    """A commit of ours: its Delta version and what Delta says it wrote.
+
+    added_rows  of the files it names: where those were written before, Delta does not know what was written
+    """
 
     version: int
     metrics: dict[str, str]
     note: str
+    added_rows: int = 0
 
     @property
     def rows(self) -> int:
         """Rows written: inserted and updated by a merge, else output rows; rows deleted by a delete."""
         merged = [int(self.metrics[key]) for key in MERGE_METRICS if key in self.metrics]
-        return (
-            sum(merged) if merged else next((int(self.metrics[key]) for key in ROW_METRICS if key in self.metrics), 0)
-        )
+        if merged:
+            return sum(merged)
+        return next((int(self.metrics[key]) for key in ROW_METRICS if key in self.metrics), self.added_rows)
 
 
 def reckoned_bytes(files: Iterable[DataFile]) -> int:
@@ -100,12 +104,13 @@ class DeltaLogView:
         """
         oldest = self.version - COMMITS_LOOKED_BACK if after is None else after
         for version in range(self.version, max(-1, oldest), -1):
-            info = self._commit_info(version)
-            if info is None:
+            commit = self._entries.commit(version)
+            if commit is None:
                 return None
-            first, _, note = info.get("userMetadata", "").partition("\n")
+            first, _, note = commit.info.get("userMetadata", "").partition("\n")
             if first == tag:
-                return TaggedCommit(version, info.get("operationMetrics", {}), note)
+                added_rows = sum(file.rows for file in commit.added)
+                return TaggedCommit(version, commit.info.get("operationMetrics", {}), note, added_rows)
         return None
 
     def bytes_between(self, after: int, upto: int) -> int | None:

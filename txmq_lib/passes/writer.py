@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -14,6 +14,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.config.table_specs import table_spec
+from txmq_lib.delta.arrow_files import WrittenFile
+from txmq_lib.delta.arrow_writes import ArrowWrite
 from txmq_lib.delta.conflicts import CONFLICTS, WRITE_ATTEMPTS
 from txmq_lib.delta.conform import conform
 from txmq_lib.delta.log_view import TaggedCommit
@@ -63,6 +65,18 @@ class Writer(Claims):
             is_empty=None if even_if_empty else write.emptiness(count),
             must_be_open=not even_if_given_up,
         )
+
+    def append_files(self, table: str, files: Sequence[WrittenFile], *, step: str) -> int:
+        """Append the rows of files that were written from Arrow (`Warehouse.local_path` is where), once; how many.
+
+        No files make no commit. Files that no commit names, as where another process made the write, VACUUM takes.
+        """
+        _require_stated(table, "append")
+        path = self.warehouse.local_path(table)
+        if path is None:
+            raise InvariantViolation(f"{self.warehouse.path(table)} cannot be written from Arrow: Spark has to")
+        by = ArrowWrite(app_id(self.job, table, step), self.number, self.tag(step))
+        return self._write_once(table, step, lambda: by.append(path, files), is_empty=lambda: not files)
 
     def append_ahead(self, table: str, frame: DataFrame, *, step: str, even_if_empty: bool = False) -> DataFrame | None:
         """Where rows are many, `append` them before their turn, and give them as they are in the table then.
