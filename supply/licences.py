@@ -18,6 +18,8 @@ ACCEPTED = (
     "BSD-3-Clause",
     "Apache-2.0",
     "ISC",
+    "Zlib",
+    "CC0-1.0",
     "PSF-2.0",
     "MPL-2.0",
     "LGPL-3.0-only",

@@ -8,14 +8,15 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 import lz4.frame
+import pyarrow as pa
 import zstandard
 from fuzz.contract import HIGHEST_OFFSET, LATEST_MS
 from fuzz.hostile import damaged, number, text
 from record_encoder import encode_record
 
 from txmq_lib.rocketmq.store.commit_log import list_files, log_end, record_at
-from txmq_lib.rocketmq.store.message_batch import property_maps
 from txmq_lib.rocketmq.store.message_format import MAX_BODY_BYTES
+from txmq_lib.rocketmq.store.property_columns import property_maps
 from txmq_lib.rocketmq.store_source import read_range
 
 RECORD_REASONS = {
@@ -152,7 +153,7 @@ def _assert_whole_or_told(row: dict[str, object]) -> None:
 def properties(chance: Random) -> int:
     """Stored property texts become the maps that plain Python makes of them."""
     texts = [_property_text(chance) for _ in range(chance.randrange(1, 6))]
-    found = property_maps(texts).to_pylist()
+    found = property_maps(pa.array(texts)).to_pylist()
     assert [dict(pairs) for pairs in found] == [_read_properties(each) for each in texts]
     assert all(len(pairs) == len(dict(pairs)) for pairs in found), "a name twice in a map"
     return len(texts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 
+import pyarrow as pa
 import pytest
 from fuzz.broker_files import assert_offsets_fit
 from fuzz.surfaces import SURFACES
@@ -15,8 +16,8 @@ from hypothesis import strategies as st
 from txmq_lib.config.settings import Settings
 from txmq_lib.errors import SettingsError
 from txmq_lib.rocketmq.store.consumer_offset_file import parse_consumer_offsets
-from txmq_lib.rocketmq.store.message_batch import property_maps
 from txmq_lib.rocketmq.store.message_format import read_body, read_frame
+from txmq_lib.rocketmq.store.property_columns import property_maps
 
 CASES = 150
 BOUND = 10_000
@@ -55,7 +56,7 @@ def test_no_bytes_are_too_odd_for_a_body(stored, sys_flag):
 @quick
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\x01\x02a")), max_size=5))
 def test_no_text_is_too_odd_for_properties(texts):
-    assert len(property_maps(texts)) == len(texts)
+    assert len(property_maps(pa.array(texts, pa.string()))) == len(texts)
 
 
 @quick

@@ -15,12 +15,14 @@ from txmq_lib.rocketmq.store.commit_log import (
     LogEnd,
     LogFile,
     RecordIdentity,
+    Torn,
     list_files,
     log_end,
     open_log,
     record_at,
     walk,
 )
+from txmq_lib.rocketmq.store.records import END, START, Records
 
 SIZE = 118  # of one record that encode_record writes unless told otherwise
 THREE = encode_records(0, 3)
@@ -30,7 +32,14 @@ FILE_SIZE = 4096
 def steps(store: Path, start: int = 0, stop: int = FILE_SIZE, *, file: int = 0) -> list[tuple[int, int, bool]]:
     """(start, end, whether a record) of every step through one file."""
     with open_log(list_files(str(store)).files[file]) as log:
-        return [(begin, end, frame is not None) for begin, end, frame in walk(log, start, stop)]
+        return [step for stretch in walk(log, start, stop) for step in steps_of(stretch, log.base_offset)]
+
+
+def steps_of(stretch: Records | Torn, base: int) -> list[tuple[int, int, bool]]:
+    if isinstance(stretch, Torn):
+        return [(stretch.start, stretch.end, False)]
+    sizes = (stretch.bounds[:, END] - stretch.bounds[:, START]).tolist()
+    return [(begin, begin + size, True) for begin, size in zip(stretch.offsets.tolist(), sizes, strict=True)]
 
 
 def end_of(store: Path, start: int = 0) -> LogEnd:

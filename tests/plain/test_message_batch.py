@@ -13,24 +13,24 @@ from record_encoder import encode_record, encode_records
 from truth import rows as capture_rows
 
 from txmq_lib.rocketmq.store.commit_log import list_files, log_end
-from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA, decode_batches, property_maps
-from txmq_lib.rocketmq.store.message_format import END, Frame, read_frame
+from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA, decode_batches
+from txmq_lib.rocketmq.store.property_columns import property_maps
+from txmq_lib.rocketmq.store.records import Records, records_from
 from txmq_lib.rocketmq.store_source import read_range
 
 # What a store also holds: the timer's own messages, which the reading client of the captures did not ask for.
 UNREAD_TOPICS = {"rmq_sys_wheel_timer"}
 
 
-def frames_of(data: bytes) -> list[Frame]:
+def records_of(data: bytes) -> Records:
     """Records that lie one after the other."""
-    frames: list[Frame] = []
-    while not frames or frames[-1][END] < len(data):
-        frames.append(read_frame(data, frames[-1][END] if frames else 0, len(data)))
-    return frames
+    records, end = records_from(data, 0, len(data), 0)
+    assert end == len(data)
+    return records
 
 
 def rows_of(data: bytes) -> list[dict]:
-    return as_rows(decode_batches(data, frames_of(data)))
+    return as_rows(decode_batches(records_of(data)))
 
 
 def as_rows(batches) -> list[dict]:
@@ -83,8 +83,8 @@ def test_property_texts_are_read_as_rocketmq_reads_them():
         ("a b\x01c=d\x02", {"a b": "c=d"}),
     ]
     for text, expected in cases:
-        assert [dict(found) for found in property_maps([text]).to_pylist()] == [expected], repr(text)
-    together = property_maps([text for text, _ in cases])
+        assert [dict(found) for found in property_maps(pa.array([text])).to_pylist()] == [expected], repr(text)
+    together = property_maps(pa.array([text for text, _ in cases]))
     assert [dict(found) for found in together.to_pylist()] == [expected for _, expected in cases]
     assert [len(found) for found in together.to_pylist()] == [len(expected) for _, expected in cases]
 
@@ -123,6 +123,19 @@ def test_a_bad_record_says_why_and_keeps_what_could_be_decoded():
         assert row["position"] == 0
 
 
+def test_offset_message_ids_are_made_of_store_host_and_physical_offset():
+    ipv4, ipv6 = {"store_ip": "127.0.0.1"}, {"store_ip": "2001:db8::1"}
+    of_ipv4, of_ipv6 = "7F00000100002A9F", "20010DB800000000000000000000000100002A9F"
+    for hosts, ids in [
+        ([ipv4, ipv4], [of_ipv4 + "0000000000000000", of_ipv4 + "0000000000000076"]),
+        ([ipv6, ipv6], [of_ipv6 + "0000000000000000", of_ipv6 + "0000000000000082"]),
+        ([ipv4, ipv6], [of_ipv4 + "0000000000000000", of_ipv6 + "0000000000000076"]),
+    ]:
+        log = encode_record(0, **hosts[0])
+        log += encode_record(len(log), **hosts[1])
+        assert [row["offset_msg_id"] for row in rows_of(log)] == ids
+
+
 def test_good_and_bad_records_share_a_batch():
     log = encode_records(0, 2)
     log += encode_record(len(log), crc=1, queue_offset=2)
@@ -142,7 +155,7 @@ def test_of_a_long_bad_record_the_first_64_kib_are_kept():
 def test_batches_stay_small_where_small_records_unpack_to_large_bodies():
     log = encode_records(0, 7, body=zlib.compress(bytes(3 * 1024 * 1024)), sys_flag=0x301)
     assert len(log) < 30_000
-    batches = list(decode_batches(log, frames_of(log)))
+    batches = list(decode_batches(records_of(log)))
     assert [batch.num_rows for batch in batches] == [2, 2, 2, 1]
     assert {row["sys_flag"] for row in as_rows(batches)} == {0x300}
 
@@ -153,7 +166,7 @@ def test_of_a_record_whose_body_is_too_large_everything_else_is_told(body, sys_f
         118, queue_id=3, queue_offset=9, body=body, sys_flag=sys_flag
     )
     log += encode_record(len(log), queue_offset=1)
-    first, refused, last = as_rows(decode_batches(log, frames_of(log), 100_000))
+    first, refused, last = as_rows(decode_batches(records_of(log), 100_000))
     assert (first["reason"], last["reason"]) == (None, None)
     assert (refused["reason"], refused["body"], refused["raw"]) == (
         "BODY_TOO_LARGE",

@@ -10,7 +10,7 @@ from txmq_lib.errors import ProtocolError, RefusedError
 from txmq_lib.rocketmq.live_source import MESSAGES_PER_TASK, RANGE_UNREAD, access_of, grouped, read_ranges
 from txmq_lib.rocketmq.remoting.connection import Access, Connection
 from txmq_lib.rocketmq.remoting.queue_reader import QueueRange, read_queue
-from txmq_lib.rocketmq.store.message_format import HEADER_FIELDS, read_header
+from txmq_lib.rocketmq.store.message_format import HEADER_FIELDS, read_frame, read_header
 
 ACCESS = Access(timeout=2)
 QUEUE = ("TopicA", 0)
@@ -30,7 +30,7 @@ def read(fake: FakeBroker, start: int, stop: int, queue: tuple[str, int] = QUEUE
     offsets, torn = [], []
     with RemotingServer(fake) as server, Connection(server.address, ACCESS) as peer:
         for part in read_queue(peer, "TXMQ_READER", QueueRange(*queue, start, stop)):
-            headers = [read_header(part.data, frame) for frame in part.frames]
+            headers = [read_header(part.data, read_frame(part.data, *edges)) for edges in part.whole]
             offsets += [header[HEADER_FIELDS.index("queue_offset")] for header in headers]
             torn += [part.data[start:end] for _, start, end in part.torn]
     return sorted(offsets), torn

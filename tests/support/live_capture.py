@@ -12,8 +12,9 @@ from captured import unpack_store
 from remoting_server import FakeBroker, RemotingServer, Reply, Request, answer
 from truth import CAPTURES
 
-from txmq_lib.rocketmq.store.commit_log import list_files, open_log, walk
-from txmq_lib.rocketmq.store.message_format import END, HEADER_FIELDS, START, TOPIC, read_header
+from txmq_lib.rocketmq.store.commit_log import LogFile, MappedLog, list_files, open_log, walk
+from txmq_lib.rocketmq.store.message_format import END, HEADER_FIELDS, START, TOPIC, read_frame, read_header
+from txmq_lib.rocketmq.store.records import Records
 
 NEVER_VISIBLE = (4, 12)  # transaction types that enter no queue (R10)
 
@@ -86,13 +87,18 @@ def live_capture(capture: str, scratch: Path, broker_name: str) -> Iterator[Live
         served.close()
 
 
+def _starts(log: MappedLog, file: LogFile) -> list[int]:
+    whole = [each for each in walk(log, file.base_offset, file.end_offset) if isinstance(each, Records)]
+    return [offset - file.base_offset for records in whole for offset in records.offsets.tolist()]
+
+
 def _queues(store: Path) -> dict[tuple[str, int], list[bytes]]:
     found: defaultdict[tuple[str, int], dict[int, bytes]] = defaultdict(dict)
     for file in list_files(str(store)).files:
         with open_log(file) as log:
-            for _, _, frame in walk(log, file.base_offset, file.end_offset):
-                if frame is None:
-                    continue
+            for start in _starts(log, file):
+                frame = read_frame(log.data, start, log.size)
+                assert frame is not None
                 header = dict(zip(HEADER_FIELDS, read_header(log.data, frame), strict=True))
                 if header["sys_flag"] & 0xC not in NEVER_VISIBLE:
                     queue = (frame[TOPIC].decode(), header["queue_id"])

@@ -29,10 +29,11 @@ from pyspark.sql.types import StructType
 from txmq_lib.errors import RemotingError, UnreachableError, UsageError
 from txmq_lib.rocketmq.remoting.broker import Queue
 from txmq_lib.rocketmq.remoting.connection import Access, Connection, Tls
-from txmq_lib.rocketmq.remoting.queue_reader import QueueRange, Records, read_queue
+from txmq_lib.rocketmq.remoting.queue_reader import Answer, QueueRange, read_queue
 from txmq_lib.rocketmq.remoting.signature import Credentials
 from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA, MAX_RAW_BYTES, decode_batches, torn_batch
-from txmq_lib.rocketmq.store.message_format import MAX_BODY_BYTES, Frame
+from txmq_lib.rocketmq.store.message_format import MAX_BODY_BYTES
+from txmq_lib.rocketmq.store.records import whole_records
 
 SOURCE_NAME: Final = "rocketmq"
 RANGE_UNREAD: Final = "RANGE_UNREAD"
@@ -143,28 +144,23 @@ def read_ranges(
             yield _unread_batch(waiting.popleft(), failure.message)
 
 
-def _batches(answers: Iterator[Records], queue: Queue, max_body_bytes: int) -> Iterator[pa.RecordBatch]:
+def _batches(answers: Iterator[Answer], queue: Queue, max_body_bytes: int) -> Iterator[pa.RecordBatch]:
     """Answers of 32 messages put together: a batch has a price of its own."""
     parts: list[bytes] = []
-    frames: list[Frame] = []
+    edges: list[tuple[int, int]] = []
     size = 0
     for answer in answers:
         for offset, start, end in answer.torn:
             raw = answer.data[start : min(end, start + MAX_RAW_BYTES)]
             yield torn_batch(-1, raw, (*queue, offset))
-        frames += [_moved(frame, size) for frame in answer.frames]
+        edges += [(start + size, end + size) for start, end in answer.whole]
         parts.append(answer.data)
         size += len(answer.data)
         if size >= BATCH_BYTES:
-            yield from decode_batches(b"".join(parts), frames, max_body_bytes)
-            parts, frames, size = [], [], 0
-    if frames:
-        yield from decode_batches(b"".join(parts), frames, max_body_bytes)
-
-
-def _moved(frame: Frame, by: int) -> Frame:
-    end, physical_offset, topic, start, body_start, body_end, properties_start = frame
-    return end + by, physical_offset, topic, start + by, body_start + by, body_end + by, properties_start + by
+            yield from decode_batches(whole_records(b"".join(parts), edges), max_body_bytes)
+            parts, edges, size = [], [], 0
+    if edges:
+        yield from decode_batches(whole_records(b"".join(parts), edges), max_body_bytes)
 
 
 def _unread_batch(wanted: QueueRange, why: str) -> pa.RecordBatch:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -24,12 +25,12 @@ from pyspark.sql.types import StructType
 
 from txmq_lib.errors import UsageError
 from txmq_lib.files.materialized import at_most
-from txmq_lib.rocketmq.store.commit_log import LogFile, list_files, open_log, walk
+from txmq_lib.rocketmq.store.commit_log import LogFile, Torn, list_files, open_log, walk
 from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA, MAX_RAW_BYTES, decode_batches, torn_batch
-from txmq_lib.rocketmq.store.message_format import MAX_BODY_BYTES, TOPIC, Frame
+from txmq_lib.rocketmq.store.message_format import MAX_BODY_BYTES
+from txmq_lib.rocketmq.store.records import TOPIC, TOPIC_END, Records
 
 SOURCE_NAME: Final = "rocketmq_store"
-MAX_BATCH_ROWS: Final = 8192
 
 
 @dataclass
@@ -87,6 +88,13 @@ class StoreReader(DataSourceReader):
 class WantedTopics(dict[bytes, bool]):
     """Whether a stored topic is asked for, found out once per topic."""
 
+    def of(self, records: Records) -> Records:
+        """The records of topics that are asked for."""
+        if self._patterns is None:
+            return records
+        data, bounds = records.data, records.bounds[:, [TOPIC, TOPIC_END]].tolist()
+        return records.where(np.array([self[data[start:end]] for start, end in bounds], bool))
+
     def __init__(self, patterns: Sequence[str] | None) -> None:
         super().__init__()
         self._patterns = patterns
@@ -112,17 +120,13 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """The wanted records of one file in [start, stop), and every stretch that should be a record and is not."""
     taken = WantedTopics(topics)
-    frames: list[Frame] = []
     with open_log(file) as log:
-        for begin, end, frame in walk(log, start, stop):
-            if frame is None:
-                yield torn_batch(begin, log.bytes_between(begin, min(end, begin + MAX_RAW_BYTES)))
-            elif taken[frame[TOPIC]]:
-                frames.append(frame)
-                if len(frames) == MAX_BATCH_ROWS:
-                    yield from decode_batches(log.data, frames, max_body_bytes)
-                    frames = []
-        yield from decode_batches(log.data, frames, max_body_bytes)
+        for stretch in walk(log, start, stop):
+            if isinstance(stretch, Torn):
+                raw = log.bytes_between(stretch.start, min(stretch.end, stretch.start + MAX_RAW_BYTES))
+                yield torn_batch(stretch.start, raw)
+            else:
+                yield from decode_batches(taken.of(stretch), max_body_bytes)
 
 
 def _required(options: Mapping[str, str], option: str) -> str:

@@ -36,14 +36,15 @@ class QueueRange(NamedTuple):
         return Queue(self.topic, self.queue_id)
 
 
-class Records(NamedTuple):
+class Answer(NamedTuple):
     """Records within the bytes of one answer: whole ones, and what should be one and is not.
 
-    torn  its queue offset, and its start and end within the bytes
+    whole  start and end of each within the bytes
+    torn   its queue offset, and its start and end within the bytes
     """
 
     data: bytes
-    frames: list[Frame]
+    whole: list[tuple[int, int]]
     torn: list[tuple[int, int, int]]
 
 
@@ -56,7 +57,7 @@ class _Piece:
     tries: int = 0
 
 
-def read_queue(connection: Connection, group: str, wanted: QueueRange) -> Iterator[Records]:
+def read_queue(connection: Connection, group: str, wanted: QueueRange) -> Iterator[Answer]:
     """Every message of the range that is still there, in no order.
 
     What retention has deleted meanwhile is passed over. A record that cannot be read is told, and reading goes on at
@@ -75,7 +76,7 @@ def stated_offset(data: bytes, frame: Frame, queue: Queue) -> int | None:
     return int(header[_QUEUE_OFFSET]) if is_of_queue else None
 
 
-def _pulled(connection: Connection, group: str, wanted: QueueRange) -> Iterator[Records]:
+def _pulled(connection: Connection, group: str, wanted: QueueRange) -> Iterator[Answer]:
     todo = deque(
         _Piece(start, min(start + MESSAGES_PER_PULL, wanted.stop))
         for start in range(wanted.start, wanted.stop, MESSAGES_PER_PULL)
@@ -99,7 +100,7 @@ def _pulled(connection: Connection, group: str, wanted: QueueRange) -> Iterator[
             todo.append(_Piece(next_offset, piece.stop))
 
 
-def _listed(connection: Connection, wanted: QueueRange) -> Iterator[Records]:
+def _listed(connection: Connection, wanted: QueueRange) -> Iterator[Answer]:
     piece = _Piece(wanted.start, wanted.stop)
     while piece.start < wanted.stop:
         piece.stop = min(piece.start + ENTRIES_AT_ONCE, wanted.stop)
@@ -114,7 +115,7 @@ def _listed(connection: Connection, wanted: QueueRange) -> Iterator[Records]:
         piece = _Piece((yield from _found(connection, wanted, piece, found)), wanted.stop)
 
 
-def _found(connection: Connection, wanted: QueueRange, piece: _Piece, found: Pulled) -> Generator[Records, None, int]:
+def _found(connection: Connection, wanted: QueueRange, piece: _Piece, found: Pulled) -> Generator[Answer, None, int]:
     """The records that an answer brought; then the offset to go on at."""
     next_offset = found.next_offset
     if found.is_found:
@@ -130,22 +131,22 @@ def _found(connection: Connection, wanted: QueueRange, piece: _Piece, found: Pul
     return next_offset
 
 
-def _records(body: bytes, queue: Queue, piece: _Piece) -> tuple[Records, int]:
+def _records(body: bytes, queue: Queue, piece: _Piece) -> tuple[Answer, int]:
     """The records of an answer, and the offset behind the last place where one was looked for."""
-    frames: list[Frame] = []
+    whole: list[tuple[int, int]] = []
     torn: list[tuple[int, int, int]] = []
     position, expected = 0, piece.start
     while position < len(body):
         frame = read_frame(body, position, len(body))
         if frame is None:
             torn.append((expected, position, len(body)))  # where the next one would begin, nobody knows
-            return Records(body, frames, torn), expected + 1
+            return Answer(body, whole, torn), expected + 1
         offset = stated_offset(body, frame, queue)
         if offset is not None and expected <= offset < piece.stop:
-            frames.append(frame)
+            whole.append((position, frame[END]))
             expected = offset + 1
         else:
             torn.append((expected, position, frame[END]))
             expected += 1
         position = frame[END]
-    return Records(body, frames, torn), expected
+    return Answer(body, whole, torn), expected

@@ -30,8 +30,11 @@ from txmq_lib.rocketmq.store.message_format import (
     read_frame,
     read_header,
 )
+from txmq_lib.rocketmq.store.records import MOST_RECORDS, Records, records_from
 
 COMMIT_LOG_DIR: Final = "commitlog"
+
+FEW_RECORDS: Final = 32
 
 _FILE_NAME: Final = re.compile(r"[0-9]{20}")
 _HIGHEST_BASE: Final = 2**62  # what lies behind must have an offset of 64 bits too
@@ -76,6 +79,13 @@ class LogEnd(NamedTuple):
     offset: int
     last: RecordIdentity | None
     waiting: int
+
+
+class Torn(NamedTuple):
+    """Bytes [start, end) of the log that should be a record and are not."""
+
+    start: int
+    end: int
 
 
 class MappedLog:
@@ -173,23 +183,26 @@ def open_log(file: LogFile) -> Iterator[MappedLog]:
         os.close(descriptor)
 
 
-def walk(log: MappedLog, start: int, stop: int) -> Iterator[tuple[int, int, Frame | None]]:
-    """Every record of the file in [start, stop) with its start and end; a stretch that should be a record and is not
-    comes without a frame. Ends at a blank record.
+def walk(log: MappedLog, start: int, stop: int) -> Iterator[Records | Torn]:
+    """All records of the file in [start, stop), several at once, and each stretch that should be a record and is not.
+    Ends at a blank record.
 
     Rule    F2: a record states its own offset, so reading can go on behind a torn one.
     """
-    data, base = log.data, log.base_offset
+    base = log.base_offset
     position, limit = max(start - base, 0), min(stop - base, log.size)
+    most = FEW_RECORDS
     while position < limit:
-        frame = read_frame(data, position, limit)
-        if frame is not None and frame[STATED_OFFSET] == base + position:
-            end = frame[END]
+        records, end = records_from(log.data, position, limit, base, most)
+        if len(records):
+            # Where records are torn one after the other, little is looked at in vain.
+            most = min(2 * most, MOST_RECORDS)
+            yield records
         elif log.is_blank(position, limit):
             return
         else:
-            frame, end = None, log.next_header(position + 1, limit)
-        yield base + position, base + end, frame
+            most, end = FEW_RECORDS, log.next_header(position + 1, limit)
+            yield Torn(base + position, base + end)
         position = end
 
 
@@ -226,7 +239,10 @@ def _identity(log: MappedLog, frame: Frame) -> RecordIdentity:
 
 def _last_record(log: MappedLog, start: int) -> tuple[RecordIdentity | None, int]:
     """The last whole record from `start` on, and how many torn ones follow it."""
-    starts = array("q", (at - log.base_offset for at, _, _ in walk(log, start, log.base_offset + log.size)))
+    starts = array("q")
+    for stretch in walk(log, start, log.base_offset + log.size):
+        begins = [stretch.start] if isinstance(stretch, Torn) else stretch.offsets.tolist()
+        starts.extend(begin - log.base_offset for begin in begins)
     torn = 0
     for position in reversed(starts):
         frame = log.frame_at(position, log.size)

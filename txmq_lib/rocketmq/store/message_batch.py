@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import reduce
-from typing import Any, Final
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from txmq_lib import names
+from txmq_lib.rocketmq.store import records as r
 from txmq_lib.rocketmq.store.message_format import (
-    END,
-    HEADER_FIELDS,
     MAX_BODY_BYTES,
     MAX_TIMESTAMP_MS,
-    START,
     SYS_FLAG_COMPRESSED,
-    TOPIC,
-    Bytes,
-    Frame,
     host_text,
-    offset_message_ids,
     read_body,
-    read_header,
     topic_text,
 )
+from txmq_lib.rocketmq.store.property_columns import property_maps
+from txmq_lib.rocketmq.store.records import Records
 
 MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
 MAX_RAW_BYTES: Final = 64 * 1024
 
-_MILLIS: Final = pa.timestamp("ms", "UTC")
 _MICROS: Final = pa.timestamp("us", "UTC")
-_CRC: Final = HEADER_FIELDS.index("crc")
-_SYS_FLAG: Final = HEADER_FIELDS.index("sys_flag")
+_HEX_DIGITS: Final = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.uint16)
 
-Header = tuple[Any, ...]
 Body = tuple[bytes | None, str | None]
 
 ARROW_SCHEMA: Final = pa.schema(
@@ -62,9 +56,7 @@ ARROW_SCHEMA: Final = pa.schema(
 )
 
 
-def decode_batches(
-    data: Bytes, frames: Sequence[Frame], max_body_bytes: int = MAX_BODY_BYTES
-) -> Iterator[pa.RecordBatch]:
+def decode_batches(records: Records, max_body_bytes: int = MAX_BODY_BYTES) -> Iterator[pa.RecordBatch]:
     """One row per record, in batches of 8 MiB unpacked, or of one record that is larger.
 
     A bad one has a `reason`, and its first 64 KiB in `raw`; what could not be decoded is null: where a body is too
@@ -72,26 +64,29 @@ def decode_batches(
 
     As RocketMQ's own decoder does, bit 0 of sys_flag is cleared where a body comes decompressed.
     """
-    headers = [read_header(data, frame) for frame in frames]
+    sizes = (records.bounds[:, r.END] - records.bounds[:, r.START]).tolist()
     bodies: list[Body] = []
     first, batch_bytes = 0, 0
-    for row, (frame, header) in enumerate(zip(frames, headers, strict=True)):
-        body = _body(data, frame, header, max_body_bytes)
-        size = frame[END] - frame[START] + len(body[0] or b"")
+    for row, body in enumerate(_bodies(records, max_body_bytes)):
+        size = sizes[row] + len(body[0] or b"")
         if bodies and batch_bytes + size > MAX_BATCH_BYTES:
-            yield _batch(data, frames[first:row], headers[first:row], bodies)
+            yield _batch(records.between(first, row), bodies)
             first, bodies, batch_bytes = row, [], 0
         bodies.append(body)
         batch_bytes += size
     if bodies:
-        yield _batch(data, frames[first:], headers[first:], bodies)
+        yield _batch(records.between(first, len(records)), bodies)
 
 
-def _body(data: Bytes, frame: Frame, header: Header, max_body_bytes: int) -> Body:
-    _, _, _, _, body_start, body_end, _ = frame
-    if body_end - body_start > max_body_bytes:
-        return None, names.BODY_TOO_LARGE
-    return read_body(data[body_start:body_end], header[_CRC], header[_SYS_FLAG], max_body_bytes)
+def _bodies(records: Records, max_body_bytes: int) -> Iterator[Body]:
+    data = records.data
+    starts, ends = records.bounds[:, r.BODY].tolist(), records.bounds[:, r.BODY_END].tolist()
+    crcs, flags = records.ints(r.START, 8).tolist(), records.ints(r.START, 36).tolist()
+    for start, end, crc, flag in zip(starts, ends, crcs, flags, strict=True):
+        if end - start > max_body_bytes:
+            yield None, names.BODY_TOO_LARGE
+        else:
+            yield read_body(data[start:end], crc, flag, max_body_bytes)
 
 
 def torn_batch(position: int, raw: bytes, place: tuple[str, int, int] | None = None) -> pa.RecordBatch:
@@ -111,39 +106,8 @@ def torn_batch(position: int, raw: bytes, place: tuple[str, int, int] | None = N
     return pa.RecordBatch.from_pylist([row], schema=ARROW_SCHEMA)
 
 
-def property_maps(texts: Sequence[str]) -> pa.MapArray:
-    """Stored property texts as maps, each name once, with its last value.
-
-    Rule    F4: name, SOH, value, STX; a piece without both a name and a value does not count.
-    """
-    pieces = pc.split_pattern(pc.utf8_rtrim(pa.array(texts, pa.string()), "\x02"), "\x02")
-    pairs = pc.split_pattern(pieces.flatten(), "\x01", max_splits=1)
-    offsets, pairs = _kept(pc.equal(pc.list_value_length(pairs), 2), pieces.offsets, pairs)
-    keys, values = pc.list_element(pairs, 0), pc.list_element(pairs, 1)
-    offsets, keys, values = _kept(pc.and_(pc.not_equal(keys, ""), pc.not_equal(values, "")), offsets, keys, values)
-    # Rows share a few sequences of names, so looking at each sequence once finds a repeated name in no time.
-    sequences = pc.unique(pc.binary_join(pa.ListArray.from_arrays(offsets, keys), "\x01")).to_pylist()
-    if any(len(set(found)) < len(found) for found in (sequence.split("\x01") for sequence in sequences)):
-        return property_maps([_without_repeats(text) for text in texts])
-    return pa.MapArray.from_arrays(offsets, keys, values)
-
-
-def _kept(is_kept: pa.BooleanArray, offsets: pa.Int32Array, *items: pa.Array) -> tuple[pa.Array, ...]:
-    """Where each row's items begin once only these are kept, then the items that are."""
-    if pc.all(is_kept).as_py():
-        return offsets, *items
-    kept_before = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(is_kept.cast(pa.int32()))])
-    return kept_before.take(offsets), *(item.filter(is_kept) for item in items)
-
-
-def _without_repeats(text: str) -> str:
-    pairs = (piece.partition("\x01") for piece in text.split("\x02"))
-    last = {name: value for name, _, value in pairs if name and value}
-    return "\x02".join(f"{name}\x01{value}" for name, value in last.items())
-
-
-def _batch(data: Bytes, frames: Sequence[Frame], headers: Sequence[Header], bodies: Sequence[Body]) -> pa.RecordBatch:
-    columns = _decoded(data, frames, headers, bodies)
+def _batch(records: Records, bodies: list[Body]) -> pa.RecordBatch:
+    columns = _decoded(records, bodies)
     is_malformed = reduce(
         pc.or_,
         [pc.less(columns[name], 0) for name in ("queue_id", "queue_offset")]
@@ -155,51 +119,105 @@ def _batch(data: Bytes, frames: Sequence[Frame], headers: Sequence[Header], bodi
     is_too_far = pc.greater(columns["queue_offset"], names.HIGHEST_OFFSET)
     reason = pc.if_else(is_too_far, names.OFFSET_OUT_OF_RANGE, reason)
     reason = pc.if_else(is_malformed, names.RECORD_MALFORMED, reason)
-    raw = [
-        data[frame[START] : min(frame[END], frame[START] + MAX_RAW_BYTES)] if is_bad else None
-        for frame, is_bad in zip(frames, reason.is_valid().to_pylist(), strict=True)
-    ]
-    columns |= {"reason": reason, "raw": pa.array(raw, pa.binary())}
+    columns |= {"reason": reason, "raw": _raw(records, np.asarray(reason.is_valid()))}
     return pa.RecordBatch.from_arrays([columns[name] for name in ARROW_SCHEMA.names], schema=ARROW_SCHEMA)
 
 
-def _decoded(
-    data: Bytes, frames: Sequence[Frame], headers: Sequence[Header], bodies: Sequence[Body]
-) -> dict[str, pa.Array]:
-    """Every column but raw; reason only as far as the body goes."""
-    header = dict(zip(HEADER_FIELDS, zip(*headers, strict=True), strict=True))
-    flags = [
-        flag & ~SYS_FLAG_COMPRESSED if body is not None and stored_size else flag
-        for flag, (body, _), stored_size in zip(header["sys_flag"], bodies, header["body_size"], strict=True)
+def _raw(records: Records, is_bad: NDArray[np.bool_]) -> pa.BinaryArray:
+    if not is_bad.any():
+        return pa.nulls(len(records), pa.binary())
+    starts, ends = records.bounds[:, r.START], records.bounds[:, r.END]
+    ends = np.minimum(ends, starts + MAX_RAW_BYTES)
+    raw = [
+        records.data[start:end] if bad else None
+        for start, end, bad in zip(starts.tolist(), ends.tolist(), is_bad.tolist(), strict=True)
     ]
-    born_hosts = list(map(host_text, header["born_address"], header["born_port"]))
-    store_hosts = list(map(host_text, header["store_address"], header["store_port"]))
-    offsets = header["commit_log_offset"]
-    message_ids = offset_message_ids(header["store_address"], header["store_port"], offsets)
-    properties = [data[start:end].decode("utf-8", "replace") for end, _, _, _, _, _, start in frames]
+    return pa.array(raw, pa.binary())
+
+
+def _decoded(records: Records, bodies: list[Body]) -> dict[str, pa.Array]:
+    """Every column but raw; reason only as far as the body goes."""
+    parts = _Parts(records)
+    offsets = pa.array(records.offsets)
     return {
-        "topic": pa.array([topic_text(frame[TOPIC]) for frame in frames], pa.string()),
-        "queue_id": pa.array(header["queue_id"], pa.int32()),
-        "queue_offset": pa.array(header["queue_offset"], pa.int64()),
-        "commit_log_offset": pa.array(offsets, pa.int64()),
-        "sys_flag": pa.array(flags, pa.int32()),
-        "flag": pa.array(header["flag"], pa.int32()),
-        "born_timestamp": _timestamps(header["born_timestamp"]),
-        "store_timestamp": _timestamps(header["store_timestamp"]),
-        "born_host": pa.array(born_hosts, pa.string()),
-        "store_host": pa.array(store_hosts, pa.string()),
-        "offset_msg_id": pa.array(message_ids, pa.string()),
-        "reconsume_times": pa.array(header["reconsume_times"], pa.int32()),
-        "prepared_transaction_offset": pa.array(header["prepared_transaction_offset"], pa.int64()),
-        "properties": property_maps(properties),
+        "topic": parts.looked_up(r.TOPIC, topic_text),
+        "queue_id": pa.array(records.ints(r.START, 12)),
+        "queue_offset": pa.array(records.longs(r.START, 20)),
+        "commit_log_offset": offsets,
+        "sys_flag": pa.array(_flags(records, bodies)),
+        "flag": pa.array(records.ints(r.START, 16)),
+        "born_timestamp": _timestamps(records.longs(r.START, 40)),
+        "store_timestamp": _timestamps(records.longs(r.BORN_HOST_END, 0)),
+        "born_host": parts.looked_up(r.BORN_HOST, _host),
+        "store_host": parts.looked_up(r.STORE_HOST, _host),
+        "offset_msg_id": _message_ids(records),
+        "reconsume_times": pa.array(records.ints(r.STORE_HOST_END, 0)),
+        "prepared_transaction_offset": pa.array(records.longs(r.STORE_HOST_END, 4)),
+        "properties": property_maps(parts.text(r.PROPERTIES)),
         "body": pa.array([body for body, _ in bodies], pa.binary()),
         "reason": pa.array([reason for _, reason in bodies], pa.string()),
-        "position": pa.array(offsets, pa.int64()),
+        "position": offsets,
     }
 
 
-def _timestamps(epoch_ms: Sequence[int]) -> pa.Array:
+class _Parts:
+    """Parts of many records as arrays: the bytes of all are cut into parts, and what lies between, at once."""
+
+    def __init__(self, records: Records) -> None:
+        self._count = len(records)
+        offsets = np.append(records.bounds.ravel(), records.bounds[-1:, r.END]).astype(np.int32)
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(records.data)]
+        self._cut = pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+
+    def of(self, part: int) -> pa.BinaryArray:
+        """One part of each record."""
+        return self._cut.take(pa.array(np.arange(part, self._count * r.BOUNDS, r.BOUNDS)))
+
+    def looked_up(self, part: int, meaning: Callable[[bytes], str | None]) -> pa.StringArray:
+        """What a part that repeats means: each different one is looked at once."""
+        encoded = self.of(part).dictionary_encode()
+        meanings = pa.array([meaning(each) for each in encoded.dictionary.to_pylist()], pa.string())
+        return meanings.take(encoded.indices)
+
+    def text(self, part: int) -> pa.StringArray:
+        """A part as text, with replacement characters where it is no UTF-8."""
+        stored = self.of(part)
+        try:
+            return stored.cast(pa.string())
+        except pa.ArrowInvalid:
+            return pa.array([each.decode("utf-8", "replace") for each in stored.to_pylist()], pa.string())
+
+
+def _host(stored: bytes) -> str | None:
+    return host_text(stored[:-4], int.from_bytes(stored[-4:], "big", signed=True))
+
+
+def _message_ids(records: Records) -> pa.StringArray:
+    """The broker's ids of stored messages (F5): store host and physical offset, as hex digits."""
+    widths = records.bounds[:, r.STORE_HOST_END] - records.bounds[:, r.STORE_HOST]
+    if widths.min() < widths.max():
+        data, places = records.data, records.bounds[:, [r.STORE_HOST, r.STORE_HOST_END, r.START]].tolist()
+        stated = [data[host:host_end] + data[start + 28 : start + 36] for host, host_end, start in places]
+        return pa.array([each.hex().upper() for each in stated], pa.string())
+    stored, width = np.frombuffer(records.data, np.uint8), int(widths[0])
+    digits = np.empty((len(records), width + 8), np.uint16)
+    digits[:, :width] = _HEX_DIGITS[stored[records.bounds[:, r.STORE_HOST, None] + np.arange(width)]]
+    digits[:, width:] = _HEX_DIGITS[stored[records.bounds[:, r.START, None] + np.arange(28, 36)]]
+    ends = np.arange(len(records) + 1, dtype=np.int32) * (2 * (width + 8))
+    return pa.Array.from_buffers(pa.string(), len(records), [None, pa.py_buffer(ends), pa.py_buffer(digits)])
+
+
+def _flags(records: Records, bodies: list[Body]) -> NDArray[np.int32]:
+    flags = records.ints(r.START, 36)
+    if not (flags & SYS_FLAG_COMPRESSED).any():
+        return flags
+    has_body = np.array([body is not None for body, _ in bodies])
+    is_stored = records.bounds[:, r.BODY_END] > records.bounds[:, r.BODY]
+    return np.where(has_body & is_stored, flags & ~np.int32(SYS_FLAG_COMPRESSED), flags)
+
+
+def _timestamps(epoch_ms: NDArray[np.int64]) -> pa.Array:
     """Times that Spark can hold; null for others."""
-    times = pa.array(epoch_ms, pa.int64())
-    is_in_range = pc.and_(pc.greater_equal(times, 0), pc.less_equal(times, MAX_TIMESTAMP_MS))
-    return pc.if_else(is_in_range, times, None).cast(_MILLIS).cast(_MICROS)
+    is_out_of_range = (epoch_ms < 0) | (epoch_ms > MAX_TIMESTAMP_MS)
+    micros = np.where(is_out_of_range, 0, epoch_ms) * 1000
+    return pa.array(micros, mask=is_out_of_range if is_out_of_range.any() else None).cast(_MICROS)

@@ -7,7 +7,6 @@ decompressed and its sysFlag bit cleared. An IPv6 host reads `[2001:db8::1]:4242
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import IPv6Address
 from mmap import mmap
@@ -53,7 +52,7 @@ HEADER_FIELDS: Final = (
 )
 _CRC: Final = HEADER_FIELDS.index("crc")
 _SYS_FLAG_LOW_BYTE: Final = 39
-_SMALLEST: Final = _HEADERS[0].size + len(b"tTpp")  # topic length, a topic of one byte, properties length
+SMALLEST_RECORD: Final = _HEADERS[0].size + len(b"tTpp")  # topic length, a topic of one byte, properties length
 
 SYS_FLAG_COMPRESSED: Final = 0x1
 _LZ4, _ZSTD, _ZLIB = 1, 2, 3
@@ -76,7 +75,7 @@ START: Final = 3
 
 def read_frame(data: Bytes, start: int, limit: int) -> Frame | None:
     """The record at `start` if a whole one lies there before `limit`, its lengths adding up to its size; else null."""
-    if limit - start < _SMALLEST:
+    if limit - start < SMALLEST_RECORD:
         return None
     outline = _OUTLINES[data[start + _SYS_FLAG_LOW_BYTE] >> 4 & 3]
     body_start = start + outline.size
@@ -151,16 +150,6 @@ def host_text(address: bytes, port: int) -> str | None:
     if len(address) == 4:
         return "{}.{}.{}.{}:{}".format(*address, port)
     return f"[{IPv6Address(address)}]:{port}"
-
-
-def offset_message_ids(addresses: Iterable[bytes], ports: Iterable[int], offsets: Iterable[int]) -> list[str]:
-    """The broker's ids of stored messages (F5): 32 hex digits, 56 where the store host is IPv6."""
-    return [f"{host}{offset:016X}" for host, offset in zip(map(_host_hex, addresses, ports), offsets, strict=True)]
-
-
-@lru_cache(maxsize=4096)
-def _host_hex(address: bytes, port: int) -> str:
-    return f"{address.hex().upper()}{port & 0xFFFFFFFF:08X}"
 
 
 def _is_crc_right(body: bytes | memoryview, crc: int) -> bool:
