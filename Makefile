@@ -77,7 +77,7 @@ faults: setup ## Kill real driver processes at every write and at 200 random ins
 mutants: setup ## Break each rule on purpose and see the tests go red (half an hour)
 	$(BIN)/python tests/mutants $(MUTANTS)
 
-test-real: setup ## Tests against a real PostgreSQL and Chromium (Debian's packages) and a real RocketMQ (jars by Maven)
+test-real: setup ## Tests against real servers: PostgreSQL and Chromium (Debian), RocketMQ (jars by Maven), S3 (MinIO by Go)
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { \
 	  apt-get update --quiet --quiet && apt-get install --yes --quiet --quiet --no-install-recommends postgresql; } || { \
 	  echo "test-real needs PostgreSQL and could not install it: as root, apt-get install postgresql" >&2; exit 1; }
@@ -86,6 +86,8 @@ test-real: setup ## Tests against a real PostgreSQL and Chromium (Debian's packa
 	  echo "test-real needs Chromium and could not install it: as root, apt-get install chromium" >&2; exit 1; }
 	@command -v mvn >/dev/null && command -v javac >/dev/null || { \
 	  echo "test-real needs Maven and a JDK for RocketMQ: on Debian and Ubuntu, apt install maven default-jdk-headless" >&2; exit 1; }
+	@command -v go >/dev/null || test -x /usr/local/go/bin/go || { \
+	  echo "test-real needs Go for MinIO: on Debian and Ubuntu, apt install golang-go" >&2; exit 1; }
 	$(BIN)/pytest -m real tests
 
 fuzz: setup ## Hostile input at every surface (CASES=200000 LINES=50000 SEED=1): tried and escaped, a line each
