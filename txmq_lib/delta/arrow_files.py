@@ -21,7 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from txmq_lib.config.table_specs import TableSpec
 from txmq_lib.delta.conform import struct_type
-from txmq_lib.delta.durable import make_durable
+from txmq_lib.delta.durable import sync_files
 
 # What is held of a file before it is written out.
 ROW_GROUP_BYTES: Final = 32 << 20
@@ -120,7 +120,7 @@ class TableFile:
             return []
         self._writer.close()
         self._writer = None
-        make_durable([self._path])
+        sync_files(os.path.dirname(self._path), [self._name])
         status = os.stat(self._path)
         modified_ms = status.st_mtime_ns // 1_000_000
         return [WrittenFile(self._name, status.st_size, self._rows, modified_ms, self._stats())]

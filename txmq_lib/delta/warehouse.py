@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from delta.tables import DeltaTable
@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from txmq_lib.config.table_specs import TableSpec, table_spec, table_specs
 from txmq_lib.delta.conform import struct_type
+from txmq_lib.delta.durable import sync_commits, sync_new_table
 from txmq_lib.delta.log_entries import DataFile, LogEntries, on_disk
 from txmq_lib.delta.log_view import DeltaLogView, reckoned_bytes
 from txmq_lib.delta.plain_files import frame_of_files
@@ -46,6 +47,7 @@ class Warehouse:
         self.on_part: Callable[[str, str], None] = _no_hook
         self.is_on_one_machine = str(spark.sparkContext.master).startswith("local")
         self._has_wanted_columns = False
+        self._durable: dict[str, int] = {}
         self._created_empty: dict[str, bool] = {}
         self._entries: dict[str, LogEntries] = {}
         self._materialized: dict[str, tuple[int, list[Row]]] = {}
@@ -144,6 +146,14 @@ class Warehouse:
         """The table's newest Delta version; TableMissingError where it does not exist."""
         return self.existing_log(table).version
 
+    def make_durable(self, known: Mapping[str, int]) -> None:
+        """Put tables that are on this machine on its disk; `known`: a version of each up to which it is there."""
+        for table, version in known.items():
+            path, newest = on_disk(self.path(table)), self.log(table).version
+            if path is not None:
+                sync_commits(path, max(version, self._durable.get(table, -1)), newest)
+                self._durable[table] = newest
+
     def read(self, table: str, version: int | None = None) -> DataFrame:
         """All rows of a table, at a version or the newest."""
         if version == 0 and self._was_created_empty(table):
@@ -217,7 +227,13 @@ class Warehouse:
         if spec.has_feed:
             properties["delta.enableChangeDataFeed"] = "true"
         if (path := self.local_path(spec.table)) is not None:
-            return create_table(path, spec, properties)
+            create_table(path, spec, properties)
+        else:
+            self._create_by_spark(spec, properties)
+        if (place := on_disk(self.path(spec.table))) is not None:
+            sync_new_table(place)
+
+    def _create_by_spark(self, spec: TableSpec, properties: Mapping[str, str]) -> None:
         builder = (
             DeltaTable.createIfNotExists(self.spark)
             .location(self.path(spec.table))
@@ -229,4 +245,3 @@ class Warehouse:
         for key, value in properties.items():
             builder = builder.property(key, value)
         builder.execute()
-        return None

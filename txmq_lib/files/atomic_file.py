@@ -1,4 +1,5 @@
-"""A small file written in one piece: whoever reads it never sees half of it, and nobody can put it elsewhere."""
+"""A small file written in one piece: whoever reads it never sees half of it, even after a power cut, and nobody can put
+it elsewhere."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def write_whole(path: Path, text: str) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
+            os.fsync(file.fileno())
             half_way.replace(path)
+        _sync_directory(path.parent)
     except OSError:
         half_way.unlink(missing_ok=True)
         raise
@@ -39,6 +42,15 @@ def own_umask() -> int:
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # some file systems cannot be asked for a directory
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _begun(directory: Path) -> tuple[int, Path]:

@@ -22,7 +22,7 @@ from txmq_lib.delta.conform import struct_type
 from txmq_lib.delta.small_writes import SmallWrite
 from txmq_lib.delta.spark_writes import SparkWrite
 from txmq_lib.errors import PassConflict
-from txmq_lib.passes.pass_log import ABANDONED, CLAIM, app_id, pass_tag
+from txmq_lib.passes.pass_log import ABANDONED, CLAIM, app_id, durable_versions, pass_tag
 from txmq_lib.passes.plan import Plan
 from txmq_lib.spark.local_frame import arrow_rows, local_frame
 
@@ -71,9 +71,28 @@ class Claims(Plan):
         return PassConflict(f"{self.job} pass {self.number} was given up by another process; run it again")
 
     def append_row(self, state: str, note: Mapping[str, Any], checkpoints: Mapping[str, int] | None = None) -> None:
-        """Append the row of a state to the pass log, once; `note` goes with its commit."""
-        warehouse = self.warehouse
-        row = {
+        """Append the row of a state to the pass log, once; `note` goes with its commit.
+
+        All that was written before is on the disk before the row, and the row when this returns.
+        """
+        self.make_durable()
+        tag = pass_tag(self.job, self.number, state) + "\n" + json.dumps(note)
+        try:
+            self._append_to_log(state, [self._row(state, checkpoints)], tag)
+        except CONFLICTS:
+            # The same row by another process carrying the plan on: theirs stands.
+            if self.warehouse.log("pass").txn_version(app_id(self.job, "pass", state)) < self.number:
+                raise PassConflict(f"{self.job} pass {self.number} could not be {state}; try again") from None
+        self.make_durable()
+        self.warehouse.on_write("pass", state)
+
+    def make_durable(self) -> None:
+        """Put all that this plan, and others meanwhile, have written on the disk."""
+        passes = durable_versions(self.warehouse)["pass"]
+        self.warehouse.make_durable({**self.input_versions, "pass": passes})
+
+    def _row(self, state: str, checkpoints: Mapping[str, int] | None) -> dict[str, Any]:
+        return {
             "job": self.job,
             "pass_number": self.number,
             "state": state,
@@ -91,14 +110,6 @@ class Claims(Plan):
             "started_by": f"{getpass.getuser()}@{socket.gethostname()}",
             "txmq_version": txmq_version(),
         }
-        tag = pass_tag(self.job, self.number, state) + "\n" + json.dumps(note)
-        try:
-            self._append_to_log(state, [row], tag)
-        except CONFLICTS:
-            # The same row by another process carrying the plan on: theirs stands.
-            if warehouse.log("pass").txn_version(app_id(self.job, "pass", state)) < self.number:
-                raise PassConflict(f"{self.job} pass {self.number} could not be {state}; try again") from None
-        warehouse.on_write("pass", state)
 
     def _append_to_log(self, state: str, rows: list[dict[str, Any]], tag: str) -> None:
         warehouse, schema = self.warehouse, struct_type(table_spec("pass"))

@@ -22,6 +22,7 @@ CLAIM, CARRIED_ON, GIVEN_UP = "fate", "carried on", "given up"
 # The step by which a take-back gives a broker a new role, and where a job's note keeps the last of these it knows.
 ROLE_GIVEN = "role_given"
 PLANNED = re.compile(rf"txmq/([^/]+)/pass/{STARTED}")
+_COMMITTED = re.compile(rf"txmq/([^/]+)/pass/{COMMITTED}")
 
 
 def app_id(job: str, table: str, step: str) -> str:
@@ -73,6 +74,26 @@ def last_note(warehouse: Warehouse, job: str) -> dict[str, Any]:
     if commit is None:
         return {"input_versions": dict(plan_row(warehouse, job, number)["input_versions"])}
     return dict(json.loads(commit.note))
+
+
+def durable_versions(warehouse: Warehouse) -> dict[str, int]:
+    """Up to which version each table is on the disk for sure: what the last passes knew and wrote was put there first.
+
+    The pass log itself: up to the newest plan of these passes.
+    """
+    log, durable = warehouse.log("pass"), dict.fromkeys(table_specs(), -1)
+    for writer, number in log.txn_versions().items():
+        found = _COMMITTED.fullmatch(writer)
+        commit = log.tagged_commit(pass_tag(found[1], number, COMMITTED)) if found else None
+        if found is None or commit is None:
+            continue
+        note = json.loads(commit.note)
+        for name, version in note.get("input_versions", {}).items():
+            known = max([int(version), *note.get("own_versions", {}).get(name, ())])
+            durable[name] = max(durable.get(name, -1), known)
+        plan = log.tagged_commit(pass_tag(found[1], number, STARTED))
+        durable["pass"] = max(durable["pass"], plan.version if plan is not None else -1)
+    return durable
 
 
 def known_since(warehouse: Warehouse, note: Mapping[str, Any], upto: Mapping[str, int]) -> dict[str, int]:

@@ -31,6 +31,7 @@ from txmq_lib.passes.pass_log import (
     GIVEN_UP,
     STARTED,
     app_id,
+    durable_versions,
     known_since,
     last_ended,
     last_note,
@@ -167,6 +168,8 @@ def _planned(mine: Pass, *, taken_back: int) -> Pass:
     """
     plan_id = f"{getpass.getuser()}@{socket.gethostname()}:{os.getpid()}:{mine.wall_clock().isoformat()}"
     mine.plan_id = plan_id
+    # What a plan reads must not vanish behind it.
+    mine.warehouse.make_durable(durable_versions(mine.warehouse))
     mine.append_row(STARTED, {"plan_id": plan_id, LAST_TAKE_BACK: taken_back})
     # Delta skips a second plan of this number without a word, so look whose plan landed.
     if plan_note(plan_commit(mine.warehouse.log("pass"), mine.job, mine.number)).get("plan_id") == plan_id:

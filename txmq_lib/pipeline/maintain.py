@@ -265,6 +265,8 @@ def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], upkeep: Maintain
         _remove_old_passes(current, table, upkeep, counts)
     _require_nothing_open(warehouse, upkeep)
     readers = _readers(warehouse)
+    # What takes the place of files is on the disk before they go.
+    current.make_durable()
     for table in planned:
         # Files go by the clock as it is now: what a job had time to read when this was planned may be old by now.
         keep_from = current.wall_clock() - timedelta(milliseconds=upkeep.file_retention_ms)

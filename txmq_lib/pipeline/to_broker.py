@@ -286,6 +286,7 @@ def _sent(current: Pass, name_servers: Sequence[str], access: Access) -> list[Re
                 for row in requests[start : start + REQUESTS_PER_WRITE]
             ]
             _record(current, [{**row, "state": REQUEST_SENDING} for row in part], f"{REQUEST_SENDING}_{number:06}")
+            current.make_durable()
             # Who gave this plan up has made one of its own, maybe before that record of ours was there to see.
             if current.is_given_up:
                 results = [{**row, "state": REQUEST_NOT_SENT, "remark": GIVEN_UP_UNSENT} for row in part]

@@ -1,0 +1,82 @@
+"""What is put on the disk, and in what order: files before the commits that name them, directories with both."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from txmq_lib.delta import durable
+from txmq_lib.files.atomic_file import write_whole
+
+
+@pytest.fixture
+def synced(monkeypatch) -> list[str]:
+    """The paths that were synced so far, in order."""
+    seen: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        seen.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return seen
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    place = tmp_path / "warehouse" / "some"
+    for day in ("1 1", "2"):
+        write_deltalake(str(place), pa.table({"n": [1], "day": [day]}), mode="append", partition_by=["day"])
+    return place
+
+
+def data_files(table: Path) -> set[str]:
+    return {str(path) for path in table.rglob("*.parquet")}
+
+
+def test_files_and_their_directories_are_synced_before_the_entries_that_name_them(table, synced):
+    durable.sync_commits(str(table), -1, 1)
+    log = table / "_delta_log"
+    assert set(synced[:2]) == data_files(table)
+    assert set(synced[2:5]) == {str(table), *(str(path.parent) for path in table.rglob("*.parquet"))}
+    assert set(synced[5:7]) == {str(log / f"{version:020d}.json") for version in (0, 1)}
+    assert synced[7:] == [str(log)]
+
+
+def test_only_commits_behind_the_known_version_are_synced(table, synced):
+    durable.sync_commits(str(table), 0, 1)
+    assert str(table / "_delta_log" / f"{0:020d}.json") not in synced
+    del synced[:]
+    durable.sync_commits(str(table), 1, 1)
+    assert synced == []
+
+
+def test_checkpoints_and_checksums_go_with_their_version(table, synced):
+    DeltaTable(str(table)).create_checkpoint()
+    data = next(table.rglob("*.parquet"))
+    (beside := data.with_name(f".{data.name}.crc")).touch()
+    durable.sync_commits(str(table), -1, 1)
+    log = table / "_delta_log"
+    assert {str(beside), str(log / f"{1:020d}.checkpoint.parquet"), str(log / "_last_checkpoint")} <= set(synced)
+
+
+def test_a_file_that_upkeep_has_removed_since_is_passed_over(table, synced):
+    next(table.rglob("*.parquet")).unlink()
+    durable.sync_commits(str(table), -1, 1)
+    assert synced[-1] == str(table / "_delta_log")
+
+
+def test_a_new_table_is_synced_with_the_directories_that_lead_to_it(table, synced):
+    durable.sync_new_table(str(table))
+    assert {str(table), str(table.parent), str(table.parent.parent)} <= set(synced)
+
+
+def test_a_small_file_is_synced_before_it_takes_its_place(tmp_path, synced):
+    write_whole(tmp_path / "state.json", "text")
+    assert [os.path.dirname(path) for path in synced] == [str(tmp_path), str(tmp_path.parent)]
+    assert (tmp_path / "state.json").read_text() == "text"
