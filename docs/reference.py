@@ -19,7 +19,7 @@ from txmq_lib.config.resolver_settings import RESOLVER_KINDS
 from txmq_lib.config.resources import conf_dir
 from txmq_lib.config.setting_types import Section
 from txmq_lib.config.settings import Settings
-from txmq_lib.config.table_specs import SparkType, TableSpec, table_specs
+from txmq_lib.config.table_specs import RUN_TABLE, SparkType, TableSpec, table_spec, table_specs
 
 EXAMPLE = "   "  # what an example is set in by, in a comment of base.yaml
 
@@ -82,7 +82,7 @@ def tables_page() -> str:
         "Made of `schemas/*.yaml`. Each table is a Delta table in a directory of its name below the warehouse. Views "
         "print its columns under the same names (`--format json`). `required` columns are never null.",
     ]
-    for spec in table_specs().values():
+    for spec in (*table_specs().values(), table_spec(RUN_TABLE)):
         parts += [f"## {spec.table}", spec.doc, _table_facts(spec), _columns_table(spec)]
     return "\n\n".join(parts) + "\n"
 

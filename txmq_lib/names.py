@@ -195,6 +195,14 @@ ORPHAN: Final = "orphan"
 ORPHAN_BEFORE_FIRST: Final = "before_first"
 ORPHAN_HALF_LANDED: Final = "half_landed"
 
+# --- what became of a run (table run, column outcome)
+RUN_DONE: Final = "done"
+RUN_FINDINGS: Final = "findings"
+RUN_FAILED: Final = "failed"
+RUN_ENDED: Final = "ended"
+RUN_KILLED: Final = "killed"
+RUN_OUTCOMES: Final = (RUN_DONE, RUN_FINDINGS, RUN_FAILED, RUN_ENDED, RUN_KILLED)
+
 # --- where a consumer group's next offset lies in its queue
 OFFSET_OK: Final = "ok"
 OFFSET_BEYOND_END: Final = "beyond_end"

@@ -13,8 +13,9 @@ from captured import EPOCH, unpack_store
 from txmq_lib.cli.run.status import limits
 from txmq_lib.config.settings import Settings
 from txmq_lib.views.advice import advice
+from txmq_lib.views.problems import problems
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.status import problems, read_status
+from txmq_lib.views.status import read_status
 from txmq_lib.views.trace import trace
 
 # broker.conf of the capture: transactionTimeOut 2000, transactionCheckInterval 3000, transactionCheckMax 3.
@@ -62,7 +63,7 @@ def test_files_give_each_of_300_transactions_what_became_of_it(open_house):
     assert not house.rows("quarantine")
     reader = WarehouseReader(house.warehouse.uri)
     status = read_status(reader, AFTERWARDS, lag_window_ms=600_000)
-    told_of = [one.text for one in problems(status, limits(house.settings.thresholds)) if "without a trace" in one.text]
+    told_of = [one.text for one in problems(status, limits(house.settings)) if "without a trace" in one.text]
     assert len(told_of) == 1
     assert told_of[0].startswith("21 ")
     (forgotten,) = trace(reader, "C000020253AC4E0E2F2A752BFC8D0021")

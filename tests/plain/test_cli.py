@@ -128,7 +128,7 @@ def test_no_store_and_no_live_broker_lands_under_a_role_that_nobody_said(capsys,
     status, out, err = run(capsys, "--set", "brokers.other={}", "--warehouse", str(tmp_path / "w"), *command)
     assert (status, out) == (2, "")
     assert re.search(f"nobody has said that of broker {broker}: `audit` where a RocketMQ broker decides", err)
-    assert not (tmp_path / "w").exists()
+    assert {each.name for each in (tmp_path / "w").iterdir()} == {"run", "_runs"}  # that it was refused, and no more
 
 
 def test_the_demo_names_the_commands_that_tell_which_messages_are_stuck_the_oldest_first(capsys, tmp_path):

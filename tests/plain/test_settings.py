@@ -12,6 +12,7 @@ import pytest
 
 from txmq_lib.config.durations import duration_text, milliseconds
 from txmq_lib.config.resources import conf_dir
+from txmq_lib.config.setting_types import AUTO
 from txmq_lib.config.settings import BrokerPolicy, Settings
 from txmq_lib.errors import EXIT_USAGE, SettingsError
 
@@ -410,7 +411,7 @@ def test_a_plan_records_what_decides_results_and_no_location_or_secret():
 
 def test_a_plan_recorded_with_thresholds_by_an_older_version_is_read():
     older = Settings.from_json('{"thresholds": {"quarantined": 3}}')
-    assert (older.thresholds.quarantined, older.thresholds.pending_age_ms) == (3, None)
+    assert (older.thresholds.quarantined, older.thresholds.pending_age_ms) == (3, AUTO)
 
 
 def test_thresholds_of_time_are_durations():

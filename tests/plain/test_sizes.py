@@ -33,7 +33,6 @@ REASONS = {
     "views/reader.py": "which files a query needs, and the query",
     "views/select.py": "a view's SQL from its filters, and what may be asked of it",
     "views/trace.py": "the events of one transaction, table by table",
-    "views/status.py": "the fields of `status`, whose JSON is a contract, and where each comes from",
 }
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema, write_deltalake
 
-from txmq_lib.config.table_specs import TableSpec, table_specs
+from txmq_lib.config.table_specs import RUN_TABLE, TableSpec, table_spec, table_specs
 
 PLAIN_DEFAULTS: dict[str, Any] = {
     "string": "",
@@ -33,7 +33,8 @@ Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 def empty_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every table of `schemas/` without a row, to be copied."""
     directory = tmp_path_factory.mktemp("empty_tables")
-    for name, spec in table_specs().items():
+    for name in (*table_specs(), RUN_TABLE):
+        spec = table_spec(name)
         DeltaTable.create(directory / name, _schema(spec), partition_by=list(spec.partition_by))
     return directory
 
@@ -55,14 +56,14 @@ def warehouse(tmp_path: Path, empty_tables: Path) -> Callable[[Rows], str]:
 
 def append(directory: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Adds rows to a table, as a file of their own."""
-    spec = table_specs()[name]
+    spec = table_spec(name)
     table = pa.Table.from_pylist([_whole(spec, row) for row in rows], pa.schema(_schema(spec).to_arrow()))
     write_deltalake(directory / name, table, mode="append")
 
 
 def with_column_added(directory: Path, name: str, column: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """A table anew as `ALTER TABLE ... ADD COLUMN` leaves it: its rows lie in files without the column."""
-    spec = table_specs()[name]
+    spec = table_spec(name)
     fields = {field.name: field for field in _schema(spec).fields}
     added = fields.pop(column)
     old = Schema(list(fields.values()))

@@ -49,7 +49,11 @@ def told(hook):
 @pytest.fixture
 def alert(txmq):
     def run(uri: str, *settings: str) -> tuple[int, str, str]:
-        given = [part for each in ("alerts.url_env=HOOK_URL", *settings) for part in ("--set", each)]
+        given = [
+            part
+            for each in ("alerts.url_env=HOOK_URL", "thresholds.pending_age=null", *settings)
+            for part in ("--set", each)
+        ]
         return txmq("--warehouse", uri, *given, "alert", "--now", NOON)
 
     return run
@@ -175,7 +179,7 @@ def test_the_state_may_lie_elsewhere_and_what_is_none_is_an_error(warehouse, ale
 
 def test_two_at_once_tell_once(warehouse, hook, told):
     uri = warehouse({"pending_half": PENDING})
-    options = Options((), ("alerts.url_env=HOOK_URL", "thresholds.pending=2"), uri)
+    options = Options((), ("alerts.url_env=HOOK_URL", "thresholds.pending=2", "thresholds.pending_age=null"), uri)
     address = {"HOOK_URL": f"http://127.0.0.1:{hook.server_address[1]}/{SECRET}"}
     both = [threading.Thread(target=send_alerts_after_pass, args=(options, moment(NOON), address)) for _ in range(2)]
     for each in both:

@@ -85,7 +85,7 @@ def test_names_and_labels_are_those_of_rocketmq_5_and_txmqs_own():
         "txmq_consumer_queues", "txmq_unchecked_half_messages",
         "txmq_consumer_rewinds", "txmq_quarantined_records", "txmq_landed_timestamp_seconds", "txmq_passes",
         "txmq_unfinished_passes", "txmq_last_pass_timestamp_seconds", "txmq_last_pass_duration_seconds",
-        "txmq_collected_timestamp_seconds",
+        "txmq_collected_timestamp_seconds", "txmq_step_failures", "txmq_last_landing_timestamp_seconds",
     }  # fmt: skip
 
 

@@ -100,10 +100,14 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 }
 
 
+# Limits that hold by default and that these rows are past; what is told of them is in test_runs.py.
+UNLIMITED = ("--set", "thresholds.pending_age=null", "--set", "thresholds.lag_states=null")
+
+
 @pytest.fixture
 def status(warehouse, txmq):
     def run(*arguments: str, rows: dict[str, list[dict[str, Any]]] = ROWS) -> tuple[int, str, str]:
-        return txmq("--warehouse", warehouse(rows), "status", "--now", NOON, *arguments)
+        return txmq("--warehouse", warehouse(rows), "status", "--now", NOON, *UNLIMITED, *arguments)
 
     return run
 
@@ -167,6 +171,8 @@ def test_quarantine_landing_and_passes_are_told(told):
 
 def test_problems_name_the_command_that_shows_more(told):
     assert [(row["text"], row["command"], row["limit"]) for row in told["problems"]] == [
+        ("the oldest undecided transaction: 1d 1h", "pending", None),
+        ("100 messages behind: consumer group CG1", "offsets --group CG1 --sort lag:desc", None),
         ("reconcile pass 1 started 3m ago, not ended", "passes --job reconcile", None),
         ("1 visible more than once", "verdicts --state duplicated", None),
         ("1 given up, nobody decided", "verdicts --state discarded", None),

@@ -48,6 +48,7 @@ class Asked(TypedDict, total=False):
     reason: Values
     asked_for: Values
     job: Values
+    command: Values
 
 
 # What every view can be asked for; the rest are filters.
@@ -144,10 +145,14 @@ class Txmq:
         return self.view("quarantine", **asked)
 
     def passes(self, **asked: Unpack[Asked]) -> Rows:
-        """Passes started, committed and abandoned, the newest first."""
+        """Every pass, the newest first: committed, abandoned or only started, and how long it took."""
         return self.view("passes", **asked)
 
-    def view(self, command: str, **asked: Unpack[Asked]) -> Rows:
+    def runs(self, **asked: Unpack[Asked]) -> Rows:
+        """Every run of a command that makes passes, the newest first: what became of it, and what failed."""
+        return self.view("runs", **asked)
+
+    def view(self, command: str, /, **asked: Unpack[Asked]) -> Rows:
         """The rows of the view that the command line has under this name."""
         view = _view(command)
         now = _moment(asked.get("now"), "now")

@@ -30,6 +30,14 @@ Seconds = Annotated[
 Hours = Annotated[
     int, BeforeValidator(partial(milliseconds, unit="h")), PlainSerializer(duration_text, when_used="json")
 ]
+# A span that follows from other settings where nobody gives one.
+AUTO = -1
+DERIVED = "auto"
+SecondsOrAuto = Annotated[
+    int,
+    BeforeValidator(lambda value: AUTO if value == DERIVED else milliseconds(value, unit="s")),
+    PlainSerializer(lambda value: DERIVED if value == AUTO else duration_text(value), when_used="json"),
+]
 Count = Annotated[int, Field(ge=0)]
 
 

@@ -26,6 +26,7 @@ from txmq_lib.config.setting_types import (
     Name,
     Names,
     Seconds,
+    SecondsOrAuto,
     Section,
 )
 from txmq_lib.config.yaml_layers import Layer, Tree, leaves, merge, origins, read_assignment, read_file
@@ -191,6 +192,20 @@ class Alerts(Section):
     state_file: Location | None
 
 
+class ProducerGroupThresholds(Section):
+    """What a producer group has of its own; what is not set is as for all."""
+
+    pending: Count | None = None
+    pending_age_ms: Seconds | None = Field(default=None, alias="pending_age")
+
+
+class ConsumerGroupThresholds(Section):
+    """What a consumer group has of its own; what is not set is as for all."""
+
+    lag: Count | None = None
+    lag_states: Count | None = None
+
+
 class Thresholds(Section):
     """Counts and spans past which a command ends with status 1; None: never."""
 
@@ -198,13 +213,18 @@ class Thresholds(Section):
     unanswered: Count | None
     unread: Count | None
     pending: Count | None
-    pending_age_ms: Seconds | None = Field(alias="pending_age")
+    pending_age_ms: SecondsOrAuto | None = Field(alias="pending_age")
     given_up: Count | None
     contradicted: Count | None
     orphans: Count | None
     unchecked: Count | None
     lag: Count | None
-    landing_behind_ms: Seconds | None = Field(alias="landing_behind")
+    lag_states: Count | None
+    landing_behind_ms: SecondsOrAuto | None = Field(alias="landing_behind")
+    no_landing_ms: SecondsOrAuto | None = Field(alias="no_landing")
+    failing: Count | None
+    producer_groups: dict[Name, Annotated[ProducerGroupThresholds, BeforeValidator(_section)]]
+    consumer_groups: dict[Name, Annotated[ConsumerGroupThresholds, BeforeValidator(_section)]]
 
 
 @dataclass(frozen=True)
@@ -288,6 +308,18 @@ class Settings(Section):
         own = self.brokers.get(broker_name, Broker()).model_dump(exclude_none=True)
         limits = {limit.name: own.get(limit.name, getattr(self, limit.name)) for limit in _LIMITS}
         return BrokerPolicy(**{**limits, "role": self.said_role(broker_name) or ROLE_ENGINE})
+
+    def past_checks_ms(self) -> int:
+        """Twice the longest time in which any broker asks about a half as often as it may: none should be older."""
+        policies = [self.for_broker(name) for name in ("", *self.brokers)]
+        return 2 * max(
+            each.transaction_timeout_ms + (each.transaction_check_max + 1) * each.transaction_check_interval_ms
+            for each in policies
+        )
+
+    def landing_due_ms(self) -> int:
+        """Half the shortest time for which any broker keeps its files: what is not read in the other half is lost."""
+        return min(self.for_broker(name).file_reserved_time_ms for name in ("", *self.brokers)) // 2
 
     def said_role(self, broker_name: str) -> Role | None:
         """The role that somebody gave a broker, by name or for all; None where nobody did."""

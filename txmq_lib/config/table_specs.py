@@ -14,6 +14,8 @@ from txmq_lib.config.resources import schemas_dir
 
 WRITES = ("append", "overwrite", "upsert")
 GROWING = ("long", "timestamp")
+# Written by commands at their end, in no pass: nothing of it is planned, pinned or taken back.
+RUN_TABLE = "run"
 # A type name of Spark, or a nested type as Spark writes it in JSON.
 SparkType = str | dict[str, Any]
 
@@ -161,8 +163,8 @@ def _load(path: Path) -> TableSpec:
 
 @cache
 def table_specs() -> dict[str, TableSpec]:
-    """Every table's spec by name, in alphabetical order."""
-    return {path.stem: _load(path) for path in sorted(schemas_dir().glob("*.yaml"))}
+    """The spec of every table that passes know, by name, in alphabetical order; RUN_TABLE is none of them."""
+    return {path.stem: _load(path) for path in sorted(schemas_dir().glob("*.yaml")) if path.stem != RUN_TABLE}
 
 
 @cache

@@ -9,7 +9,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from txmq_lib.config.table_specs import TableSpec, table_spec, table_specs
+from txmq_lib.config.table_specs import RUN_TABLE, TableSpec, table_spec, table_specs
 from txmq_lib.delta.conform import struct_type
 from txmq_lib.delta.durable import sync_commits, sync_new_table
 from txmq_lib.delta.log_entries import DataFile, LogEntries, on_disk
@@ -79,6 +79,7 @@ class Warehouse:
         missing = [name for name in table_specs() if not self.exists(name)]
         with ThreadPoolExecutor(max_workers=4) as pool:
             list(pool.map(lambda name: self._create(table_spec(name)), [name for name in missing if name != "pass"]))
+        self._create(table_spec(RUN_TABLE))
         if "pass" in missing:
             self._create(table_spec("pass"))  # last: where it is, all are
         return missing

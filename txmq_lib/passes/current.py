@@ -13,13 +13,17 @@ from txmq_lib.passes.writer import Writer
 
 @dataclass(frozen=True)
 class PassReport:
-    """What one pass did: rows written per step, other counts, wall seconds per step; sentences people should read."""
+    """What one pass did: rows written per step, other counts, wall seconds per step; sentences people should read.
+
+    brokers  those whose landing went well, also where there was nothing new
+    """
 
     job: str
     number: int
     counts: dict[str, int]
     seconds: dict[str, float]
     findings: tuple[str, ...] = ()
+    brokers: tuple[str, ...] = ()
 
 
 @dataclass(kw_only=True)

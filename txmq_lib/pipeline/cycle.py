@@ -34,6 +34,10 @@ class Work:
     run: Callable[[Warehouse, datetime], PassReport]
 
 
+def _untold(_name: str, _became: PassReport | Exception) -> None:
+    return None
+
+
 def run_cycle(
     warehouse: Warehouse,
     settings: Settings,
@@ -41,12 +45,14 @@ def run_cycle(
     now: datetime,
     wall_clock: Callable[[], datetime],
     environ: Mapping[str, str],
+    on_step: Callable[[str, PassReport | Exception], None] = _untold,
 ) -> PassReport:
     """All passes of the cycle as one report: counts and seconds summed per step; the number is the reconcile pass's.
 
     A source where there is nothing yet is counted (`sources_empty`) and passed over; so are live brokers that cannot be
     reached (`unread`). Without a resolver none is asked.
     environ  where secrets that the settings name are looked up; SettingsError where one is missing
+    on_step  told of each pass by its name: the report, or the error that it ended with
     """
     works = works_of_cycle(settings, takes_offsets=True, wall_clock=wall_clock, environ=environ)
     counts: Counter[str] = Counter()
@@ -58,6 +64,12 @@ def run_cycle(
         except RemotingError as failure:
             counts[UNREAD] += 1
             unread.append(f"{work.name}: not read: {failure.message}")
+            on_step(work.name, failure)
+        except Exception as failure:
+            on_step(work.name, failure)
+            raise
+        else:
+            on_step(work.name, passes[-1])
     seconds: defaultdict[str, float] = defaultdict(float)
     for report in passes:
         counts.update(report.counts)

@@ -10,8 +10,10 @@ from txmq_lib.report.page import Finding, Report, Tile
 from txmq_lib.report.parts import Section, count_text, time_text
 from txmq_lib.report.period import pass_period, reported_period
 from txmq_lib.views.lag import LagWindow
+from txmq_lib.views.limits import Limits
+from txmq_lib.views.problems import problems
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.status import CONTRADICTED, Limits, Status, problems, read_status, span_text
+from txmq_lib.views.status import CONTRADICTED, Status, read_status, span_text
 
 
 def built_report(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from txmq_lib import names
-from txmq_lib.config.table_specs import Field
+from txmq_lib.config.table_specs import RUN_TABLE, Field
 from txmq_lib.views.view import Part, View
 
 # A landing is told by the row that ended it, while there is one.
@@ -14,6 +14,13 @@ LANDED_RELATION = """(
                  array_to_string(json_extract_string(arguments, '$.files[*].path'), ' ')) AS source
     FROM base WHERE job = 'land'
     QUALIFY row_number() OVER (PARTITION BY pass_number ORDER BY state = 'started') = 1)"""
+
+# A pass is told by the row that ended it, while there is one.
+PASSES_RELATION = """(
+    SELECT *, CASE WHEN state <> 'started' 
+        THEN round(epoch(wall_timestamp) - epoch(started_timestamp), 3) END AS duration_s
+    FROM (SELECT *, min(wall_timestamp) OVER (PARTITION BY job, pass_number) AS started_timestamp FROM base)
+    QUALIFY row_number() OVER (PARTITION BY job, pass_number ORDER BY state = 'started') = 1)"""
 
 # A held end keeps its held row in the log of outcomes when its final one comes. Few are held.
 ENDS_RELATION = """(
@@ -446,13 +453,39 @@ BROKERS = View(
 )
 PASSES = View(
     command="passes",
-    doc="Passes started, committed and abandoned, the newest first.",
+    doc="Every pass, the newest first: committed, abandoned or only started, and how long it took.",
     table="pass",
-    narrow=("job", "pass_number", "state", "now", "wall_timestamp", "settings_fingerprint", "counts"),
+    narrow=("job", "pass_number", "state", "started_timestamp", "duration_s", "now", "settings_fingerprint", "counts"),
     order=("wall_timestamp desc", "job", "pass_number desc", "state"),
     time="wall_timestamp",
     filters={"job": ("job",), "state": ("state",)},
     states=("started", "committed", "abandoned"),
+    relation=PASSES_RELATION,
+    is_whole=True,
+    needs=("job", "pass_number", "state", "wall_timestamp"),
+    extra=(
+        Field("started_timestamp", "timestamp", False, "wall clock when it was planned"),
+        Field("duration_s", "double", True, "seconds from there to its end; null: it has not ended"),
+    ),
+)
+RUNS = View(
+    command="runs",
+    doc="Every run of a command that makes passes, the newest first: what became of it, and what failed.",
+    table=RUN_TABLE,
+    narrow=(
+        "started_timestamp",
+        "command",
+        "outcome",
+        "error_code",
+        "seconds",
+        "passes",
+        "error",
+        "started_by",
+    ),
+    order=("started_timestamp desc",),
+    time="started_timestamp",
+    filters={"command": ("command",), "state": ("outcome",), "reason": ("error_code",)},
+    states=names.RUN_OUTCOMES,
 )
 LANDED = View(
     command="landed",
@@ -482,6 +515,6 @@ QUARANTINE = View(
 )
 
 VIEWS = (
-    PENDING, CHECKS, ANSWERS, GIVEN_UP, DECISIONS, SENT, MESSAGES, ENDS, OFFSETS, VERDICTS, ORPHANS, BROKERS, PASSES,
-    LANDED, QUARANTINE,
+    PENDING, CHECKS, ANSWERS, GIVEN_UP, DECISIONS, SENT, MESSAGES, ENDS, OFFSETS, VERDICTS, ORPHANS, BROKERS, RUNS,
+    PASSES, LANDED, QUARANTINE,
 )  # fmt: skip

@@ -51,6 +51,8 @@ FAMILIES = (
     Family("txmq_unfinished_passes", "gauge", ("job",), "1 while the newest pass has started and not ended"),
     Family("txmq_last_pass_timestamp_seconds", "gauge", ("job",), "When the newest committed pass ended"),
     Family("txmq_last_pass_duration_seconds", "gauge", ("job",), "Seconds its steps took together"),
+    Family("txmq_step_failures", "gauge", ("step",), "Failures in a row of a command, a source or a job, up to now"),
+    Family("txmq_last_landing_timestamp_seconds", "gauge", NODE, "When the landing of a broker last went well"),
     Family("txmq_collected_timestamp_seconds", "gauge", (), "When these figures were counted"),
 )
 BY_NAME = {family.name: family for family in FAMILIES}

@@ -13,6 +13,7 @@ from txmq_lib.views.cursors import checked_brokers, stopped_checks
 from txmq_lib.views.lag import FRONTIER, POSITION_NEEDS, POSITIONS_RELATION, LagWindow
 from txmq_lib.views.metric_names import BROKER, LATENCY_BOUNDS, bounds, piece
 from txmq_lib.views.reader import Scan, WarehouseReader
+from txmq_lib.views.runs import landed_runs, step_runs
 
 # Topics in which a message with commit bits is a copy of one that was visible before.
 COPIES = ("%RETRY%", "%DLQ%", *names.DIVERTING_TOPICS)
@@ -30,6 +31,7 @@ def metric_values(reader: WarehouseReader, now: datetime, lag_window_ms: int) ->
     yield from _unchecked(reader)
     yield from _consumers(reader, LagWindow(now, lag_window_ms))
     yield from _passes(reader)
+    yield from _runs(reader)
     for row in figures.quarantined(reader):
         yield piece("txmq_quarantined_records", row.reason), row.count
     for orphans in figures.orphans(reader):
@@ -38,6 +40,13 @@ def metric_values(reader: WarehouseReader, now: datetime, lag_window_ms: int) ->
         if source.read_to_timestamp is not None:
             timestamp = source.read_to_timestamp.timestamp()
             yield piece("txmq_landed_timestamp_seconds", BROKER, source.broker_name), timestamp
+
+
+def _runs(reader: WarehouseReader) -> Iterator[tuple[Piece, float]]:
+    for step in step_runs(reader):
+        yield piece("txmq_step_failures", step.step), step.failures
+    for landing in landed_runs(reader):
+        yield piece("txmq_last_landing_timestamp_seconds", BROKER, landing.broker_name), landing.last_landed.timestamp()
 
 
 def _counted(

@@ -112,7 +112,7 @@ def reconcile(ctx: typer.Context, now: Now = None, dry_run: DryRun = False) -> N
     from txmq_lib.pipeline.reconcile.job import run_reconcile
 
     job = partial(run_reconcile, now=moment(now), wall_clock=wall_clock, dry_run=dry_run)
-    run_job("reconcile", options_of(ctx), job)
+    run_job("reconcile", options_of(ctx), job, is_recorded=not dry_run)
     if dry_run:
         say("dry run: nothing was written", err=True)
 
@@ -182,7 +182,7 @@ def run(ctx: typer.Context, now: Now = None) -> None:
     at = moment(now)
     job = partial(run_cycle, now=at, wall_clock=wall_clock, environ=os.environ)
     send = partial(send_alerts_after_pass, options_of(ctx), at, os.environ)
-    run_job("run", options_of(ctx), job, require=require_roles_of_sources, show=send)
+    run_job("run", options_of(ctx), job, require=require_roles_of_sources, show=send, tells_steps=True)
 
 
 def serve(
@@ -221,9 +221,8 @@ def maintain(
     from txmq_lib.cli.run.upkeep import tell_upkeep
     from txmq_lib.pipeline.maintain import run_maintain
 
-    run_job(
-        "maintain", options_of(ctx), partial(run_maintain, wall_clock=wall_clock, tell=tell_upkeep, dry_run=dry_run)
-    )
+    job = partial(run_maintain, wall_clock=wall_clock, tell=tell_upkeep, dry_run=dry_run)
+    run_job("maintain", options_of(ctx), job, is_recorded=not dry_run)
     if dry_run:
         say("dry run: nothing was done", err=True)
 
@@ -258,7 +257,7 @@ def take_back(
         if not apply:
             require_landed(settings, "broker_name", [broker], "no row of broker")
 
-    run_job("take-back", options_of(ctx), job, require=require)
+    run_job("take-back", options_of(ctx), job, require=require, is_recorded=apply)
     if not apply:
         say("nothing was done; --apply does it", err=True)
 

@@ -39,6 +39,7 @@ FILTERS = {
     "reason": ("CODE", "Only with this reason"),
     "asked-for": ("WHAT", "Only those to a check, or about a given_up one"),
     "job": ("JOB", "Only of this job"),
+    "command": ("COMMAND", "Only of this command"),
 }
 CONSUMER_GROUP = ("NAME", "Only of this consumer group")
 Keys = Annotated[Values, typer.Option("--key", metavar="KEY", help="Only with this message key; may be repeated.")]

@@ -17,8 +17,9 @@ from txmq_lib.config.secrets import missing_variables
 from txmq_lib.config.settings import Alerts, Settings
 from txmq_lib.errors import AlertUnsentError, SettingsError, TxmqError
 from txmq_lib.escaping import chat_words, webhook_words
+from txmq_lib.views.problems import problems
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.status import problems, read_status
+from txmq_lib.views.status import read_status
 
 STATE_FILE = "txmq-alerts.json"
 
@@ -67,7 +68,7 @@ def send_alerts_after_pass(options: Options, now: datetime, environ: Mapping[str
 
 def _found(settings: Settings, uri: str, now: datetime) -> dict[str, Alert]:
     status = read_status(WarehouseReader(uri), now, lag_window_ms=settings.lag_window_ms)
-    past = [each for each in problems(status, limits(settings.thresholds)) if each.limit is not None]
+    past = [each for each in problems(status, limits(settings)) if each.limit is not None]
     since = _told_time(now)
     return {
         each.condition: Alert(each.condition, each.text, each.limit or "", f"txmq {each.command}", since)

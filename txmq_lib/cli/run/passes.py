@@ -15,6 +15,7 @@ from txmq_lib.cli.options import Options, location, settings_of
 from txmq_lib.cli.output.progress import SparkProgress
 from txmq_lib.cli.output.said import say
 from txmq_lib.cli.run.before_spark import require_warehouse_place
+from txmq_lib.cli.run.recorded import recorded, unrecorded
 from txmq_lib.config.settings import Settings, Thresholds
 from txmq_lib.config.table_specs import table_specs
 from txmq_lib.delta.warehouse import Warehouse
@@ -22,7 +23,8 @@ from txmq_lib.errors import EXIT_FINDINGS
 from txmq_lib.passes.current import PassReport
 from txmq_lib.spark.session import build_session, open_to_others
 
-Job = Callable[[Warehouse, Settings], PassReport]
+# Takes a warehouse and its settings, and `on_step` where it has steps to tell of.
+Job = Callable[..., PassReport]
 
 
 def create_tables(options: Options) -> None:
@@ -40,23 +42,33 @@ def run_job(
     *,
     require: Callable[[Settings], None] | None = None,
     show: Callable[[], None] | None = None,
+    tells_steps: bool = False,
+    is_recorded: bool = True,
 ) -> None:
     """Run a job on the warehouse of the settings, tell its report, `show` more, end with status 1 past a threshold.
 
     require  raises where the settings will not do, before Spark starts
     show     done whatever the thresholds say; where it ends the command, that status stands
+    tells_steps  the job takes `on_step`
+    is_recorded  whether `txmq runs` lists it: what only shows a plan is no run
     """
     settings = settings_of(options)
-    if require is not None:
-        require(settings)
-    require_warehouse_place(settings)
-    with spark_warehouse(label, settings) as (warehouse, _):
-        report = job(warehouse, settings)
+    with recorded(label, settings) if is_recorded else unrecorded(label) as run:
+        if require is not None:
+            require(settings)
+        require_warehouse_place(settings)
+        with spark_warehouse(label, settings) as (warehouse, _):
+            report = job(warehouse, settings, on_step=run.step) if tells_steps else job(warehouse, settings)
+        run.step(label, report)
+        _tell_report(report, settings.thresholds, show)
+
+
+def _tell_report(report: PassReport, thresholds: Thresholds, show: Callable[[], None] | None) -> None:
     seconds = round(sum(report.seconds.values()), 1)
     tell({"job": report.job, "pass": report.number, **report.counts, "seconds": seconds})
     for finding in report.findings:
         say(finding, err=True)
-    is_past = is_past_threshold(report, settings.thresholds)
+    is_past = is_past_threshold(report, thresholds)
     if show is not None:
         show()
     if is_past:

@@ -17,9 +17,7 @@ def write_report(options: Options, out: str, now: datetime, since: datetime | No
     """Write FILE anew. UsageError where it cannot be written."""
     settings = settings_of(options)
     reader = WarehouseReader(location(settings.warehouse))
-    report = built_report(
-        reader, now, since=since, limits=limits(settings.thresholds), lag_window_ms=settings.lag_window_ms
-    )
+    report = built_report(reader, now, since=since, limits=limits(settings), lag_window_ms=settings.lag_window_ms)
     text = html(report)
     write_out(out, text)
     say(f"{len(text.encode()) / 1024:,.0f} KiB in {out}", err=True)

@@ -14,6 +14,7 @@ from txmq_lib.cli.output.said import say
 from txmq_lib.cli.output.show import write_rows
 from txmq_lib.cli.run.decisions import shown
 from txmq_lib.cli.run.passes import spark_warehouse, tell
+from txmq_lib.cli.run.recorded import recorded
 from txmq_lib.errors import EXIT_FINDINGS
 from txmq_lib.names import REQUEST_NOT_SENT, REQUEST_REFUSED, REQUEST_UNANSWERED
 from txmq_lib.pipeline.to_broker import JOB, PLAN_COLUMNS, ToSend, requests_planned, run_to_broker
@@ -38,17 +39,18 @@ def run_sending(
     """
     settings = settings_of(options)
     send = partial(run_to_broker, name_servers=name_servers, wall_clock=wall_clock, environ=environ)
-    with spark_warehouse(JOB, settings) as (warehouse, _):
-        if not apply:
-            plan = requests_planned(warehouse, settings, to_send, now=now)
-        else:
-            report = send(warehouse, settings, to_send, now=now)
     if not apply:
+        with spark_warehouse(JOB, settings) as (warehouse, _):
+            plan = requests_planned(warehouse, settings, to_send, now=now)
         write_rows(format_, PLAN_COLUMNS, [[shown(row[name]) for name in PLAN_COLUMNS] for row in plan])
         say(f"{len(plan)} to be sent to brokers; nothing was sent: --apply does it", err=True)
         return
-    tell({"job": report.job, "pass": report.number, **report.counts})
-    for finding in report.findings:
-        say(finding, err=True)
-    if any(report.counts.get(state) for state in NOT_ACCEPTED):
-        raise typer.Exit(EXIT_FINDINGS)
+    with recorded(f"{to_send.requested_for} --to-broker", settings) as run:
+        with spark_warehouse(JOB, settings) as (warehouse, _):
+            report = send(warehouse, settings, to_send, now=now)
+        run.step(JOB, report)
+        tell({"job": report.job, "pass": report.number, **report.counts})
+        for finding in report.findings:
+            say(finding, err=True)
+        if any(report.counts.get(state) for state in NOT_ACCEPTED):
+            raise typer.Exit(EXIT_FINDINGS)

@@ -19,7 +19,10 @@ from txmq_lib.cli.output.said import say
 from txmq_lib.cli.run.clock import wall_clock
 from txmq_lib.cli.run.endpoint import Counted, endpoint
 from txmq_lib.cli.run.passes import spark_warehouse
+from txmq_lib.cli.run.recorded import recorded
+from txmq_lib.cli.run.rounds import Rounds
 from txmq_lib.cli.run.warehouse_findings import recorded_roles
+from txmq_lib.config.settings import Settings
 from txmq_lib.errors import EXIT_FAILED, code_and_words
 from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline.shared.roles import require_roles_of_sources, require_same_roles
@@ -37,21 +40,27 @@ def run_serve(options: Options, *, is_first_at_once: bool, health_path: Path, li
     Before it serves those signals end it as any other command, and the second one does.
     """
     settings = settings_of(options)
-    require_roles_of_sources(settings)
-    # Every pass would be refused, round after round.
-    require_same_roles(settings, recorded_roles(location(settings.warehouse)))
+    with recorded("serve", settings):
+        require_roles_of_sources(settings)
+        # Every pass would be refused, round after round.
+        require_same_roles(settings, recorded_roles(location(settings.warehouse)))
+        _serve(settings, is_first_at_once=is_first_at_once, health_path=health_path, listen=listen)
+
+
+def _serve(settings: Settings, *, is_first_at_once: bool, health_path: Path, listen: tuple[str, int] | None) -> None:
     inbox: SimpleQueue[str] = SimpleQueue()
     with signals.acted_on(signal.SIGUSR1, lambda: inbox.put(WAKE)):
         health = Health(health_path, wall_clock)
         with signals.before_end(health.stopped), spark_warehouse("serve", settings) as (warehouse, _):
             warehouse.ensure()
             spark = warehouse.spark
+            rounds = Rounds(location(settings.warehouse))
             running = services(
                 warehouse,
                 settings,
                 wall_clock=wall_clock,
                 environ=os.environ,
-                listeners=_listeners(health, inbox, spark),
+                listeners=_listeners(health, inbox, spark, rounds),
                 is_first_at_once=is_first_at_once,
             )
             counted = Counted(
@@ -67,6 +76,7 @@ def run_serve(options: Options, *, is_first_at_once: bool, health_path: Path, li
                 at = f", listening at {address[0]}:{address[1]}" if address else ""
                 _say(f"serving {location(settings.warehouse)}, process {os.getpid()}, health in {health_path}{at}")
                 message, has_ended = _served(running, inbox)
+                rounds.write()
             lost_what = _lost_what(spark) if message == LOST else None
         _tell_end(health, lost_what, has_ended=has_ended)
     if message == LOST or not has_ended:
@@ -87,18 +97,20 @@ def _served(running: Sequence[PeriodicService], inbox: SimpleQueue[str]) -> tupl
     return message, has_ended
 
 
-def _listeners(health: Health, inbox: SimpleQueue[str], spark: SparkSession) -> Listeners:
+def _listeners(health: Health, inbox: SimpleQueue[str], spark: SparkSession, rounds: Rounds) -> Listeners:
     """What a round leaves: in the health file and on stderr. A session or a thread that is gone ends the service."""
     log = RoundLog()
 
     def failure(step: Step, error: str, pause_s: float) -> None:
         health.failure(step.name, error, failures=step.failures, pause_s=pause_s)
+        rounds.failed(step.name, error)
         _say(f"{step.name} failed: {error}; tried again in {pause_s:.0f} s")
         if not is_session_alive(spark):
             inbox.put(LOST)
 
     def report(step: str, done: PassReport) -> None:
         health.report(step, done)
+        rounds.done(step, done)
         log.report(step, done)
 
     def lost(service: str, error: Exception) -> None:

@@ -14,16 +14,20 @@ import typer
 from txmq_lib.cli.options import Options, location, settings_of
 from txmq_lib.cli.output.pipe import while_read
 from txmq_lib.cli.output.said import say_json, say_screen
-from txmq_lib.config.settings import Thresholds
+from txmq_lib.config.setting_types import AUTO
+from txmq_lib.config.settings import Settings
 from txmq_lib.errors import EXIT_FINDINGS
 from txmq_lib.escaping import line, shortened, visible
 from txmq_lib.views.figures import AGE_CLASSES, OLDER
+from txmq_lib.views.limits import Limits, Problem
+from txmq_lib.views.problems import OF_CONSUMERS, OF_PRODUCERS, problems
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.status import Limits, Problem, Status, problems, read_status, span_text
+from txmq_lib.views.status import Status, read_status, span_text
 
 WIDTH = 80
 NOTHING_LANDED = "nothing has landed yet: txmq land, or txmq run with sources"
 LISTED = 6
+RUNS_LISTED = 12
 SLOWEST = 3
 ELLIPSIS = "…"
 CLEAR = "\x1b[H\x1b[2J\x1b[3J"
@@ -38,7 +42,7 @@ def show_status(options: Options, now: Callable[[], datetime], *, is_json: bool,
     while True:
         uri = location(settings.warehouse)
         status = read_status(WarehouseReader(uri), now(), lag_window_ms=settings.lag_window_ms)
-        found = problems(status, limits(settings.thresholds))
+        found = problems(status, limits(settings))
         with while_read():
             if every is not None and sys.stdout.isatty():
                 say_screen([CLEAR])
@@ -53,10 +57,18 @@ def show_status(options: Options, now: Callable[[], datetime], *, is_json: bool,
         raise typer.Exit(EXIT_FINDINGS)
 
 
-def limits(thresholds: Thresholds) -> Limits:
-    """The thresholds that `status` looks at."""
+def limits(settings: Settings) -> Limits:
+    """The thresholds that `status` looks at, those that follow from other settings worked out."""
     # What only the pass that counted it can judge is not among them.
-    return Limits(**{field.name: getattr(thresholds, field.name) for field in dataclasses.fields(Limits)})
+    of_all = {field.name: getattr(settings.thresholds, field.name) for field in dataclasses.fields(Limits)}
+    of_groups = {
+        kind: {name: {key: getattr(own, key) for key in own.model_fields_set} for name, own in of_all[kind].items()}
+        for kind in (OF_PRODUCERS, OF_CONSUMERS)
+    }
+    due = settings.landing_due_ms()
+    derived = {"pending_age_ms": settings.past_checks_ms(), "landing_behind_ms": due, "no_landing_ms": due}
+    worked_out = {name: span for name, span in derived.items() if of_all[name] == AUTO}
+    return Limits(**{**of_all, **of_groups, **worked_out})
 
 
 def as_json(uri: str, status: Status, found: Sequence[Problem]) -> dict[str, Any]:
@@ -84,7 +96,7 @@ def screen(uri: str, status: Status, found: Sequence[Problem], *, is_coloured: b
     """The lines of the screen, none wider than 80 columns but a command or a path."""
     lines = [line(f"txmq status  {_iso(status.now)}  {uri}")]
     lines += [NOTHING_LANDED] if status.is_empty and not found else _problems(found, is_coloured)
-    for section in (_pending, _checks, _verdicts, _offsets, _quarantine, _landing, _passes):
+    for section in (_pending, _checks, _verdicts, _offsets, _quarantine, _landing, _passes, _runs):
         lines += ["", *map(line, section(status))]
     return lines
 
@@ -205,6 +217,21 @@ def _passes(status: Status) -> Iterator[str]:
     yield from aligned(("job", "pass", "ago", "seconds", "of these"), rows, text=(0, 4))
 
 
+def _runs(status: Status) -> Iterator[str]:
+    yield "RUNS" if status.runs else "RUNS     none"
+    rows = [
+        (
+            step.step,
+            span_text(status.now - step.last_done) if step.last_done else "-",
+            span_text(status.now - step.last_failed) if step.last_failed else "-",
+            (step.error or "-").partition(":")[0],
+        )
+        for step in status.runs[:RUNS_LISTED]
+    ]
+    yield from aligned(("command, source or job", "done", "failed", "by"), rows, text=(0, 3))
+    yield from _more(len(status.runs), "steps", "runs", RUNS_LISTED)
+
+
 def aligned(head: Row, rows: Sequence[Row], *, text: Sequence[int] = (0,)) -> Iterator[str]:
     """Indented columns within 80, those of `text` to the left and cut where there is no room, numbers to the right."""
     if not rows:
@@ -229,9 +256,9 @@ def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + ELLIPSIS
 
 
-def _more(count: int, things: str, command: str) -> Iterator[str]:
-    if count > LISTED:
-        yield f"  and {count - LISTED:,} more {things}: txmq {command}"
+def _more(count: int, things: str, command: str, listed: int = LISTED) -> Iterator[str]:
+    if count > listed:
+        yield f"  and {count - listed:,} more {things}: txmq {command}"
 
 
 def _ago(status: Status, moment: datetime | None) -> str:

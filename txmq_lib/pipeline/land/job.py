@@ -76,9 +76,10 @@ def run_land_files(
             files = [file for file in files if not _is_among(known, {**told, "files": [file]})]
         return {**told, "files": files}
 
-    return _passes(
+    report = _passes(
         warehouse, settings, arguments, now=now, wall_clock=wall_clock, is_idle=lambda mine: not mine.arguments["files"]
     )
+    return replace(report, brokers=(broker_name,))
 
 
 def run_land_store(
@@ -108,6 +109,7 @@ def run_land_store(
         )
 
     report = _passes(warehouse, settings, arguments, now=now, wall_clock=wall_clock, is_idle=is_idle)
+    report = replace(report, brokers=(broker_name,))
     if "idle" in report.counts:
         return report
     return replace(report, findings=(*report.findings, *store.findings(path, settings, broker_name)))
@@ -174,7 +176,8 @@ def _as_one(reports: Sequence[PassReport], readings: Sequence[Reading], *, unrea
     if number:
         del counts["idle"]
     findings = tuple(words for reading in readings for words in reading.findings)
-    return PassReport(JOB, number, dict(counts), dict(seconds), findings)
+    whole = tuple(sorted({broker for report in reports for broker in report.brokers}))
+    return PassReport(JOB, number, dict(counts), dict(seconds), findings, whole)
 
 
 def _land_live(
@@ -203,6 +206,8 @@ def _land_live(
         return not mine.arguments["queues"] and _is_among(known, mine.arguments)
 
     report = _passes(warehouse, settings, arguments, now=now, wall_clock=wall_clock, is_idle=is_idle, reading=reading)
+    whole = () if reading.counts[UNREAD] or Parts.QUEUES not in reading.parts else (reading.broker.name,)
+    report = replace(report, brokers=whole)
     return replace(report, counts={**report.counts, **reading.counts}) if "idle" in report.counts else report
 
 

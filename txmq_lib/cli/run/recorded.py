@@ -1,0 +1,200 @@
+"""Every run of a command that makes passes leaves a row in the table `run`. None of this fails or delays a run."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any
+
+import typer
+
+from txmq_lib.cli import signals
+from txmq_lib.cli.options import location
+from txmq_lib.cli.output.said import say
+from txmq_lib.cli.run.clock import wall_clock
+from txmq_lib.config.resources import txmq_version
+from txmq_lib.config.secrets import scrubbed
+from txmq_lib.config.settings import Settings
+from txmq_lib.errors import EXIT_DONE, EXIT_FAILED, EXIT_FINDINGS, TxmqError, code_and_words
+from txmq_lib.files.run_marker import RunMarker, left_behind
+from txmq_lib.names import RUN_DONE, RUN_ENDED, RUN_FAILED, RUN_FINDINGS, RUN_KILLED
+from txmq_lib.passes.current import PassReport
+
+# Longer than any table needs that answers: what is not written by then is left.
+MOST_S = 5.0
+MOST_WORDS = 500
+TIMES, MAPS = ("started_timestamp", "ended_timestamp"), ("steps", "passes")
+OUTCOMES = {EXIT_DONE: RUN_DONE, EXIT_FINDINGS: RUN_FINDINGS}
+
+
+@dataclass
+class Run:
+    """What is known of a run under way. Several threads may tell it something."""
+
+    command: str
+    started: datetime
+    steps: dict[str, str] = field(default_factory=dict)
+    passes: dict[str, int] = field(default_factory=dict)
+    brokers: set[str] = field(default_factory=set)
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def step(self, name: str, became: PassReport | Exception) -> None:
+        """A step ended: with a report, or an error."""
+        if isinstance(became, Exception):
+            code, words = code_and_words(became)
+            self.failed(name, f"{code}: {words}")
+            return
+        with self._lock:
+            self.steps.setdefault(name, "")
+            self.brokers.update(became.brokers)
+            if became.number and became.job != self.command:
+                self.passes[became.job] = became.number
+
+    def failed(self, name: str, words: str) -> None:
+        """A step failed, in words that begin with the code of the error."""
+        with self._lock:
+            self.steps[name] = scrubbed(words)[:MOST_WORDS]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing came of it: no pass, no error."""
+        return not self.passes and not any(self.steps.values())
+
+    def row(self, ended: datetime | None, outcome: str, status: int | None, words: str = "") -> dict[str, Any]:
+        """The row of the table; `words` are those of the error, behind its code."""
+        with self._lock:
+            code, colon, error = words.partition(": ") if outcome == RUN_FAILED else ("", "", words)
+            return {
+                "run_id": f"{self.started:%Y%m%dT%H%M%S%f}-{socket.gethostname()}-{os.getpid()}-{self.command}".replace(
+                    " ", "-"
+                ),
+                "command": self.command,
+                "started_timestamp": self.started,
+                "ended_timestamp": ended,
+                "seconds": None if ended is None else max((ended - self.started).total_seconds(), 0.0),
+                "outcome": outcome,
+                "exit_status": status,
+                "error_code": code if colon else None,
+                "error": scrubbed(error)[:MOST_WORDS] or None,
+                "steps": list(self.steps.items()),
+                "passes": list(self.passes.items()),
+                "brokers": sorted(self.brokers),
+                "started_by": f"{getpass.getuser()}@{socket.gethostname()}",
+                "process": os.getpid(),
+                "txmq_version": txmq_version(),
+            }
+
+
+@contextmanager
+def recorded(command: str, settings: Settings) -> Iterator[Run]:
+    """A run of a command over the warehouse of `settings`, recorded at its end, however it ends.
+
+    One that is killed is found by the next: what it left beside a warehouse on this machine tells of it.
+    """
+    run = Run(command, wall_clock())
+    warehouse = location(settings.warehouse)
+    keeper = _Keeper(warehouse, run)
+    with signals.before_end(keeper.ended):
+        try:
+            yield run
+        except typer.Exit as left:
+            status = left.exit_code
+            run.steps.setdefault(command, "")
+            keeper.over(OUTCOMES.get(status, RUN_FAILED), status)
+            raise
+        except Exception as error:
+            code, words = code_and_words(error)
+            if not any(run.steps.values()):
+                run.failed(command, f"{code}: {words}")
+            status = error.exit_status if isinstance(error, TxmqError) else EXIT_FAILED
+            keeper.over(RUN_FAILED, status, f"{code}: {words}")
+            raise
+        else:
+            run.steps.setdefault(command, "")
+            keeper.over(RUN_DONE, EXIT_DONE)
+
+
+@contextmanager
+def unrecorded(command: str) -> Iterator[Run]:
+    """A run that leaves nothing."""
+    yield Run(command, wall_clock())
+
+
+class _Keeper:
+    """Where a run is kept: a marker while it goes on, where the warehouse is of this machine; a row at its end."""
+
+    def __init__(self, warehouse: str, run: Run) -> None:
+        self._warehouse, self._run = warehouse, run
+        self._local = Path(warehouse.removeprefix("file:")) if warehouse.startswith(("/", "file:")) else None
+        self._marker: RunMarker | None = None
+        facts = run.row(None, RUN_KILLED, None, "killed, or its machine stopped: nobody saw its end")
+        if self._local is not None:
+            with suppress(OSError):
+                self._marker = RunMarker(self._local, facts["run_id"], _as_json(facts))
+
+    def ended(self) -> None:
+        """A signal ends the process: the next run writes the row."""
+        if self._marker is not None:
+            now = wall_clock()
+            self._marker.keep(_as_json(self._run.row(now, RUN_ENDED, None, "ended by a signal")))
+
+    def over(self, outcome: str, status: int, words: str = "") -> None:
+        """The row, and those of runs that were killed; what cannot be written is told."""
+        row = self._run.row(wall_clock(), outcome, status, words)
+        failure = write_runs(self._warehouse, [row], killed_in=self._local)
+        if failure and outcome != RUN_FAILED:  # else its own error is what people should read
+            say(f"this run is not recorded: {failure}", err=True)
+        if self._marker is not None:
+            with suppress(OSError):
+                self._marker.remove()
+
+
+def write_runs(warehouse: str, rows: list[dict[str, Any]], *, killed_in: Path | None = None) -> str:
+    """Append rows of runs, and of those that were killed; in words why they could not be, else nothing.
+
+    killed_in  the directory beside whose tables killed runs are looked for
+    """
+    failure = [f"the table did not answer in {MOST_S:.0f} s"]
+
+    def work() -> None:
+        try:
+            from txmq_lib.delta.run_rows import append_runs
+
+            if killed_in is None:
+                append_runs(warehouse, rows, wall=wall_clock())
+            else:
+                _append_with_killed(killed_in, rows)
+            failure.clear()
+        except Exception as error:  # whatever it is, the run was what it was
+            failure[:] = [code_and_words(error)[1]]
+
+    thread = Thread(target=work, name="txmq-runs", daemon=True)
+    thread.start()
+    thread.join(MOST_S)
+    return "".join(failure)
+
+
+def _append_with_killed(warehouse: Path, rows: list[dict[str, Any]]) -> None:
+    from txmq_lib.delta.run_rows import append_runs
+
+    with left_behind(warehouse) as found:
+        killed = [_from_json(facts) for facts in found]
+        append_runs(str(warehouse), [*killed, *rows], wall=wall_clock())
+    for each in killed:
+        say(f"{each['command']} of {each['started_timestamp']:%Y-%m-%dT%H:%M:%SZ}: {each['error']}", err=True)
+
+
+def _as_json(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}
+
+
+def _from_json(facts: dict[str, Any]) -> dict[str, Any]:
+    times = {name: facts[name] and datetime.fromisoformat(facts[name]) for name in TIMES}
+    return {**facts, **times, **{name: [tuple(pair) for pair in facts[name]] for name in MAPS}}

@@ -1,0 +1,71 @@
+"""What the table of runs tells: how each step of the commands fares, and when each broker landed last. Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from txmq_lib.config.table_specs import RUN_TABLE
+from txmq_lib.errors import TableMissingError
+from txmq_lib.views.columns import in_utc, utc
+from txmq_lib.views.reader import Scan, WarehouseReader
+
+
+@dataclass(frozen=True)
+class StepRuns:
+    """How a command, or a step of one (a source, a job), fared: when it was done last and when it failed last, with
+    what error; `failures` in a row up to now, none where it was done since."""
+
+    step: str
+    last_done: datetime | None
+    last_failed: datetime | None
+    error: str | None
+    failures: int
+
+
+@dataclass(frozen=True)
+class LandedRun:
+    """When the landing of a broker went well last, also where there was nothing new."""
+
+    broker_name: str
+    last_landed: datetime
+
+
+def step_runs(reader: WarehouseReader) -> list[StepRuns]:
+    """Every step that ever ran, those that fail now first; none in a warehouse of before."""
+    # A run that ended otherwise than by itself says nothing of steps that it had not come to.
+    sql = f"""
+        WITH kept AS MATERIALIZED (SELECT * FROM run),  -- named once: a scan may be a stream
+        told AS (
+            SELECT coalesce(ended_timestamp, started_timestamp) AS seen, s.key AS step,
+                CASE WHEN s.value <> '' THEN s.value END AS error
+            FROM kept, UNNEST(map_entries(steps)) AS t(s)
+            UNION ALL
+            SELECT coalesce(ended_timestamp, started_timestamp), command, outcome || ': ' || coalesce(error, '')
+            FROM kept WHERE outcome = 'killed'),
+        ends AS (SELECT *, max(CASE WHEN error IS NULL THEN seen END) OVER (PARTITION BY step) AS done FROM told)
+        SELECT step, {utc("any_value(done)")}, {utc("max(seen) FILTER (error IS NOT NULL)")},
+            arg_max(error, seen) FILTER (error IS NOT NULL),
+            count(*) FILTER (error IS NOT NULL AND (done IS NULL OR seen > done)) AS failures
+        FROM ends GROUP BY step ORDER BY failures = 0, step"""
+    columns = ("started_timestamp", "ended_timestamp", "command", "outcome", "error", "steps")
+    try:
+        rows = list(reader.query(sql, [], {"run": Scan(RUN_TABLE, columns)}))
+    except TableMissingError:
+        return []
+    return [
+        StepRuns(step, in_utc(done), in_utc(failed), error, failures) for step, done, failed, error, failures in rows
+    ]
+
+
+def landed_runs(reader: WarehouseReader) -> list[LandedRun]:
+    """Every broker whose landing ever went well, the one longest ago first; none in a warehouse of before."""
+    sql = f"""
+        SELECT broker, {utc("max(coalesce(ended_timestamp, started_timestamp))")} AS last
+        FROM run, UNNEST(brokers) AS t(broker) GROUP BY ALL ORDER BY last, broker"""
+    columns = ("started_timestamp", "ended_timestamp", "brokers")
+    try:
+        rows = list(reader.query(sql, [], {"run": Scan(RUN_TABLE, columns)}))
+    except TableMissingError:
+        return []
+    return [LandedRun(broker, last) for broker, at in rows if (last := in_utc(at)) is not None]
