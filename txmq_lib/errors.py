@@ -138,6 +138,12 @@ class PlanInputsGone(TxmqError):
     code = "PLAN_INPUTS_GONE"
 
 
+class WarehouseDamaged(TxmqError):
+    """Commits that committed passes rely on are empty or torn: the disk lost what it had been given to keep."""
+
+    code = "WAREHOUSE_DAMAGED"
+
+
 class AlertUnsentError(TxmqError):
     """A webhook did not take an alert; the next time tries again."""
 

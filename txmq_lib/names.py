@@ -245,6 +245,7 @@ GIVEN_UP_EXPIRED: Final = "expired"
 # --- jobs that are no part of a cycle (column job of pass)
 JOB_MAINTAIN: Final = "maintain"
 JOB_TAKE_BACK: Final = "take-back"
+JOB_TO_BROKER: Final = "to_broker"
 
 # --- an end in end_transaction and its outcome in end_outcome
 END_KEY: Final = ("broker_name", "origin", "landed_pass", "landing_order")

@@ -92,7 +92,7 @@ COMMANDS = {
 WITHOUT_SPARK = {
     *("wakeup", "pending", "checks", "answers", "given-up", "decisions", "sent", "messages", "ends", "offsets"),
     *("verdicts", "passes", "landed", "quarantine", "trace", "status", "report", "metrics", "alert", "doctor"),
-    *("config show", "orphans", "brokers", "groups", "producers", "init-config", "runs"),
+    *("config show", "orphans", "brokers", "groups", "producers", "init-config", "runs", "mend"),
 }
 
 

@@ -57,6 +57,11 @@ def sync_new_table(root: str) -> None:
     _sync_all([place, *place.parents[:2]])
 
 
+def sync_directories(places: Iterable[Path]) -> None:
+    """Put what is in directories, and what no longer is, on the disk."""
+    _sync_all(sorted(places))
+
+
 def files_named(entry: str) -> Iterator[str]:
     """Paths of the data files that a log entry adds, those of the change feed too, as the file system has them."""
     for line in filter(None, entry.split("\n")):

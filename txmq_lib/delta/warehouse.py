@@ -47,6 +47,8 @@ class Warehouse:
         self.on_part: Callable[[str, str], None] = _no_hook
         self.is_on_one_machine = str(spark.sparkContext.master).startswith("local")
         self._has_wanted_columns = False
+        # Whether somebody has looked in this process for what a power cut may have left (passes/ready.py).
+        self.is_looked_after = False
         self._durable: dict[str, int] = {}
         self._created_empty: dict[str, bool] = {}
         self._entries: dict[str, LogEntries] = {}

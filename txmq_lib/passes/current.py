@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from txmq_lib.passes.pass_log import COMMITTED, ROLE_GIVEN, last_role_given
+from txmq_lib.passes.pass_log import COMMITTED, INPUT_VERSIONS, OWN_VERSIONS, ROLE_GIVEN, last_role_given
 from txmq_lib.passes.reader import Reader
 from txmq_lib.passes.writer import Writer
 
@@ -46,8 +46,8 @@ class Pass(Reader, Writer):
         self.counts.update(counts or {})
         # Kept in the commit's note: the next pass of this job reads it without a Spark job.
         left = {
-            "input_versions": self.input_versions,
-            "own_versions": self._own_versions,
+            INPUT_VERSIONS: self.input_versions,
+            OWN_VERSIONS: self._own_versions,
             "settings_fingerprint": self.settings.fingerprint(),
             "next_due_ms": next_due_ms,
             ROLE_GIVEN: last_role_given(self.warehouse),

@@ -21,6 +21,8 @@ STARTED, COMMITTED, ABANDONED = "started", "committed", "abandoned"
 CLAIM, CARRIED_ON, GIVEN_UP = "fate", "carried on", "given up"
 # The step by which a take-back gives a broker a new role, and where a job's note keeps the last of these it knows.
 ROLE_GIVEN = "role_given"
+# What plans and committed rows note with their commits.
+INPUT_VERSIONS, OWN_VERSIONS = "input_versions", "own_versions"
 PLANNED = re.compile(rf"txmq/([^/]+)/pass/{STARTED}")
 _COMMITTED = re.compile(rf"txmq/([^/]+)/pass/{COMMITTED}")
 
@@ -72,7 +74,7 @@ def last_note(warehouse: Warehouse, job: str) -> dict[str, Any]:
         return {}
     commit = log.tagged_commit(pass_tag(job, number, COMMITTED))
     if commit is None:
-        return {"input_versions": dict(plan_row(warehouse, job, number)["input_versions"])}
+        return {INPUT_VERSIONS: dict(plan_row(warehouse, job, number)["input_versions"])}
     return dict(json.loads(commit.note))
 
 
@@ -88,8 +90,8 @@ def durable_versions(warehouse: Warehouse) -> dict[str, int]:
         if found is None or commit is None:
             continue
         note = json.loads(commit.note)
-        for name, version in note.get("input_versions", {}).items():
-            known = max([int(version), *note.get("own_versions", {}).get(name, ())])
+        for name, version in note.get(INPUT_VERSIONS, {}).items():
+            known = max([int(version), *note.get(OWN_VERSIONS, {}).get(name, ())])
             durable[name] = max(durable.get(name, -1), known)
         plan = log.tagged_commit(pass_tag(found[1], number, STARTED))
         durable["pass"] = max(durable["pass"], plan.version if plan is not None else -1)
@@ -104,10 +106,10 @@ def known_since(warehouse: Warehouse, note: Mapping[str, Any], upto: Mapping[str
     """
     if note.get(ROLE_GIVEN, 0) != last_role_given(warehouse):
         return {}
-    own = note.get("own_versions", {})
+    own = note.get(OWN_VERSIONS, {})
     known = {
         name: warehouse.log(name).all_known_to(int(version), upto[name], own.get(name, ()))
-        for name, version in note.get("input_versions", {}).items()
+        for name, version in note.get(INPUT_VERSIONS, {}).items()
         if name in upto
     }
     return {name: version for name, version in known.items() if version is not None}
@@ -161,5 +163,5 @@ def _standing(warehouse: Warehouse, log: DeltaLogView, job: str) -> Standing:
         row = plan_row(warehouse, job, planned)
         return Standing(job, planned, dict(row["input_versions"]), dict(row["since_versions"]))
     note = last_note(warehouse, job)
-    newest = {name: warehouse.log(name).version for name in note.get("input_versions", {})}
+    newest = {name: warehouse.log(name).version for name in note.get(INPUT_VERSIONS, {})}
     return Standing(job, None, {}, known_since(warehouse, note, newest))

@@ -29,6 +29,8 @@ from txmq_lib.passes.job import Job
 from txmq_lib.passes.pass_log import (
     CARRIED_ON,
     GIVEN_UP,
+    INPUT_VERSIONS,
+    OWN_VERSIONS,
     STARTED,
     app_id,
     durable_versions,
@@ -38,6 +40,7 @@ from txmq_lib.passes.pass_log import (
     lost_feeds,
     plan_row,
 )
+from txmq_lib.passes.ready import make_ready
 from txmq_lib.spark.jvm import let_go_of_plans
 from txmq_lib.spark.tuning import tuned
 
@@ -55,7 +58,7 @@ def next_pass(
     wall_clock: Callable[[], datetime],
 ) -> Pass:
     """The job's unfinished pass, else a new one without a plan row: it may be computed, never written."""
-    warehouse.ensure()
+    make_ready(warehouse)
     log = warehouse.log("pass")
     planned, ended = log.txn_version(app_id(job, "pass", STARTED)), last_ended(log, job)
     if planned > ended:
@@ -68,8 +71,8 @@ def next_pass(
 
 
 def _require_one_moment(job: str, note: Mapping[str, Any], versions: Mapping[str, int]) -> None:
-    own = note.get("own_versions", {})
-    known = {name: max([version, *own.get(name, ())]) for name, version in note.get("input_versions", {}).items()}
+    own = note.get(OWN_VERSIONS, {})
+    known = {name: max([version, *own.get(name, ())]) for name, version in note.get(INPUT_VERSIONS, {}).items()}
     # Of other tables nobody reads what is new.
     feeds = {name for name, spec in table_specs().items() if spec.has_feed}
     older = [name for name, version in known.items() if name in feeds and version > versions.get(name, version)]
@@ -119,7 +122,7 @@ def run_passes(
     of it has landed, or where the job does only what is missing; else PlanInputsGone.
     """
     while True:
-        warehouse.ensure()
+        make_ready(warehouse)
         taken_back = last_done_take_back(warehouse)
         current = next_pass(
             warehouse, job.name, now=now, arguments=arguments(), settings=settings, wall_clock=wall_clock
@@ -170,7 +173,7 @@ def _planned(mine: Pass, *, taken_back: int) -> Pass:
     mine.plan_id = plan_id
     # What a plan reads must not vanish behind it.
     mine.warehouse.make_durable(durable_versions(mine.warehouse))
-    mine.append_row(STARTED, {"plan_id": plan_id, LAST_TAKE_BACK: taken_back})
+    mine.append_row(STARTED, {"plan_id": plan_id, LAST_TAKE_BACK: taken_back, INPUT_VERSIONS: mine.input_versions})
     # Delta skips a second plan of this number without a word, so look whose plan landed.
     if plan_note(plan_commit(mine.warehouse.log("pass"), mine.job, mine.number)).get("plan_id") == plan_id:
         return mine

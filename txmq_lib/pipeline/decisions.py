@@ -28,6 +28,7 @@ from txmq_lib.names import (
 )
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import job_of_steps
+from txmq_lib.passes.ready import make_ready
 from txmq_lib.passes.runner import preview, run_passes
 from txmq_lib.pipeline.reconcile.inputs import END_COLUMNS, prior_decisions, refused_places, waiting_ends
 from txmq_lib.pipeline.shared.evidence import evidence_of
@@ -90,7 +91,7 @@ def planned(warehouse: Warehouse, settings: Settings, request: DecisionRequest, 
 
     UsageError where nothing can be decided as wanted.
     """
-    warehouse.ensure()
+    make_ready(warehouse)
     arguments, job = request.to_arguments(), _job(request.decision)
     current = preview(warehouse, job, now=now, arguments=arguments, settings=settings, wall_clock=lambda: now)
     try:

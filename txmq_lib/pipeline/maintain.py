@@ -17,6 +17,7 @@ from txmq_lib.passes import retention
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.pass_log import Standing, standings, unfinished
+from txmq_lib.passes.ready import make_ready
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline import audit, rollup
 from txmq_lib.pipeline.reconcile.inputs import INPUTS
@@ -103,7 +104,7 @@ def run_maintain(
 
     PassConflict where files are kept for less than a day and a pass is unfinished.
     """
-    warehouse.ensure()
+    make_ready(warehouse)
     upkeep = settings.maintain
     _require_nothing_open(warehouse, upkeep)
     planned = planned_upkeep(warehouse, upkeep, now=wall_clock())

@@ -17,6 +17,7 @@ from txmq_lib.names import JOB_TAKE_BACK, ORIGIN_LANDED
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.pass_log import ROLE_GIVEN, unfinished
+from txmq_lib.passes.ready import make_ready
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.land.messages import TABLE_OF_KIND
 from txmq_lib.pipeline.shared import roles
@@ -66,7 +67,7 @@ def run_take_back(
     """
     if decisions:
         roles.require_said_role(settings, [broker_name])
-    warehouse.ensure()
+    make_ready(warehouse)
     rows = rows_of(warehouse, broker_name)
     is_unfinished = JOB_TAKE_BACK in unfinished(warehouse.log("pass"))
     if not any(rows.values()) and not is_unfinished:

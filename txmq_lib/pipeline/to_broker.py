@@ -30,6 +30,7 @@ from txmq_lib.names import (
     END_COMMIT,
     END_ROLLBACK,
     HALF_TOPIC,
+    JOB_TO_BROKER,
     MAX_TIME_TOPIC,
     REQUEST_ACCEPTED,
     REQUEST_NOT_SENT,
@@ -42,6 +43,7 @@ from txmq_lib.names import (
 )
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import job_of_steps
+from txmq_lib.passes.ready import make_ready
 from txmq_lib.passes.runner import preview, run_passes
 from txmq_lib.pipeline.decisions import DECISIONS, RESUME, SETTLE, DecisionRequest, requested_rows, standing_now
 from txmq_lib.pipeline.land.live_brokers import access_of
@@ -54,7 +56,7 @@ from txmq_lib.rules.answers import DEFINITE
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 from txmq_lib.spark.local_frame import local_frame
 
-JOB = "to_broker"
+JOB = JOB_TO_BROKER
 REQUESTS = "broker_request"
 RESOLVE = "resolve"
 REQUESTS_PER_WRITE = 50
@@ -113,7 +115,7 @@ class _Brokers:
 
 def requests_planned(warehouse: Warehouse, settings: Settings, to_send: ToSend, *, now: datetime) -> list[Request]:
     """What would be sent now, one row (PLAN_COLUMNS) per transaction; nothing is sent or written."""
-    warehouse.ensure()
+    make_ready(warehouse)
     current = preview(
         warehouse, JOB, now=now, arguments=to_send.to_arguments(), settings=settings, wall_clock=lambda: now
     )

@@ -47,7 +47,7 @@ FILE_KINDS = {
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
-    for command in (init, reconcile, resolve, rollup, audit, run, serve, wakeup, maintain, take_back):
+    for command in (init, reconcile, resolve, rollup, audit, run, serve, wakeup, maintain, take_back, mend):
         app.command(command.__name__.replace("_", "-"), rich_help_panel=PASSES_PANEL)(command)
     land = typer.Typer(
         help="Land files (.jsonl, .jsonl.gz, .parquet), a broker's store, or live brokers.", no_args_is_help=True
@@ -225,6 +225,16 @@ def maintain(
     run_job("maintain", options_of(ctx), job, is_recorded=not dry_run)
     if dry_run:
         say("dry run: nothing was done", err=True)
+
+
+def mend(
+    ctx: typer.Context,
+    apply: Annotated[bool, typer.Option("--apply", help="Do it; without this, only say what would be done.")] = False,
+) -> None:
+    """Set aside commits that a disk has lost, and all that was built on them; the next run makes them again."""
+    from txmq_lib.cli.run.mend import run_mend
+
+    run_mend(options_of(ctx), apply=apply)
 
 
 def take_back(

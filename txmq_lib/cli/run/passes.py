@@ -21,6 +21,7 @@ from txmq_lib.config.table_specs import table_specs
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import EXIT_FINDINGS
 from txmq_lib.passes.current import PassReport
+from txmq_lib.passes.mending import mend_after_power_cut
 from txmq_lib.spark.session import build_session, open_to_others
 
 # Takes a warehouse and its settings, and `on_step` where it has steps to tell of.
@@ -30,6 +31,7 @@ Job = Callable[..., PassReport]
 def create_tables(options: Options) -> None:
     """Create the tables that do not exist yet and tell how many."""
     settings = settings_of(options)
+    mend_warehouse(settings)
     with spark_warehouse("init", settings) as (warehouse, _):
         created = warehouse.create_missing()
     tell({"warehouse": location(settings.warehouse), "tables": len(table_specs()), "created": len(created)})
@@ -54,6 +56,7 @@ def run_job(
     """
     settings = settings_of(options)
     with recorded(label, settings) if is_recorded else unrecorded(label) as run:
+        mend_warehouse(settings)
         if require is not None:
             require(settings)
         require_warehouse_place(settings)
@@ -73,6 +76,11 @@ def _tell_report(report: PassReport, thresholds: Thresholds, show: Callable[[], 
         show()
     if is_past:
         raise typer.Exit(EXIT_FINDINGS)
+
+
+def mend_warehouse(settings: Settings) -> None:
+    """Set aside, and tell, what a power cut has left of commits that nothing relies on; WarehouseDamaged for others."""
+    mend_after_power_cut(location(settings.warehouse), lambda line: say(f"after a power cut: {line}", err=True))
 
 
 def is_past_threshold(report: PassReport, thresholds: Thresholds) -> bool:

@@ -18,13 +18,14 @@ from txmq_lib.cli.options import Options, location, settings_of
 from txmq_lib.cli.output.said import say
 from txmq_lib.cli.run.clock import wall_clock
 from txmq_lib.cli.run.endpoint import Counted, endpoint
-from txmq_lib.cli.run.passes import spark_warehouse
+from txmq_lib.cli.run.passes import mend_warehouse, spark_warehouse
 from txmq_lib.cli.run.recorded import recorded
 from txmq_lib.cli.run.rounds import Rounds
 from txmq_lib.cli.run.warehouse_findings import recorded_roles
 from txmq_lib.config.settings import Settings
 from txmq_lib.errors import EXIT_FAILED, code_and_words
 from txmq_lib.passes.current import PassReport
+from txmq_lib.passes.ready import make_ready
 from txmq_lib.pipeline.shared.roles import require_roles_of_sources, require_same_roles
 from txmq_lib.service.health_file import Health
 from txmq_lib.service.rounds import Listeners, Step
@@ -42,6 +43,7 @@ def run_serve(options: Options, *, is_first_at_once: bool, health_path: Path, li
     settings = settings_of(options)
     with recorded("serve", settings):
         require_roles_of_sources(settings)
+        mend_warehouse(settings)
         # Every pass would be refused, round after round.
         require_same_roles(settings, recorded_roles(location(settings.warehouse)))
         _serve(settings, is_first_at_once=is_first_at_once, health_path=health_path, listen=listen)
@@ -52,7 +54,7 @@ def _serve(settings: Settings, *, is_first_at_once: bool, health_path: Path, lis
     with signals.acted_on(signal.SIGUSR1, lambda: inbox.put(WAKE)):
         health = Health(health_path, wall_clock)
         with signals.before_end(health.stopped), spark_warehouse("serve", settings) as (warehouse, _):
-            warehouse.ensure()
+            make_ready(warehouse)
             spark = warehouse.spark
             rounds = Rounds(location(settings.warehouse))
             running = services(

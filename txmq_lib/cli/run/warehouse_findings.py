@@ -14,6 +14,7 @@ from txmq_lib.cli.run.findings import FAIL, OK, WARN, Finding, directory_finding
 from txmq_lib.config.settings import Settings, Source
 from txmq_lib.config.table_specs import table_specs
 from txmq_lib.errors import TxmqError
+from txmq_lib.passes.damage import examined
 from txmq_lib.rocketmq.store.set_up import set_up_of
 from txmq_lib.views.figures import landed, last_passes
 from txmq_lib.views.reader import Scan, WarehouseReader
@@ -68,9 +69,21 @@ def warehouse_findings(uri: str, now: datetime) -> Iterator[Finding]:
         if not (local / "pass").exists():
             yield Finding("tables", OK, f"none yet in {uri}: the first pass makes them")
             return
+        damaged = list(damage_findings(local))
+        yield from damaged
+        if damaged:
+            return
     reader = WarehouseReader(uri)
     yield from table_findings(reader)
     yield from time_findings(reader, now)
+
+
+def damage_findings(place: Path) -> Iterator[Finding]:
+    """The newest commits of every table are whole, and the files they name."""
+    found = examined(place)
+    advice = "the next pass mends it by itself" if found.is_of_open_plans else "txmq mend tells what can be done"
+    for line in found.damaged:
+        yield Finding("tables", WARN if found.is_of_open_plans else FAIL, line, found.refusal or advice)
 
 
 def clock_finding(directory: Path, now: datetime) -> Finding:

@@ -19,6 +19,7 @@ from txmq_lib.names import ROLE_ENGINE
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.pass_log import last_note
+from txmq_lib.passes.ready import make_ready
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.land import broker_offsets, events, inputs, live, messages, store, unchanged_inputs
 from txmq_lib.pipeline.land.files import LandingFile, list_files
@@ -65,7 +66,7 @@ def run_land_files(
 
     With `is_idle_when_landed`, files that landed before and are unchanged are passed over.
     """
-    warehouse.ensure()
+    make_ready(warehouse)
     found = list_files(warehouse.spark, paths, takes_broker_files=kind == "offset")
     told = {"kind": kind, "broker_name": broker_name}
 
@@ -100,7 +101,7 @@ def run_land_store(
     Errors  SettingsError where nobody has said the broker's role
     """
     require_said_role(settings, [broker_name])
-    warehouse.ensure()
+    make_ready(warehouse)
     arguments = partial(store.plan, warehouse, settings, path=path, broker_name=broker_name)
 
     def is_idle(mine: Pass) -> bool:
@@ -139,7 +140,7 @@ def run_land_rocketmq(
              where nobody has said the role of a broker that would land
     """
     require_some_role(settings, brokers)
-    warehouse.ensure()
+    make_ready(warehouse)
     access = access_of(settings, environ)
     # Offsets need no queue: every few seconds name servers are not asked for the route of each real topic.
     topics = () if parts == Parts.OFFSETS and not brokers else settings.land.topics

@@ -1,0 +1,250 @@
+"""What is believed and what is set aside after a power cut: commits that are empty, torn, or name files that are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from txmq_lib.delta.small_writes import SmallWrite
+from txmq_lib.errors import WarehouseDamaged
+from txmq_lib.passes.damage import examined
+from txmq_lib.passes.mending import mend, mend_after_power_cut
+from txmq_lib.passes.pass_log import app_id, pass_tag
+
+TABLES = ("half_message", "message", "broker_request", "pass")
+ROW = pa.table({"n": [1]})
+UNNAMED = {"half_message": 0, "message": 0, "broker_request": 0}
+
+
+class Passes:
+    """Passes of a warehouse, each step a row of a number."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.own: dict[tuple[str, int], dict[str, list[int]]] = {}
+        for table in TABLES:
+            write_deltalake(str(place / table), ROW.slice(0, 0))
+
+    def newest(self, table: str) -> int:
+        return DeltaTable(str(self.place / table)).version()
+
+    def row(self, job: str, number: int, state: str, note: dict[str, object]) -> None:
+        tag = f"{pass_tag(job, number, state)}\n{json.dumps(note)}"
+        SmallWrite(app_id(job, "pass", state), number, tag).append(str(self.place / "pass"), ROW)
+
+    def start(self, job: str, number: int) -> None:
+        self.row(job, number, "started", {"input_versions": {name: self.newest(name) for name in UNNAMED}})
+
+    def write(self, job: str, number: int, table: str) -> int:
+        tag = f"{pass_tag(job, number, table)} digest"
+        SmallWrite(app_id(job, table, table), number, tag).append(str(self.place / table), ROW)
+        self.own.setdefault((job, number), {}).setdefault(table, []).append(self.newest(table))
+        return self.newest(table)
+
+    def commit(self, job: str, number: int) -> None:
+        note = {"input_versions": {name: self.newest(name) for name in UNNAMED}, "own_versions": self.own[job, number]}
+        self.row(job, number, "committed", note)
+
+    def whole(self, job: str, number: int, *tables: str) -> None:
+        self.start(job, number)
+        for table in tables:
+            self.write(job, number, table)
+        self.commit(job, number)
+
+    def entry(self, table: str, version: int | None = None) -> Path:
+        version = self.newest(table) if version is None else version
+        return self.place / table / "_delta_log" / f"{version:020d}.json"
+
+    def data_file(self, table: str, version: int | None = None) -> Path:
+        lines = map(json.loads, self.entry(table, version).read_text().splitlines())
+        return self.place / table / next(line["add"]["path"] for line in lines if "add" in line)
+
+
+@pytest.fixture
+def passes(tmp_path: Path) -> Passes:
+    made = Passes(tmp_path)
+    made.whole("land", 1, "half_message")
+    return made
+
+
+def said_by_start(place: Path) -> list[str]:
+    said: list[str] = []
+    mend_after_power_cut(str(place), said.append)
+    return said
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def torn(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def zeroed(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def at_line_end(path: Path) -> None:
+    path.write_text(path.read_text().splitlines()[0])
+
+
+def gone(path: Path) -> None:
+    path.unlink()
+
+
+def test_a_whole_warehouse_is_left_alone(passes):
+    passes.start("reconcile", 1)
+    passes.write("reconcile", 1, "message")
+    assert not examined(passes.place).damaged
+    assert said_by_start(passes.place) == []
+    assert not (passes.place / "_set_aside").exists()
+
+
+@pytest.mark.parametrize("harm", [empty, torn, zeroed, at_line_end])
+def test_an_entry_of_an_open_plan_is_set_aside_and_the_plan_stays(passes, harm):
+    passes.start("reconcile", 1)
+    passes.write("reconcile", 1, "message")
+    before, kept = passes.newest("pass"), passes.entry("message")
+    harm(kept)
+    assert any("message version 1" in line for line in said_by_start(passes.place))
+    assert (passes.newest("message"), passes.newest("pass")) == (0, before)
+    assert (passes.place / "_set_aside" / "message" / "_delta_log" / kept.name).exists()
+    assert said_by_start(passes.place) == []
+    assert passes.write("reconcile", 1, "message") == 1
+
+
+@pytest.mark.parametrize("harm", [empty, torn, zeroed, gone])
+def test_so_is_one_whose_data_file_is_not_whole(passes, harm):
+    passes.start("reconcile", 1)
+    passes.write("reconcile", 1, "message")
+    harm(passes.data_file("message"))
+    assert said_by_start(passes.place)
+    assert passes.newest("message") == 0
+
+
+@pytest.mark.parametrize("harm", [empty, torn, zeroed, gone])
+def test_a_committed_row_whose_own_file_is_not_whole_leaves_the_pass_open(passes, harm):
+    before = passes.newest("pass")
+    passes.whole("reconcile", 1, "message")
+    harm(passes.data_file("pass"))
+    assert said_by_start(passes.place)
+    assert (passes.newest("message"), passes.newest("pass")) == (1, before + 1)
+
+
+def test_what_another_plan_has_written_on_top_goes_too(passes):
+    passes.start("reconcile", 1)
+    passes.start("audit", 1)
+    harmed = passes.write("reconcile", 1, "message")
+    passes.write("audit", 1, "message")
+    empty(passes.entry("message", harmed))
+    assert said_by_start(passes.place)
+    assert passes.newest("message") == 0
+
+
+def test_a_plan_that_was_to_read_it_goes_with_all_that_it_wrote(passes):
+    passes.start("reconcile", 1)
+    harmed = passes.write("reconcile", 1, "message")
+    before = passes.newest("pass")
+    passes.start("audit", 1)
+    passes.write("audit", 1, "half_message")
+    empty(passes.entry("message", harmed))
+    assert said_by_start(passes.place)
+    assert (passes.newest("message"), passes.newest("half_message"), passes.newest("pass")) == (0, 1, before)
+
+
+@pytest.mark.parametrize("harm", [empty, torn])
+def test_an_entry_that_a_committed_pass_names_is_refused_by_name(passes, harm):
+    passes.start("reconcile", 1)
+    harmed = passes.write("reconcile", 1, "message")
+    passes.write("reconcile", 1, "half_message")
+    passes.commit("reconcile", 1)
+    harm(passes.entry("message", harmed))
+    with pytest.raises(WarehouseDamaged, match=r"message version 1: its log entry is .*txmq mend"):
+        said_by_start(passes.place)
+    assert passes.entry("message", harmed).exists()
+
+
+def test_mend_opens_that_pass_again(passes):
+    passes.whole("reconcile", 1, "message")
+    passes.whole("reconcile", 2, "message")
+    before = passes.newest("pass")
+    empty(passes.entry("message", 2))
+    done = mend(str(passes.place))
+    assert done.undone == ("reconcile pass 2",)
+    assert (passes.newest("message"), passes.newest("pass")) == (1, before - 1)
+    assert said_by_start(passes.place) == []
+
+
+def test_what_was_sent_to_a_broker_is_never_forgotten(passes):
+    passes.whole("to_broker", 1, "broker_request")
+    empty(passes.entry("broker_request", 1))
+    with pytest.raises(WarehouseDamaged, match="sent again"):
+        mend(str(passes.place))
+
+
+def test_nor_is_a_commit_undone_whose_replaced_files_were_removed(passes):
+    passes.whole("reconcile", 1, "message")
+    passes.start("maintain", 1)
+    tag = f"{pass_tag('maintain', 1, 'compact_message')} digest"
+    path = str(passes.place / "message")
+    SmallWrite("x", 1, tag).overwrite(path, ROW, where=None)
+    DeltaTable(path).vacuum(0, dry_run=False, enforce_retention_duration=False)
+    empty(passes.data_file("message", 2))
+    with pytest.raises(WarehouseDamaged, match="read again were removed"):
+        mend(str(passes.place))
+
+
+@pytest.mark.parametrize("harm", [empty, torn, zeroed])
+def test_a_torn_checkpoint_is_set_aside_and_the_entries_tell_the_same(passes, harm):
+    passes.start("reconcile", 1)
+    passes.write("reconcile", 1, "message")
+    log = passes.place / "message" / "_delta_log"
+    DeltaTable(str(passes.place / "message")).create_checkpoint()
+    harm(log / f"{1:020d}.checkpoint.parquet")
+    assert said_by_start(passes.place)
+    assert not list(log.glob("*checkpoint*"))
+    assert DeltaTable(str(passes.place / "message")).to_pyarrow_table().num_rows == 1
+
+
+@pytest.mark.parametrize("harm", [empty, torn])
+def test_so_is_the_file_that_names_it(passes, harm):
+    DeltaTable(str(passes.place / "message")).create_checkpoint()
+    harm(passes.place / "message" / "_delta_log" / "_last_checkpoint")
+    assert said_by_start(passes.place)
+    assert passes.newest("message") == 0
+
+
+def test_what_was_begun_to_be_set_aside_is_done_whole_at_the_next_start(passes, monkeypatch):
+    passes.start("reconcile", 1)
+    for _ in range(2):
+        passes.write("reconcile", _ + 1, "message")
+    empty(passes.entry("message", 1))
+    moved: list[Path] = []
+    rename = Path.rename
+
+    def once(self: Path, target: Path) -> Path:
+        if moved:
+            raise KeyboardInterrupt
+        moved.append(self)
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", once)
+    with pytest.raises(KeyboardInterrupt):
+        said_by_start(passes.place)
+    monkeypatch.undo()
+    said_by_start(passes.place)
+    assert passes.newest("message") == 0
+
+
+def test_a_warehouse_that_was_being_made_is_made_anew(tmp_path):
+    for table in TABLES:
+        write_deltalake(str(tmp_path / table), ROW.slice(0, 0))
+    empty(tmp_path / "message" / "_delta_log" / f"{0:020d}.json")
+    assert said_by_start(tmp_path)
+    assert not DeltaTable.is_deltatable(str(tmp_path / "pass"))
+    assert DeltaTable.is_deltatable(str(tmp_path / "half_message"))

@@ -1,0 +1,177 @@
+"""Whether the newest commits of a table on this machine are whole: what a power cut may have left of them. Reads only.
+
+An entry that is empty reads as a commit of nothing, and rows are gone without an error (ClickHouse issue 111738).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from txmq_lib.delta.durable import LOG
+from txmq_lib.delta.log_entries import CHECKPOINT_FILE, COMMIT_FILE
+
+# What writers say of how many files a commit adds: deltalake, Spark's writes, its MERGE, its DELETE and OPTIMIZE.
+_ADDED = ("num_added_files", "num_target_files_added", "numTargetFilesAdded", "numAddedFiles", "numFiles")
+_BY_DELTALAKE = "delta-rs"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a log entry says, as far as it is there.
+
+    fault    why it cannot be believed; empty: it can
+    tag      the first line of its userMetadata; `note` is the rest
+    files    path and size of each file it adds; size None: of the change feed
+    removed  paths of files it takes out
+    """
+
+    fault: str = ""
+    tag: str = ""
+    note: str = ""
+    files: tuple[tuple[str, int | None], ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+class TableCheck:
+    """The log of one table, entry by entry, and the files it names."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._entries: dict[int, Entry] = {}
+
+    @property
+    def log(self) -> Path:
+        """Where its entries are."""
+        return self.root / LOG
+
+    @cached_property
+    def versions(self) -> list[int]:
+        """Versions whose entries are there, oldest first."""
+        return sorted(int(found[1]) for found in map(COMMIT_FILE.fullmatch, self._names) if found)
+
+    @property
+    def newest(self) -> int:
+        """The newest version; -1 for no table."""
+        return self.versions[-1] if self.versions else -1
+
+    @cached_property
+    def checkpoints(self) -> list[int]:
+        """Versions of which a checkpoint is there, oldest first."""
+        return sorted({int(found[1]) for found in map(CHECKPOINT_FILE.fullmatch, self._names) if found})
+
+    def files_of(self, version: int) -> list[Path]:
+        """All that the log holds of a version."""
+        return [self.log / name for name in self._names if name.lstrip(".").startswith(f"{version:020d}.")]
+
+    def entry(self, version: int) -> Entry:
+        """The entry of a version."""
+        if version not in self._entries:
+            try:
+                text = (self.log / f"{version:020d}.json").read_text(encoding="utf-8", errors="replace")
+                self._entries[version] = _entry_of(text)
+            except FileNotFoundError:
+                self._entries[version] = Entry(fault="is not there")
+        return self._entries[version]
+
+    def faults(self, behind: int, named: Iterable[int]) -> Iterator[tuple[int, str]]:
+        """Versions behind `behind`, and of those `named`, whose commit cannot be believed, each with why.
+
+        Data files of the former are read whole; of the latter they have to be there.
+        """
+        oldest = self.versions[0] if self.versions else 0
+        for version in {*named, *range(behind + 1, self.newest + 1)}:
+            if version < oldest:
+                continue  # upkeep has removed its entry
+            entry = self.entry(version)
+            if entry.fault:
+                yield version, f"its log entry {entry.fault}"
+            elif fault := self._file_fault(version, is_read=version > behind):
+                yield version, fault
+
+    def checkpoint_fault(self, behind: int) -> str:
+        """Why the newest checkpoint, where it is of `behind` or later, cannot be read; empty where it can."""
+        if not self.checkpoints or self.checkpoints[-1] < behind:
+            return ""
+        parts = [file for file in self.files_of(self.checkpoints[-1]) if CHECKPOINT_FILE.fullmatch(file.name)]
+        return next((fault for file in parts if (fault := _fault_of(file, None))), "")
+
+    def last_checkpoint_fault(self) -> str:
+        """Why the file that names the newest checkpoint cannot be believed; empty where it can, or is not there."""
+        try:
+            named = json.loads((self.log / "_last_checkpoint").read_text(encoding="utf-8"))
+            return "" if named["version"] in self.checkpoints else "names a checkpoint that is not there"
+        except FileNotFoundError:
+            return ""
+        except (ValueError, KeyError, TypeError):
+            return "is cut off"
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return os.listdir(self.log) if self.log.is_dir() else []
+
+    def _file_fault(self, version: int, *, is_read: bool) -> str:
+        gone = {path for later in range(version + 1, self.newest + 1) for path in self.entry(later).removed}
+        for path, size in self.entry(version).files:
+            if path not in gone and (fault := _fault_of(self.root / path, size, is_read=is_read)):
+                return fault
+        return ""
+
+
+def _entry_of(text: str) -> Entry:
+    if not text.strip("\0 \n"):
+        return Entry(fault="is empty")
+    info: dict[str, Any] = {}
+    files: list[tuple[str, int | None]] = []
+    removed: list[str] = []
+    has_txn, added = False, 0
+    for line in filter(None, text.split("\n")):
+        try:
+            ((kind, action),) = json.loads(line).items()
+        except (ValueError, AttributeError):
+            return Entry("is cut off", *_tag_of(info))
+        if kind == "commitInfo":
+            info = action
+        elif kind == "add":
+            files.append((unquote(action["path"]), int(action["size"])))
+            added += 1
+        elif kind == "cdc":
+            files.append((unquote(action["path"]), None))
+        elif kind == "remove":
+            removed.append(unquote(action["path"]))
+        has_txn |= kind == "txn"
+    stated = next((int(info["operationMetrics"][key]) for key in _ADDED if key in info.get("operationMetrics", {})), 0)
+    tag, note = _tag_of(info)
+    lacks_txn = info.get("engineInfo", "").startswith(_BY_DELTALAKE) and tag.startswith("txmq ") and not has_txn
+    return Entry("is cut off" if added < stated or lacks_txn else "", tag, note, tuple(files), tuple(removed))
+
+
+def _tag_of(info: dict[str, Any]) -> tuple[str, str]:
+    tag, _, note = str(info.get("userMetadata", "")).partition("\n")
+    return tag, note
+
+
+def _fault_of(file: Path, size: int | None, *, is_read: bool = True) -> str:
+    """Why a Parquet file cannot be read whole; empty where it can."""
+    try:
+        if size is not None and file.stat().st_size != size:
+            return f"its file {file.name} is cut off"
+        if not is_read:
+            return ""
+        with pq.ParquetFile(file) as parquet:
+            for _ in parquet.iter_batches():
+                pass
+    except FileNotFoundError:
+        return f"its file {file.name} is not there"
+    except (pa.ArrowException, OSError):
+        return f"its file {file.name} is damaged"
+    return ""
