@@ -241,6 +241,14 @@ def test_what_was_begun_to_be_set_aside_is_done_whole_at_the_next_start(passes, 
     assert passes.newest("message") == 0
 
 
+def test_the_table_of_runs_is_looked_at_as_well(passes):
+    write_deltalake(str(passes.place / "run"), ROW)
+    write_deltalake(str(passes.place / "run"), ROW, mode="append")
+    empty(passes.entry("run", 1))
+    assert said_by_start(passes.place)
+    assert (passes.newest("run"), passes.newest("pass")) == (0, 2)
+
+
 def test_a_warehouse_that_was_being_made_is_made_anew(tmp_path):
     for table in TABLES:
         write_deltalake(str(tmp_path / table), ROW.slice(0, 0))

@@ -10,6 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, Schema, write_deltalake
 
 from txmq_lib.config.table_specs import RUN_TABLE, table_spec
+from txmq_lib.delta.durable import sync_commits
 from txmq_lib.delta.small_writes import create_table
 
 KEPT = timedelta(days=90)
@@ -25,11 +26,14 @@ def append_runs(warehouse: str, rows: Sequence[Mapping[str, Any]], *, wall: date
     if not DeltaTable.is_deltatable(path):
         create_table(path, spec, {"delta.enableDeletionVectors": "false"})
     table = DeltaTable(path)
+    before = table.version()
     schema = pa.schema(Schema.from_json(table.schema().to_json()).to_arrow())
     whole = [{name: row.get(name) for name in spec.columns} for row in rows]
     write_deltalake(table, pa.Table.from_pylist(whole, schema), mode="append")
     if table.version() % TIDIED_EVERY == 0:
         _tidy(table, wall)
+    if ":" not in (place := path.removeprefix("file:")):
+        sync_commits(place, before, table.version())
 
 
 def _tidy(table: DeltaTable, wall: datetime) -> None:

@@ -16,13 +16,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from txmq_lib.config.table_specs import table_specs
+from txmq_lib.config.table_specs import RUN_TABLE, table_specs
 from txmq_lib.delta.entry_check import Entry, TableCheck
 from txmq_lib.names import JOB_TO_BROKER
 from txmq_lib.passes.pass_log import ABANDONED, COMMITTED, INPUT_VERSIONS, OWN_VERSIONS, STARTED, pass_tag
 
 COPY = "put back a copy of the warehouse"
 ROWS_LOOKED_BACK = 50
+# A run is on the disk before the next one begins, unless several go on at once.
+RUNS_LOOKED_BACK = 4
 _TAG = re.compile(r"txmq (\S+) pass (\d+) (.+)")
 _NEVER = 1 << 62
 
@@ -60,7 +62,7 @@ class Mending:
 
 def examined(place: Path) -> Mending:
     """What is damaged in a warehouse, and what is to be done about it. Only the newest commits are looked at."""
-    return _Examination({name: TableCheck(place / name) for name in table_specs()}).mending()
+    return _Examination({name: TableCheck(place / name) for name in (*table_specs(), RUN_TABLE)}).mending()
 
 
 class _Examination:
@@ -200,6 +202,7 @@ class _Examination:
                 durable[name] = max(durable.get(name, -1), int(version), *own.get(name, ()))
             plan = self._version_of(job, number, STARTED)
             durable["pass"] = max(durable.get("pass", -1), -1 if plan is None else plan)
+        durable[RUN_TABLE] = self._tables[RUN_TABLE].newest - RUNS_LOOKED_BACK
         return durable
 
     def _version_of(self, job: str, number: int, state: str) -> int | None:
