@@ -262,6 +262,8 @@ BODY_CRC: Final = "BODY_CRC"
 BODY_UNREADABLE: Final = "BODY_UNREADABLE"
 BODY_TOO_LARGE: Final = "BODY_TOO_LARGE"
 TIMESTAMP_OUT_OF_RANGE: Final = "TIMESTAMP_OUT_OF_RANGE"
+# Other content landed before under its key.
+KEY_CONFLICT: Final = "KEY_CONFLICT"
 
 # --- why a line, or all the rest of a file, could not be used
 BROKEN_JSON: Final = "BROKEN_JSON"

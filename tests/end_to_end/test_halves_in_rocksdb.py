@@ -165,3 +165,23 @@ def test_an_engine_takes_no_half_of_such_a_broker(open_house):
     land_files(house, "half")
     assert {row["reason"] for row in house.rows("quarantine")} == {"HALF_IN_ROCKSDB"}
     assert not house.rows("half_message")
+
+
+def test_what_expired_before_its_checks_were_over_is_told_as_forgotten_once_they_are(open_house):
+    """The reserved time is shorter than the checks: whatever landed in between, the verdict is that of one landing."""
+    cut, once = (open_house(*SETTINGS, "file_reserved_time=5s", name=name) for name in ("cut", "once"))
+    half = next(row for row in truth.rows(CAPTURE, "half") if row["queueOffset"] == 40)
+    due_ms = max(half["bornTimestamp"] + 2_000, half["storeTimestamp"]) + 15_000
+    later = next(row for row in truth.rows(CAPTURE, "visible") if row["storeTimestamp"] > due_ms)
+    stored = [
+        {**later, "queueOffset": number, "storeTimestamp": due_ms + past} for number, past in enumerate((-9_000, 1))
+    ]
+    for house in (cut, once):
+        house.land_rows("half", [half])
+    for row, verdict in zip(stored, ("EXPIRED_UNSEEN", "DISCARDED_UNSEEN"), strict=True):
+        cut.land_rows("message", [row])
+        cut.audit(AFTERWARDS)
+        assert set(judged(cut).values()) == {verdict}
+    once.land_rows("message", stored)
+    once.audit(AFTERWARDS)
+    assert judged(once) == judged(cut)

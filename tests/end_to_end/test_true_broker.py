@@ -22,7 +22,9 @@ SETTINGS = ("role=audit", "transaction_timeout=2s", "file_reserved_time=3650d")
 KINDS = ("half", "op", "message", "max_time")
 BATCHES = 3
 STORIES_OF_A_STORE = 150
+TAKEN = ("Real0", "Real1")
 SAYS_NOT_COMMITTED = {"ROLLED_BACK"}
+SAYS_UNDECIDED = {"PENDING", "DISCARDED", "EXPIRED_UNSEEN"}
 SAYS_COMMITTED = {"COMMITTED", "COMMITTED_OP_LOST", "COMMITTED_AND_DISCARDED", "CONFLICT", "DUPLICATED"}
 
 Told = dict[Key, dict[str, Any]]
@@ -50,10 +52,14 @@ def said(rows: Told) -> dict[Key, str]:
 def assert_true(broker: TrueBroker, rows: Told, landed: Iterable[Record]) -> None:
     """No verdict says what is not so."""
     records, verdict = list(landed), said(rows)
+    places = {record.place for record in records}
     for story in broker.stories:
         is_committed = story.was_committed_before(records)
         assert not (verdict.get(story.key) in SAYS_NOT_COMMITTED and is_committed), (broker.name, story.key)
         assert not (verdict.get(story.key) in SAYS_COMMITTED and not story.commits), (broker.name, story.key)
+        # Whoever settles it by hand would have it visible twice.
+        is_seen = any(message.prepared and message.place in places for message in story.commits)
+        assert not (verdict.get(story.key) in SAYS_UNDECIDED and is_seen), (broker.name, story.key)
 
 
 class Files:
@@ -157,7 +163,7 @@ def grown(broker: TrueBroker, place: Path, removed: Iterable[int]) -> Iterable[t
     ("what", "settings", "removed"),
     [
         ("whole", (), (0, 0, 0)),
-        ("left out", ("land.topics=['Real0', 'Real1*']",), (0, 0, 0)),
+        ("left out", (f"land.topics={[*TAKEN]}",), (0, 0, 0)),
         ("removed", (), (0, 2, 4)),
     ],
 )
@@ -170,7 +176,8 @@ def test_a_store_says_only_what_was_read_of_it(open_house, tmp_path, what, setti
         for store, landed in grown(broker, tmp_path, removed):
             house.land_store(store, broker=broker.name, now=when(broker))
             house.audit(when(broker))
-            assert_true(broker, told(house, broker), landed)
+            taken = [one for one in landed if one.kind != "message" or what != "left out" or one.topic in TAKEN]
+            assert_true(broker, told(house, broker), taken)
         found = told(house, broker)
         reasons.update(row["reason"] for row in found.values() if row["verdict"] == "RESOLVED_UNKNOWN")
         if what == "whole":

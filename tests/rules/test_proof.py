@@ -8,6 +8,7 @@ import pytest
 from builders import evidence, policies, rows, table_of
 from moment import NOW
 
+from txmq_lib.rules import bad_places
 from txmq_lib.rules.evidence import transaction_figures
 from txmq_lib.rules.orphans import committed_by_brokers, without_half
 from txmq_lib.rules.verdict import judged
@@ -86,6 +87,7 @@ PROVED = [  # why, frontier rows of its broker, by what it is proved or what is 
     ("the log read from later on: what lies before was not there", [log((50, 300)), queue((1, 3, 120, 130))],
      "log_read"),
     ("the log read, and a hole before the half", [log((0, 300)), queue((0, 3, 10, 20), (5, 9, 90, 190))], "log_read"),
+    ("the log read, and a hole behind the op", [log((100, 300)), queue((2, 4, 110, 205), (5, 9, 250, 280))], "log_read"),
     ("the log read, and a hole of which one side is not in it", [log((90, 300)), queue((0, 3, 10, 20), (5, 9, 130, 190))],
      "log_read"),
     ("a file of the log was lost", [log((0, 120), (180, 300), lowest_kept_offset=180)], "lost"),
@@ -240,6 +242,63 @@ def test_a_record_in_quarantine_is_told_where_the_message_may_be_it(spark):
     assert {why: reason for why, (_, reason, _) in found.items()} == {why: reason for why, (_, reason) in BAD.items()}
 
 
+HALF_QUEUE = {"topic": HALVES, "queue_id": 0}
+RIVALS = {  # row of quarantine that another record's key kept out; what it makes of a rollback proved otherwise
+    "none": (None, "read_past_op"),
+    "a message between": ({**REAL, "commit_log_offset": 125}, "quarantined"),
+    "a message before the half": ({**REAL, "commit_log_offset": 99}, "read_past_op"),
+    "a message behind the op": ({**REAL, "commit_log_offset": 201}, "read_past_op"),
+    "a message, nobody knows where": (REAL, "quarantined"),
+    "a message of another queue": ({**REAL, "queue_id": 1, "commit_log_offset": 125}, "read_past_op"),
+    "a damaged message that landed from elsewhere": (
+        {**REAL, "commit_log_offset": 125, "reason": "BODY_CRC"}, "read_past_op"),
+    "a half of an offset of its own": ({**HALF_QUEUE, "queue_offset": 1, "commit_log_offset": 999}, "quarantined"),
+    "a half of another offset": ({**HALF_QUEUE, "queue_offset": 2, "commit_log_offset": 150}, "read_past_op"),
+}  # fmt: skip
+
+
+def test_a_record_that_another_one_kept_out_was_seen_by_no_reading(spark):
+    """A broker made anew, or cut back by a crash, uses offsets again: whoever landed first has the key."""
+    frontier = [{"broker_name": why, **queue((0, 9, 150, 201))} for why in RIVALS]
+    bad = [{"broker_name": why, "fingerprint": why, "reason": "KEY_CONFLICT", **row}
+           for why, (row, _) in RIVALS.items() if row is not None]  # fmt: skip
+    found = reasons(spark, resolved(spark, RIVALS), frontier, bad)
+    assert {why: reason for why, (_, reason, _) in found.items()} == {
+        why: reason for why, (_, reason) in RIVALS.items()
+    }
+
+
+def test_of_more_rivals_than_are_kept_the_lowest_count_as_anywhere_below(spark, monkeypatch):
+    monkeypatch.setattr(bad_places, "MOST_PLACES", 2)
+    places = {"two above": (300, 400), "three above": (300, 400, 500), "three below": (10, 20, 30)}
+    frontier = [{"broker_name": why, **queue((0, 9, 150, 201))} for why in places]
+    bad = [
+        {"broker_name": why, "fingerprint": f"{why} {place}", "reason": "KEY_CONFLICT", **REAL,
+         "commit_log_offset": place}
+        for why, found in places.items() for place in found
+    ]  # fmt: skip
+    found = reasons(spark, resolved(spark, places), frontier, bad)
+    assert {why: reason for why, (_, reason, _) in found.items()} == {
+        "two above": "read_past_op",
+        "three above": "quarantined",
+        "three below": "read_past_op",
+    }
+
+
+def test_what_has_the_id_of_a_committed_message_without_a_half_is_not_undecided(spark):
+    """Its half, or the one of a send tried again, was not read: nobody may be advised to decide it once more."""
+    halves = [{"broker_name": why, "transaction_id": why, "commit_log_offset": COPY} for why in ("half", "alone")]
+    given_up = [{"broker_name": "given up", "transaction_id": "given up", "commit_log_offset": COPY}]
+    orphans = [{"broker_name": why, "transaction_id": why} for why in ("half", "given up")]
+    found = evidence(spark, halves=halves, given_up=given_up, orphans=orphans)
+    assert reasons(spark, found, []) == {
+        "half": ("RESOLVED_UNKNOWN", "elsewhere", False),
+        "given up": ("RESOLVED_UNKNOWN", "elsewhere", False),
+        "alone": ("PENDING", "undecided", False),
+    }
+    assert {verdict for verdict, *_ in reasons(spark, found, [], role="engine").values()} == {"PENDING", "DISCARDED"}
+
+
 def test_the_engine_needs_no_proof(spark):
     found = reasons(spark, resolved(spark, ["T"]), [], role="engine")
     assert found == {"T": ("ROLLED_BACK", "decided", True)}
@@ -262,3 +321,7 @@ def test_an_op_is_lost_only_where_it_would_have_been_seen(spark):
                 for why, (found, _) in OPS_READ.items()]  # fmt: skip
     found = reasons(spark, evidence(spark, halves=halves, visible=visible), frontier)
     assert found == {why: ("COMMITTED_OP_LOST", reason, reason == "no_op") for why, (_, reason) in OPS_READ.items()}
+    kept_out = [{"broker_name": why, "fingerprint": why, "topic": OPS["topic"], "queue_id": 0, "reason": "KEY_CONFLICT",
+                 "commit_log_offset": LOW + 1} for why in OPS_READ]  # fmt: skip
+    found = reasons(spark, evidence(spark, halves=halves, visible=visible), frontier, kept_out)
+    assert {reason for _, reason, _ in found.values()} == {"op_unread"}

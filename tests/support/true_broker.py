@@ -326,6 +326,9 @@ class Shown:
                 places = {record.place for record in copies[key] + given_up[key]}
                 is_proved = self._is_read_past(copies[key], named) and not self._is_doubtful(key, places)
                 expected[key] = verdict if is_proved else "RESOLVED_UNKNOWN"
+            elif verdict in ("PENDING", "DISCARDED") and self._is_doubtful(key, set()):
+                # A committed message has its id, and no half.
+                expected[key] = "RESOLVED_UNKNOWN"
         return expected
 
     def _by_key(self, kind: str) -> dict[Key, list[Record]]:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.log_view import LEAST_ROW_BYTES
 from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.names import COMMITTED_OP_LOST, HALF_TOPICS, KEY_CONFLICT, OP_TOPICS, ROLLED_BACK
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import Job
 from txmq_lib.passes.runner import run_passes
@@ -23,6 +24,7 @@ from txmq_lib.pipeline.shared.orphans import Orphans, find_orphans, write_orphan
 from txmq_lib.pipeline.shared.policies import policies_of
 from txmq_lib.pipeline.shared.pruning import Near, near_offsets, near_times, near_twins
 from txmq_lib.pipeline.shared.roles import record, require_same_role
+from txmq_lib.rules.bad_places import REAL_QUEUE
 from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.evidence import Evidence, diverted_halves, transaction_figures
 from txmq_lib.rules.half import is_of_rocksdb, named_offset
@@ -149,6 +151,7 @@ def _touched(current: Pass, frontier: DataFrame, orphans: Orphans, policies: Pol
         if current.last_note.get("settings_fingerprint") != current.settings.fingerprint():
             keys.append(moved_by_settings(current.read("verdict"), frontier, policies=policies, now=current.now))
         keys += [_named_by_new_ops(current), _of_new_messages(current, new_messages), _of_orphans(current, orphans)]
+        keys += _beside_new_rivals(current)
     return reduce(DataFrame.unionByName, keys).distinct()  # several new rows may concern one transaction
 
 
@@ -180,6 +183,25 @@ def _of_orphans(current: Pass, orphans: Orphans) -> DataFrame:
     near = near_twins(orphans.changed)
     halves, given_up = [near.rows(current, table) for table in ("half_message", "trans_check_max_time")]
     return with_same_id(halves, given_up, orphans.changed)
+
+
+def _beside_new_rivals(current: Pass) -> list[DataFrame]:
+    """Keys of the transactions whose proof a record may refute that was kept out, since its key was taken: rare."""
+    if not current.has_new_rows("quarantine"):
+        return []
+    rivals = current.cached(current.new_rows("quarantine").where(F.col("reason") == KEY_CONFLICT))
+    if rivals.isEmpty():
+        return []
+    queues = rivals.selectExpr("broker_name", "topic as real_topic", "queue_id as real_queue_id").distinct()
+    proved = current.read("verdict").where(F.col("verdict").isin(ROLLED_BACK, COMMITTED_OP_LOST))
+    of_ops = rivals.where(F.col("topic").isin(*OP_TOPICS)).select("broker_name").distinct()
+    of_halves = rivals.where(F.col("topic").isin(*HALF_TOPICS)).select("broker_name", "queue_offset")
+    halves = near_offsets("queue_offset", of_halves, "queue_offset").rows(current, "half_message")
+    return [
+        transactions_of(proved.join(F.broadcast(queues), on=list(REAL_QUEUE), how="left_semi")),
+        transactions_of(proved.join(F.broadcast(of_ops), on="broker_name", how="left_semi")),
+        transactions_of(halves.join(F.broadcast(of_halves), on=["broker_name", "queue_offset"], how="left_semi")),
+    ]
 
 
 def _evidence(current: Pass, touched: DataFrame, orphans: Orphans) -> Evidence:

@@ -74,7 +74,8 @@ def transaction_figures(evidence: Evidence) -> DataFrame:
         _said(
             HALF,
             halves.withColumn("_is_original", _is_original()),
-            at="store_timestamp", times="broker_check_times", place="commit_log_offset", queue_id="queue_id",
+            at="store_timestamp", times="broker_check_times", place="commit_log_offset",
+            queue_id="queue_id", queue_offset="queue_offset",
             is_true="_is_original", immunity="check_immunity", **_REAL,
         ),
         _said(
@@ -129,6 +130,7 @@ def _gathered(said: DataFrame) -> DataFrame:
         F.min(original).alias("original_place"),
         F.min(F.when(kind == HALF, F.col("queue_id"))).alias("half_queue_id"),
         F.max(F.when(kind == HALF, F.col("queue_id"))).alias("_highest_queue"),
+        F.collect_set(F.when(kind == HALF, F.col("queue_offset"))).alias("half_offsets"),
         F.max(F.when(kind == HALF, F.col("immunity"))).alias("check_immunity"),
         F.max(F.when(kind == HALF, F.col("at"))).alias("half_store_timestamp"),
         F.max(F.when(kind == OP, F.col("place"))).alias("op_place"),
@@ -161,7 +163,7 @@ def _counted(said: DataFrame) -> DataFrame:
         *("check_times", "broker_check_times"),
         F.least("_first_timestamp", F.array_min("_visible.at")).alias("first_timestamp"),
         F.greatest("_last_timestamp", F.array_max("_visible.at")).alias("last_timestamp"),
-        *("original_place", "half_queue_id", "op_place"),
+        *("original_place", "half_queue_id", "half_offsets", "op_place"),
         F.array_max("_visible.place").alias("visible_place"),
         elsewhere.alias("elsewhere_count"),
         ((F.col("given_up_count") > 0) & is_final).alias("is_discarded"),

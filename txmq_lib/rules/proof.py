@@ -28,14 +28,19 @@ from txmq_lib.names import (
     REASON_READ_PAST_OP,
     REASON_UNREAD,
 )
+from txmq_lib.rules.bad_places import (
+    REAL_QUEUE,
+    has_rival_half,
+    has_rival_op,
+    may_be_bad,
+    may_be_rival,
+    with_bad_places,
+)
 from txmq_lib.rules.frontier import WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID, whole_reads
 from txmq_lib.rules.half import table_queue_id
 from txmq_lib.rules.runs import holes_between, no_runs, told_to
 
 PATTERNS = r"^\[(.*)\]$"  # how landing_frontier names a log of which some topics are read
-MOST_BAD_PLACES = 10_000
-
-REAL_QUEUE = ("broker_name", "real_topic", "real_queue_id")
 
 
 def with_proof(figures: DataFrame, frontier: DataFrame, quarantine: DataFrame) -> DataFrame:
@@ -56,8 +61,6 @@ def with_proof(figures: DataFrame, frontier: DataFrame, quarantine: DataFrame) -
         .join(
             F.broadcast(of_topic.withColumnRenamed("topic", "real_topic")), on=["broker_name", "real_topic"], how="left"
         )
-        .join(F.broadcast(_bad_places(quarantine)), on=list(REAL_QUEUE), how="left")
-        .join(F.broadcast(_bad_places_anywhere(quarantine)), on="broker_name", how="left")
     )
     read_to = F.greatest("_all_read_to", "_topic_read_to")
     runs = told_to(F.when(F.col("_is_queue_known"), F.col("_runs")), read_to)
@@ -68,7 +71,8 @@ def with_proof(figures: DataFrame, frontier: DataFrame, quarantine: DataFrame) -
             "_taking_logs": F.filter("_logs", lambda log: _takes(log["topic"])),
         }
     )
-    return named.withColumns({"_proof": _proof(), "_missing": _missing(read_to), "_is_op_read": _is_op_read()})
+    judged = with_bad_places(named, quarantine)
+    return judged.withColumns({"_proof": _proof(), "_missing": _missing(read_to), "_is_op_read": _is_op_read()})
 
 
 def _proof() -> Column:
@@ -92,7 +96,8 @@ def _proof() -> Column:
         .when(_some("_queue_runs", is_live), REASON_LIVE_READ)
         .when(_some("_queue_runs", is_end), REASON_FILE_END)
     )
-    return F.when(op.isNotNull() & (F.col("elsewhere_count") == 0), proved)
+    is_doubtful = (F.col("elsewhere_count") > 0) | may_be_rival() | has_rival_half()
+    return F.when(op.isNotNull() & ~is_doubtful, proved)
 
 
 def _begins_before(run: Column) -> Column:
@@ -133,9 +138,6 @@ def _overlaps(hole: Column) -> Column:
 def _missing(read_to: Column) -> Column:
     """The first reason that fits, in the order of names.UNKNOWN_REASONS."""
     is_taken = F.coalesce("_is_topic_landed", _some("_taking_logs", lambda _: F.lit(True))) | read_to.isNotNull()
-    is_bad = (
-        _some("_bad_places", _is_between) | _some("_bad_places_anywhere", _is_between) | _is(F.col("_has_bad_unplaced"))
-    )
 
     def is_gone(hole: Column) -> Column:
         return _overlaps(hole) & _is(hole["from_offset"] < F.col("_lowest_kept"))
@@ -146,15 +148,11 @@ def _missing(read_to: Column) -> Column:
         F.when(F.col("elsewhere_count") > 0, REASON_ELSEWHERE)
         .when(F.col("real_topic").isNull() | F.col("real_queue_id").isNull(), REASON_NO_REAL_TOPIC)
         .when(~is_taken, REASON_LEFT_OUT)
-        .when(is_bad, REASON_QUARANTINED)
+        .when(may_be_bad() | has_rival_half(), REASON_QUARANTINED)
         .when(is_gone_of_queue | is_gone_of_log, REASON_LOST)
         .when(_some("_holes", _overlaps), REASON_GAP)
         .otherwise(REASON_UNREAD)
     )
-
-
-def _is_between(place: Column) -> Column:
-    return (place > F.col("_low")) & _is(place < F.col("op_place"))
 
 
 def _is_lost_of(log: Column) -> Callable[[Column], Column]:
@@ -168,10 +166,11 @@ def _is_lost_of(log: Column) -> Callable[[Column], Column]:
 def _is_op_read() -> Column:
     """Whether the op queue was read without a hole from the half to behind the visible message."""
     message = F.col("visible_place")
-    return _some(
+    is_read = _some(
         "_op_runs",
         lambda run: _begins_before(run) & _has_rows(run) & _is(run["last_commit_log_offset"] > message),
     )
+    return is_read & ~has_rival_op()
 
 
 def _takes(patterns: Column) -> Column:
@@ -245,24 +244,3 @@ def _logs(frontier: DataFrame) -> DataFrame:
     logs = frontier.where((F.col("queue_id") == WHOLE_QUEUE_ID) & is_log)
     queue = F.struct("topic", F.coalesce("runs", no_runs()).alias("runs"), "lowest_kept_offset")
     return logs.groupBy("broker_name").agg(F.collect_list(queue).alias("_logs"))
-
-
-def _bad_places(quarantine: DataFrame) -> DataFrame:
-    """Of each queue where its records in quarantine lie, and whether there are some of which nobody knows."""
-    known = quarantine.where("topic is not null and queue_id >= 0")
-    named = known.withColumnsRenamed({"topic": "real_topic", "queue_id": "real_queue_id"})
-    return named.groupBy(*REAL_QUEUE).agg(
-        _newest_places().alias("_bad_places"),
-        F.max(F.col("commit_log_offset").isNull()).alias("_has_bad_unplaced"),
-    )
-
-
-def _bad_places_anywhere(quarantine: DataFrame) -> DataFrame:
-    """Of each broker where records in quarantine lie of which nobody knows the queue."""
-    is_placed = F.col("topic").isNotNull() & _is(F.col("queue_id") >= 0)
-    unknown = quarantine.where(~is_placed & F.col("commit_log_offset").isNotNull())
-    return unknown.groupBy("broker_name").agg(_newest_places().alias("_bad_places_anywhere"))
-
-
-def _newest_places() -> Column:
-    return F.slice(F.sort_array(F.collect_set("commit_log_offset"), asc=False), 1, MOST_BAD_PLACES)

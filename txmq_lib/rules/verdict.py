@@ -61,7 +61,9 @@ def judged(
     placed = with_proof(timed, frontier, quarantine)
     verdict = F.coalesce(*[F.when(holds, F.lit(name)) for name, holds in _rules(policies)], F.lit(PENDING))
     reasoned = placed.withColumn("verdict", verdict).withColumn("reason", _reason(policies))
-    may_change = F.col("verdict").isin(*UNSETTLED) | F.col("reason").isin(*UNSETTLED_REASONS)
+    # Of what the broker forgets, the end of its checks tells more than the reserved time does.
+    may_be_unseen = (F.col("verdict") == EXPIRED_UNSEEN) & F.col("checks_end_timestamp").isNotNull()
+    may_change = F.col("verdict").isin(*UNSETTLED) | F.col("reason").isin(*UNSETTLED_REASONS) | may_be_unseen
     return reasoned.select(
         *TRANSACTION_KEY,
         *("real_topic", "real_queue_id", "verdict", "reason"),
@@ -81,7 +83,7 @@ def _rules(policies: Policies) -> list[tuple[str, Column]]:
         (COMMITTED_OP_LOST, (F.col("visible_count") == 1) & (F.col("op_count") == 0)),
         (COMMITTED, F.col("visible_count") == 1),
         # The engine writes its messages itself: what it did not write never was.
-        (RESOLVED_UNKNOWN, policies.has_role(ROLE_AUDIT) & (F.col("op_count") >= 1) & F.col("_proof").isNull()),
+        (RESOLVED_UNKNOWN, policies.has_role(ROLE_AUDIT) & _is_unknown()),
         (ROLLED_BACK, F.col("op_count") >= 1),
         (DISCARDED, F.col("is_discarded")),
         (DISCARDED_UNSEEN, policies.has_role(ROLE_AUDIT) & _has_passed("checks_end_timestamp")),
@@ -124,7 +126,7 @@ def moved_by_settings(verdicts: DataFrame, frontier: DataFrame, *, policies: Pol
     placed = timed.join(F.broadcast(_brokers(frontier, now)), on="broker_name", how="left")
     unexpired = transactions_of(placed.where(~_is_expired(policies)))
     unseen = verdicts.where(
-        F.col("verdict").isin(PENDING, DISCARDED_UNSEEN) & F.col("checks_end_timestamp").isNotNull()
+        F.col("verdict").isin(PENDING, DISCARDED_UNSEEN, EXPIRED_UNSEEN) & F.col("checks_end_timestamp").isNotNull()
     )
     return unexpired.unionByName(transactions_of(unseen))
 
@@ -141,6 +143,11 @@ def next_expiry(unsettled: DataFrame, frontier: DataFrame, *, policies: Policies
     is_ahead = F.coalesce(due_ms <= F.unix_millis("_highest_timestamp"), F.lit(False))
     waits = policies.has_role(ROLE_AUDIT) & is_ahead & ~_is_expired(policies)
     return placed.where(waits).agg(F.min(due_ms).alias("due_ms"))
+
+
+def _is_unknown() -> Column:
+    """Whether it is decided and nothing tells how: an op names it, or a committed message without a half has its id."""
+    return ((F.col("op_count") >= 1) & F.col("_proof").isNull()) | (F.col("orphan_count") > 0)
 
 
 def _is_conflict(policies: Policies) -> Column:

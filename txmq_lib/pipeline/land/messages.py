@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from txmq_lib.names import (
     HALF_TOPIC,
+    KEY_CONFLICT,
     ORIGIN_LANDED,
     PROPERTY_UNIQ_KEY,
     ROLE_ENGINE,
@@ -259,7 +260,7 @@ def _fault_columns() -> list[Column]:
 def _conflicts(judged: DataFrame) -> DataFrame:
     rivals = judged.where(F.col("status") == CONFLICT).withColumn("queue_id", stored_queue_id())
     return rivals.select(
-        F.lit("KEY_CONFLICT").alias("reason"),
+        F.lit(KEY_CONFLICT).alias("reason"),
         F.concat(F.lit("other content landed before at queue offset "), F.col("queue_offset")).alias("detail"),
         _as_json().alias("raw"),
         *_fault_columns()[3:],

@@ -1,0 +1,78 @@
+"""Offsets used again, by a broker made anew under its old name or cut back by a crash: who came first has the key."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+
+import pytest
+from histories import HALF_TOPIC, OP_TOPIC, START_MS, message_row
+from house import House
+from moment import NOW
+from true_broker import START_MS as BORN_MS
+from true_broker import TrueBroker
+
+AUDIT = ("role=audit", "file_reserved_time=3650d")
+KINDS = ("half", "op", "message", "max_time")
+LATER = NOW + timedelta(minutes=1)
+
+
+def row(topic: str, offset: int, place: int, name: str, **told):
+    properties = {"UNIQ_KEY": name, "PGROUP": "A", "REAL_TOPIC": "T", "REAL_QID": "0", "TRAN_MSG": "true"}
+    return message_row(topic, queue_offset=offset, place=place, born_ms=START_MS, stored_ms=START_MS + place,
+                       **{"properties": properties, "body": f"{name} {place}", **told})  # fmt: skip
+
+
+def verdicts(house: House) -> dict[str, tuple[str, str, bool]]:
+    house.audit(LATER)
+    return {one["transaction_id"]: (one["verdict"], one["reason"], one["is_settled"]) for one in house.rows("verdict")}
+
+
+def test_a_proof_that_stood_falls_when_a_record_comes_that_its_queue_had_no_room_for(open_house):
+    house = open_house(*AUDIT)
+    house.land_rows("half", [row(HALF_TOPIC, number, 100 + number, f"back{number}") for number in range(2)])
+    ops = [
+        row(OP_TOPIC, number, 200 + number, "op", properties={"TAGS": "d"}, body=f"{number},") for number in range(2)
+    ]
+    house.land_rows("op", ops)
+    house.land_rows("message", [row("T", number, place, "plain") for number, place in enumerate((50, 60, 900))])
+    proved = ("ROLLED_BACK", "read_past_op", True)
+    assert verdicts(house) == {"back0": proved, "back1": proved}
+    # Behind the op, and of another half offset: neither may be theirs.
+    house.land_rows("message", [row("T", 2, 300, "other", sys_flag=8, prepared=250)])
+    house.land_rows("half", [row(HALF_TOPIC, 7, 400, "late"), row(HALF_TOPIC, 7, 410, "later")])
+    assert verdicts(house) == {"back0": proved, "back1": proved, "late": ("PENDING", "undecided", False)}
+    # Its half stands where another one stood: the op may mean that one.
+    house.land_rows("half", [row(HALF_TOPIC, 1, 500, "again")])
+    unknown = ("RESOLVED_UNKNOWN", "quarantined", False)
+    assert {name: said for name, said in verdicts(house).items() if name != "late"} == {
+        "back0": proved,
+        "back1": unknown,
+    }
+    # The committed message of the other one, kept out by what landed as offset 1 before.
+    house.land_rows("message", [row("T", 1, 150, "back0", sys_flag=8, prepared=100)])
+    assert {name: said for name, said in verdicts(house).items() if name != "late"} == {
+        "back0": unknown,
+        "back1": unknown,
+    }
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["store", "files"])
+@pytest.mark.parametrize("seed", range(3))
+def test_of_a_broker_made_anew_under_its_old_name_nothing_is_said_that_is_not_so(open_house, tmp_path, how, seed):
+    dice, house = random.Random(f"rebuilt {seed}"), open_house(*AUDIT)
+    lives = [TrueBroker(name, dice, now_ms=BORN_MS + number * 3_600_000) for number, name in enumerate("ab")]
+    for broker, transactions in zip(lives, (80, 160), strict=True):
+        broker.live(transactions, topics=3)
+        if how == "store":
+            house.land_store(broker.write_store(tmp_path / broker.name), broker="x")
+        for kind in KINDS if how == "files" else ():
+            house.land_rows(kind.replace("_", "-"), [one.row() for one in broker.log if one.kind == kind], broker="x")
+        house.audit()
+    rolled_back = {one["transaction_id"] for one in house.rows("verdict") if one["verdict"] == "ROLLED_BACK"}
+    stories = {story.key.transaction_id: story for broker in lives for story in broker.stories}
+    logs = {broker.name: broker.log for broker in lives}
+    assert rolled_back
+    assert not [name for name in rolled_back if stories[name].was_committed_before(logs[name[0]])]
+    assert not [name for name in rolled_back if not stories[name].rollbacks]

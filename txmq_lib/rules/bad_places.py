@@ -1,0 +1,105 @@
+"""Where records lie that have not landed: in quarantine, damaged, or kept out by another record of their key. Pure."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.names import HALF_TOPICS, KEY_CONFLICT, OP_TOPICS
+
+REAL_QUEUE = ("broker_name", "real_topic", "real_queue_id")
+MOST_PLACES = 10_000  # of one queue; of more the highest
+
+
+def with_bad_places(figures: DataFrame, quarantine: DataFrame) -> DataFrame:
+    """`figures` with what the functions below look at, of the table `quarantine`.
+
+    figures  REAL_QUEUE, half_offsets, and _low and op_place: behind and before which places its message would lie
+    """
+    return figures.join(F.broadcast(_of_queues(quarantine)), on=list(REAL_QUEUE), how="left").join(
+        F.broadcast(_of_brokers(quarantine)), on="broker_name", how="left"
+    )
+
+
+def may_be_bad() -> Column:
+    """Whether a record in quarantine may be the message."""
+    return _is_among("_bad") | _is(F.exists("_bad_anywhere", _is_between))
+
+
+def may_be_rival() -> Column:
+    """Whether one may be it that was kept out by a record of its key: whoever read its queue has not seen it."""
+    return _is_among("_rival")
+
+
+def has_rival_half() -> Column:
+    """Whether another half was kept out by one of its rows: an op of their offset may mean either."""
+    return _is(F.arrays_overlap("_rival_halves", "half_offsets")) | _is(
+        F.array_min("half_offsets") < F.col("_rival_halves_unknown_to")
+    )
+
+
+def has_rival_op() -> Column:
+    """Whether an op behind the half was kept out so."""
+    return _is(F.col("_rival_op") > F.col("_low"))
+
+
+def _of_queues(quarantine: DataFrame) -> DataFrame:
+    """Of each queue where its records in quarantine lie, all and rivals, and below which places nobody knows."""
+    placed = quarantine.where("topic is not null and queue_id >= 0")
+    named = placed.withColumnsRenamed({"topic": "real_topic", "queue_id": "real_queue_id"})
+    found = named.groupBy(*REAL_QUEUE).agg(
+        *_places("_bad", F.lit(True)), *_places("_rival", F.col("reason") == KEY_CONFLICT)
+    )
+    return found.select(*REAL_QUEUE, *_told("_bad"), *_told("_rival"))
+
+
+def _of_brokers(quarantine: DataFrame) -> DataFrame:
+    """Of each broker where records lie of which nobody knows the queue, and its rivals among halves and ops."""
+    is_placed = F.col("topic").isNotNull() & _is(F.col("queue_id") >= 0)
+    place = F.col("commit_log_offset")
+    is_rival = F.col("reason") == KEY_CONFLICT
+    found = quarantine.groupBy("broker_name").agg(
+        _highest(F.collect_set(F.when(~is_placed, place))).alias("_bad_anywhere"),
+        F.collect_set(F.when(is_rival & F.col("topic").isin(*HALF_TOPICS), F.col("queue_offset"))).alias("_halves"),
+        F.max(F.when(is_rival & F.col("topic").isin(*OP_TOPICS), place)).alias("_rival_op"),
+    )
+    return found.select(
+        *("broker_name", "_bad_anywhere", "_rival_op"),
+        _highest(F.col("_halves")).alias("_rival_halves"),
+        _lowest_of_more(F.col("_halves")).alias("_rival_halves_unknown_to"),
+    )
+
+
+def _places(name: str, is_such: Column) -> tuple[Column, Column]:
+    place = F.col("commit_log_offset")
+    return (
+        F.collect_set(F.when(is_such, place)).alias(f"{name}_places"),
+        F.max(is_such & place.isNull()).alias(f"{name}_is_unplaced"),
+    )
+
+
+def _told(name: str) -> tuple[Column, Column]:
+    places = F.col(f"{name}_places")
+    unknown_to = F.when(F.col(f"{name}_is_unplaced"), F.lit(2**63 - 1)).otherwise(_lowest_of_more(places))
+    return _highest(places).alias(f"{name}_places"), unknown_to.alias(f"{name}_unknown_to")
+
+
+def _lowest_of_more(places: Column) -> Column:
+    """The lowest of the highest MOST_PLACES where there are more, of which nobody knows then."""
+    return F.when(F.size(places) > MOST_PLACES, F.array_min(_highest(places)))
+
+
+def _highest(places: Column) -> Column:
+    return F.slice(F.sort_array(places, asc=False), 1, MOST_PLACES)
+
+
+def _is_among(name: str) -> Column:
+    return _is(F.col(f"{name}_unknown_to") > F.col("_low")) | _is(F.exists(f"{name}_places", _is_between))
+
+
+def _is_between(place: Column) -> Column:
+    return (place > F.col("_low")) & _is(place < F.col("op_place"))
+
+
+def _is(condition: Column) -> Column:
+    return F.coalesce(condition, F.lit(False))
