@@ -10,11 +10,12 @@ import pytest
 from moment import NOW
 from playwright.sync_api import Browser, sync_playwright
 from views.report_rows import HOSTILE, rows
+from views.test_live_pages import served
 
 from txmq_lib import names
 
 CHROMIUM = shutil.which("chromium")
-WIDE, NARROW = 1100, 380
+WIDE, NARROW = 1280, 400
 
 pytestmark = pytest.mark.real
 
@@ -134,6 +135,69 @@ def test_a_link_opens_the_story_it_leads_to(report, opened):
     page.wait_for_function("document.getElementById('story-1').open")
     assert story.get_by_text("half message stored").is_visible()
     assert said == []
+
+
+STUCK = "section#stuck .scrolled >> nth=0"
+
+
+def listed(page) -> list[str]:
+    """The ids in the first list that can be acted on, as shown."""
+    cells = page.locator(f"{STUCK} >> tbody tr:not([hidden]) td:first-child")
+    return cells.all_inner_texts()
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_a_list_is_filtered_sorted_and_copied_in_the_page(report, opened, width):
+    page, said = opened(report(rows("GID_PAY", pending=20)), width=width)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    # The oldest first; by age, in which 9m comes before 19m, the youngest first at the second click.
+    assert listed(page)[:2] == ["P19", "P18"]
+    age = page.locator(f"{STUCK} >> th button", has_text="age")
+    age.click()
+    assert listed(page)[:2] == ["P19", "P18"]
+    age.click()
+    assert listed(page)[:3] == ["P0", "P1", "P2"]
+    assert page.locator(f"{STUCK} >> th[aria-sort=ascending]").inner_text().startswith("age")
+    field = page.get_by_label("Filter: Undecided, the oldest of 20")
+    field.fill("gid_pay P1")
+    assert sorted(listed(page)) == sorted(["P1", *(f"P{number}" for number in range(10, 20))])
+    assert page.locator("section#stuck .tools [role=status]").first.inner_text() == "11 of 20"
+    field.fill("P7")
+    page.get_by_label("Copy: Undecided, the oldest of 20").click()
+    page.wait_for_function("document.querySelector('#stuck .tools [role=status]').textContent === '1 rows copied'")
+    head, row = page.evaluate("navigator.clipboard.readText()").rstrip("\n").split("\n")
+    assert head.split("\t") == ["transaction", "producer group", "topic", "age", "asked", "why", "do"]
+    assert row.split("\t")[:4] == ["P7", "GID_PAY", "-", "7m"]
+    field.fill("")
+    assert len(listed(page)) == 20
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert said == []
+
+
+def test_a_story_says_what_it_means_why_and_what_to_do(report, opened):
+    page, said = opened(report(rows("GID_PAY")), width=NARROW)
+    page.locator("a[href='#given-up-story-1']").click()
+    page.wait_for_function("document.getElementById('given-up-story-1').open")
+    words = page.locator("#given-up-story-1 .advice").inner_text()
+    assert "given up after the last check: nobody decided it" in words
+    assert "ask the database of record" in words
+    assert page.evaluate("document.documentElement.scrollWidth") <= NARROW
+    assert said == []
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_the_live_page_and_the_page_of_a_transaction(warehouse, opened, tmp_path, width):
+    with served(warehouse(rows(HOSTILE)), tmp_path) as (host, port):
+        page, said = opened(f"http://{host}:{port}/", width=width)
+        assert page.locator("h1").inner_text() == "txmq report"
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.locator("a[href='/transaction/DISCARDED1']").first.click()
+        page.wait_for_url("**/transaction/DISCARDED1")
+        assert page.get_by_text("given up after the last check: nobody decided it").is_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.get_by_role("link", name="Back to the report").click()
+        page.wait_for_url(f"http://{host}:{port}/")
+        assert said == []
 
 
 def test_on_paper_everything_is_open_and_light(report, opened, tmp_path):

@@ -58,7 +58,7 @@ def take_globals(
 ) -> None:
     """Keep what holds for every command."""
     files = tuple(conf or ()) or settings_files(os.environ, Path())
-    ctx.obj = Options(files, tuple(assignments or ()), warehouse)
+    ctx.obj = Options(files, tuple(assignments or ()), warehouse, are_files_found=not conf)
 
 
 jobs.add_to(app)

@@ -24,11 +24,12 @@ UMASKS = {"owner": 0o077, "group": 0o027, "all": 0o000}
 
 @dataclass(frozen=True)
 class Options:
-    """The global options as given."""
+    """The global options as given; `are_files_found` where `conf` is what any command in this place finds by itself."""
 
     conf: tuple[str, ...]
     assignments: tuple[str, ...]
     warehouse: str | None
+    are_files_found: bool = False
 
 
 def settings_files(environment: Mapping[str, str], directory: Path) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ from txmq_lib.report import decided, running, undecided
 from txmq_lib.report.page import Finding, Report, Tile
 from txmq_lib.report.parts import Section, count_text, time_text
 from txmq_lib.report.period import pass_period, reported_period
+from txmq_lib.report.stories import Links
+from txmq_lib.report.stuck import stuck_section
 from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.limits import Limits
 from txmq_lib.views.problems import problems
@@ -17,15 +19,26 @@ from txmq_lib.views.status import CONTRADICTED, Status, read_status, span_text
 
 
 def built_report(
-    reader: WarehouseReader, now: datetime, *, since: datetime | None, limits: Limits, lag_window_ms: int
+    reader: WarehouseReader,
+    now: datetime,
+    *,
+    since: datetime | None,
+    limits: Limits,
+    lag_window_ms: int,
+    links: Links = Links.STORIES,
 ) -> Report:
-    """Everything the page shows; `since` is where its charts over time begin, else where what is known does."""
+    """Everything the page shows.
+
+    since  where its charts over time begin, else where what is known does
+    links  where a listed transaction leads: to its story in the page, or to a page of its own
+    """
     status = read_status(reader, now, lag_window_ms=lag_window_ms)
     period = reported_period(reader, now, since)
     sections: list[Section] = [
+        stuck_section(reader, now, links),
         undecided.pending_section(reader, period, status),
         decided.verdict_section(reader, period, status),
-        decided.contradiction_section(reader),
+        decided.contradiction_section(reader, links),
         undecided.given_up_section(reader),
         undecided.checks_section(reader, status),
         decided.decision_section(reader, period),
@@ -49,10 +62,10 @@ def _tiles(status: Status) -> list[Tile]:
     contradicted = status.with_verdict(*CONTRADICTED)
     discarded = status.with_verdict(names.DISCARDED, names.DISCARDED_UNSEEN)
     return [
-        Tile("undecided", count_text(status.pending_count), "pending"),
-        Tile("age of the oldest", span_text(status.now - oldest.oldest_timestamp) if oldest else "-", "pending"),
+        Tile("undecided", count_text(status.pending_count), "stuck"),
+        Tile("age of the oldest", span_text(status.now - oldest.oldest_timestamp) if oldest else "-", "stuck"),
         Tile("duplicated or contradicted", count_text(contradicted), "contradictions", contradicted > 0),
-        Tile("given up, nobody decided", count_text(discarded), "given-up", discarded > 0),
+        Tile("given up, nobody decided", count_text(discarded), "stuck", discarded > 0),
         Tile("messages behind, all groups", count_text(sum(group.lag for group in status.offsets)), "offsets"),
         Tile("records in quarantine", count_text(sum(row.count for row in status.quarantine)), "intake"),
     ]

@@ -7,17 +7,16 @@ from collections.abc import Mapping, Sequence
 from txmq_lib import names
 from txmq_lib.report import charts, history
 from txmq_lib.report.charts import Chart
-from txmq_lib.report.parts import Figure, Link, Section, StoryPart, Table, count_text, counted, group_text
+from txmq_lib.report.parts import Figure, Section, Table, count_text, counted, group_text
 from txmq_lib.report.period import Period
 from txmq_lib.report.shared import ROWS_LISTED, figure_over_time, left_out
+from txmq_lib.report.stories import STORIES_TOLD, Links, link_to, told_stories
 from txmq_lib.views import reasons
 from txmq_lib.views.catalogue import VERDICTS
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.select import ViewQuery, row_count, view_rows
 from txmq_lib.views.status import CONTRADICTED, Status
-from txmq_lib.views.trace import Story, traces
 
-STORIES_TOLD = 50
 HUES_OF_VERDICTS: Mapping[str, str] = {
     names.COMMITTED: "var(--hue-3)",
     names.ROLLED_BACK: "var(--hue-1)",
@@ -76,7 +75,7 @@ def verdict_section(reader: WarehouseReader, period: Period, status: Status) -> 
     return Section("verdicts", "Verdicts", figures=figures, tables=[each for each in (counts, why) if each.rows])
 
 
-def contradiction_section(reader: WarehouseReader) -> Section:
+def contradiction_section(reader: WarehouseReader, links: Links) -> Section:
     """Transactions visible twice or contradicted, each with a link to its story."""
     title = "Duplicated and contradicted transactions"
     query = ViewQuery(filters={"state": CONTRADICTED}, limit=STORIES_TOLD)
@@ -88,10 +87,10 @@ def contradiction_section(reader: WarehouseReader) -> Section:
     if not rows:
         return Section("contradictions", title, empty="No transaction is visible twice or contradicted.")
     total = row_count(reader, VERDICTS, query)
-    stories = _stories(reader, rows)
+    stories = [] if links is Links.PAGES else told_stories(reader, rows, "story")
     listed = [
         (
-            Link(row["transaction_id"], story.anchor),
+            link_to(row, place, "story", links),
             row["verdict"],
             group_text(row["producer_group"]),
             row["real_topic"] or "-",
@@ -100,26 +99,13 @@ def contradiction_section(reader: WarehouseReader) -> Section:
             count_text(row["contradicting_count"]),
             row["last_timestamp"],
         )
-        for row, story in zip(rows, stories, strict=True)
+        for place, row in enumerate(rows, start=1)
     ]
     head = ("transaction", "verdict", "producer group", "topic", "visible", "ops", "contradicting ends", "last seen")
     note = left_out(total, "transactions", "txmq verdicts --state duplicated --state conflict", STORIES_TOLD)
     table = Table(f"The newest of {count_text(total)}, each with its story", head, listed, numbers=(4, 5, 6), note=note)
     words = ("Consumers must drop repeats by the transaction id. A conflict is most likely a commit and a rollback.",)
     return Section("contradictions", title, words, tables=[table], stories=stories)
-
-
-def _stories(reader: WarehouseReader, rows: Sequence[Mapping[str, str]]) -> list[StoryPart]:
-    known = traces(reader, sorted({row["transaction_id"] for row in rows}))
-    parts = []
-    for place, row in enumerate(rows, start=1):
-        key = {name: row[name] for name in names.TRANSACTION_KEY}
-        found = next((story for story in known[row["transaction_id"]] if story.key == key), Story(key, ()))
-        title = f"{row['transaction_id']}, {row['verdict']}, {group_text(row['producer_group'])}"
-        events = [(event.time or "-", event.event, event.text) for event in found.events]
-        caption = f"born {row['born_timestamp']}, broker {row['broker_name']}"
-        parts.append(StoryPart(f"story-{place}", title, Table(caption, ("time", "event", "what happened"), events)))
-    return parts
 
 
 def decision_section(reader: WarehouseReader, period: Period) -> Section:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from txmq_lib.escaping import page_words
 from txmq_lib.report.charts import NARROW, WIDE, Chart
-from txmq_lib.report.parts import Link, Section
+from txmq_lib.report.parts import Hint, Link, Section, StoryPart
 
 HERE = Path(__file__).parent
 SMALL = 400
@@ -51,8 +51,37 @@ class Report:
     is_empty: bool = False
 
 
-def html(report: Report) -> str:
-    """The page. A policy in it lets no script run but its own, whatever a message may hold."""
+def html(report: Report, hint: Callable[[str], str] = str) -> str:
+    """The page. A policy in it lets no script run but its own, whatever a message may hold.
+
+    hint  puts what names the warehouse into the commands that are shown
+    """
+    return _rendered("page.html.j2", hint, report=report)
+
+
+def transaction_html(
+    warehouse: str,
+    made: str,
+    transaction_id: str,
+    stories: Sequence[StoryPart],
+    hint: Callable[[str], str] = str,
+) -> str:
+    """The page of one transaction id, under the same policy."""
+    return _rendered(
+        "transaction.html.j2", hint, warehouse=warehouse, made=made, transaction_id=transaction_id, stories=stories
+    )
+
+
+def policy() -> str:
+    """What browsers may do with a page: nothing but its own style and script."""
+    digest = base64.b64encode(hashlib.sha256(_script().encode()).digest()).decode()
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri 'none';"
+        " form-action 'none'"
+    )
+
+
+def _rendered(template: str, hint: Callable[[str], str], **shown: object) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
         autoescape=True,
@@ -63,14 +92,20 @@ def html(report: Report) -> str:
         lstrip_blocks=True,
     )
     environment.tests["link"] = lambda cell: isinstance(cell, Link)
+    environment.tests["hint"] = lambda cell: isinstance(cell, Hint)
+    environment.filters["pasteable"] = hint
     environment.globals["drawings"] = _drawings
-    script = (HERE / "page.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    # Both are txmq's own files.
-    style = Markup((HERE / "page.css").read_text(encoding="utf-8"))
-    return environment.get_template("page.html.j2").render(
-        report=report, style=style, script=Markup(script), script_digest=digest
-    )
+    # All three are txmq's own.
+    own = {
+        "style": (HERE / "page.css").read_text(encoding="utf-8"),
+        "script": _script(),
+        "policy": policy(),
+    }
+    return environment.get_template(template).render(**shown, **{name: Markup(text) for name, text in own.items()})
+
+
+def _script() -> str:
+    return (HERE / "page.js").read_text(encoding="utf-8")
 
 
 def _drawings(chart: Chart, is_small: bool) -> list[tuple[str, Markup]]:

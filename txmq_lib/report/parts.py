@@ -8,17 +8,25 @@ from datetime import datetime
 from typing import TypeAlias
 
 from txmq_lib.report.charts import Chart
+from txmq_lib.views.advice import Advice
 
 
 @dataclass(frozen=True)
 class Link:
-    """Words that lead to a place in the same page."""
+    """Words that lead to a place: `#name` in the same page, or a path on the server that gave it."""
 
     text: str
     target: str
 
 
-Cell: TypeAlias = str | Link
+@dataclass(frozen=True)
+class Hint:
+    """Words with commands in them, which are completed so that they can be pasted."""
+
+    text: str
+
+
+Cell: TypeAlias = str | Link | Hint
 
 
 @dataclass(frozen=True)
@@ -43,11 +51,12 @@ class Figure:
 
 @dataclass(frozen=True)
 class StoryPart:
-    """One transaction's story: its anchor, what it is called, and its events."""
+    """One transaction's story: its anchor, what it is called, its events, and what they call for."""
 
     anchor: str
     title: str
     events: Table
+    advice: Advice | None = None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from txmq_lib.report.offset_history import GROUPS_DRAWN, Line, OffsetHistory, Qu
 from txmq_lib.report.parts import Figure, Section, Table, count_text, counted, time_text
 from txmq_lib.report.period import Period
 from txmq_lib.report.shared import ago
+from txmq_lib.views.groups import worst_first
 from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.status import Status, span_text
@@ -91,7 +92,7 @@ def _groups(status: Status) -> Table:
             count_text(group.queues),
             count_text(group.lag),
             count_text(group.rewinds),
-            ", ".join(f"{state} {count_text(count)}" for state, count in group.lag_states.items()),
+            ", ".join(f"{state} {count_text(count)}" for state, count in worst_first(group.lag_states)),
         )
         for group in status.offsets[:ROWS_LISTED]
     ]

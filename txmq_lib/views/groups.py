@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from txmq_lib import names
@@ -32,6 +32,11 @@ COUNTED: Final = {
     "committed": (names.COMMITTED,),
     "rolled_back": (names.ROLLED_BACK,),
 }
+
+
+def worst_first(states: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Lag states with their counts, the worst first: what is cut off at the end is well."""
+    return sorted(states.items(), key=lambda state: WORST_FIRST.index(state[0]))
 
 
 def consumer_groups(

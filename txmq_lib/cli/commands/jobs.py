@@ -193,7 +193,11 @@ def serve(
     health: HealthFile = DEFAULT_HEALTH_FILE,
     listen: Annotated[
         str | None,
-        typer.Option("--listen", metavar="HOST:PORT", help="Answer /health, /metrics and POST /wakeup there."),
+        typer.Option(
+            "--listen",
+            metavar="[HOST:]PORT",
+            help="Show the report at /, and answer /health, /metrics and POST /wakeup there; 127.0.0.1 unless said.",
+        ),
     ] = None,
 ) -> None:
     """Run the cycle every transaction_check_interval in one warm session, until SIGTERM; SIGUSR1 wakes it."""

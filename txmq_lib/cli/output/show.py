@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,7 @@ import typer
 
 from txmq_lib.cli.options import Options, location, settings_of
 from txmq_lib.cli.output.formats import TABLE_LIMIT, OutputFormat
+from txmq_lib.cli.output.hints import pasteable
 from txmq_lib.cli.output.pipe import while_read
 from txmq_lib.cli.output.render import write_csv, write_json
 from txmq_lib.cli.output.said import say, say_json
@@ -55,7 +56,7 @@ def show_view(options: Options, view: View, query: ViewQuery, now: datetime, sho
             rows = view_rows(reader, view, query, columns=view.columns, bodies=shown.body or BASE64, mask=shown.mask)
             count = write_rows(shown.format_, view.columns, rows)
     if not count:
-        elsewhere = f"; {view.elsewhere}" if view.elsewhere else ""
+        elsewhere = pasteable(options)(f"; {view.elsewhere}") if view.elsewhere else ""
         say(f"no rows in {view.command}{elsewhere}", err=True)
         if unknown := unknown_names(reader, view, query.filters):
             for each in unknown:
@@ -119,7 +120,7 @@ def show_trace(options: Options, query: TraceQuery, *, brokers: Sequence[str], f
         if format_ is OutputFormat.json:
             write_events([story for _, story in stories])
         else:
-            write_stories(stories)
+            write_stories(stories, pasteable(options))
 
 
 def found_stories(reader: WarehouseReader, query: TraceQuery, brokers: Sequence[str]) -> list[tuple[str, Story]]:
@@ -145,8 +146,8 @@ def write_events(stories: Sequence[Story]) -> None:
             say_json({**found, "text": event.text})
 
 
-def write_stories(stories: Sequence[tuple[str, Story]]) -> None:
-    """Each story under a line that names its transaction by the id it was found by."""
+def write_stories(stories: Sequence[tuple[str, Story]], hint: Callable[[str], str] = str) -> None:
+    """Each story under a line that names its transaction by the id it was found by; `hint` completes commands."""
     for place, (transaction_id, story) in enumerate(stories):
         if place:
             say()
@@ -155,7 +156,7 @@ def write_stories(stories: Sequence[tuple[str, Story]]) -> None:
         write_rows(OutputFormat.table, ("time", "event", "text"), events)
         if found := advice(story.events):
             why = [] if found.why is None else [f"why:   {found.why}"]
-            first, *rest = found.to_do
+            first, *rest = map(hint, found.to_do)
             lines = [f"means: {found.meaning}", *why, f"do:    {first}", *(f"       {each}" for each in rest)]
             for each in lines:
                 say(each)

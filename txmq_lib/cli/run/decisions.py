@@ -9,6 +9,7 @@ from typing import Any
 
 from txmq_lib.cli.options import Options, settings_of
 from txmq_lib.cli.output.formats import OutputFormat
+from txmq_lib.cli.output.hints import pasteable
 from txmq_lib.cli.output.said import say
 from txmq_lib.cli.output.show import write_rows
 from txmq_lib.cli.run.before_spark import require_landed
@@ -41,7 +42,7 @@ def run_decision(
     write_rows(format_, PLAN_COLUMNS, [[shown(row[name]) for name in PLAN_COLUMNS] for row in plan])
     for finding in findings(plan, sends_to):
         say(finding, err=True)
-    say(summary(plan, is_sent=bool(sends_to)), err=True)
+    say(pasteable(options)(summary(plan, is_sent=bool(sends_to))), err=True)
 
 
 def summary(plan: Sequence[dict[str, Any]], *, is_sent: bool) -> str:

@@ -1,10 +1,12 @@
-"""The HTTP endpoint of `txmq serve`: /health, /metrics, and POST /wakeup."""
+"""The HTTP endpoint of `txmq serve`: the report at /, a page per transaction, /health, /metrics, POST /wakeup."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from math import inf
@@ -16,6 +18,7 @@ from typing import Any
 
 from txmq_lib.cli.run.clock import wall_clock
 from txmq_lib.cli.run.metrics import told_before
+from txmq_lib.cli.run.pages import Pages, is_own_name
 from txmq_lib.errors import UsageError
 from txmq_lib.files.atomic_file import write_whole
 from txmq_lib.service.health_file import RUNNING, Health
@@ -25,14 +28,16 @@ from txmq_lib.views.reader import WarehouseReader
 MOST_CLIENTS = 32
 LONGEST_SECONDS = 10.0
 PAUSE_SECONDS = 0.2
-TEXT, JSON = "text/plain; version=0.0.4; charset=utf-8", "application/json"
+LOOPBACK = "127.0.0.1"
+TEXT, JSON, HTML = "text/plain; version=0.0.4; charset=utf-8", "application/json", "text/html; charset=utf-8"
 
 
 def listen_address(text: str) -> tuple[str, int]:
-    """HOST:PORT as a pair; UsageError where it is none."""
+    """HOST:PORT, or PORT on loopback, as a pair; UsageError where it is none."""
     host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise UsageError(f"--listen {text}: give HOST:PORT, such as 127.0.0.1:9190")
+    host = host if colon else LOOPBACK
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise UsageError(f"--listen {text}: give PORT, which is on 127.0.0.1, or HOST:PORT")
     return host.strip("[]"), int(port)
 
 
@@ -114,14 +119,19 @@ class Counted:
 
 @contextmanager
 def endpoint(
-    listen: tuple[str, int] | None, health: Health, counted: Counted, *, wake: Callable[[], None]
+    listen: tuple[str, int] | None,
+    health: Health,
+    counted: Counted,
+    *,
+    wake: Callable[[], None],
+    pages: Pages | None = None,
 ) -> Iterator[tuple[str, int] | None]:
     """Answer requests until left; the address that is listened at. UsageError where it is taken. None: no endpoint."""
     if listen is None:
         yield None
         return
     try:
-        server = _Server(listen, _handler(health, counted, wake))
+        server = _Server(listen, _handler(_Answers(health, counted, wake, pages)))
     except OSError as error:
         raise UsageError(f"cannot listen at {listen[0]}:{listen[1]}: {error.strerror}") from error
     thread = Thread(target=server.serve_forever, name="txmq-endpoint", daemon=True)
@@ -134,37 +144,59 @@ def endpoint(
         thread.join()
 
 
-def _scraped(counted: Counted) -> tuple[HTTPStatus, str, str]:
+Answer = tuple[HTTPStatus, str, str]
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """What each path is answered: status, kind and text."""
+
+    health: Health
+    counted: Counted
+    wake: Callable[[], None]
+    pages: Pages | None
+
+    def get(self, path: str, host: str, listens_at: str) -> Answer:
+        """To a GET; `host` is the name it was asked by."""
+        if path == "/health":
+            content = self.health.content
+            status = HTTPStatus.OK if content["state"] == RUNNING else HTTPStatus.SERVICE_UNAVAILABLE
+            return status, JSON, json.dumps(content)
+        if path == "/metrics":
+            return _made(TEXT, self.counted.text)
+        if self.pages is None or not self.pages.has(path):
+            return HTTPStatus.NOT_FOUND, TEXT, "there are /, /health, /metrics and POST /wakeup\n"
+        if not is_own_name(host, listens_at):
+            return HTTPStatus.FORBIDDEN, TEXT, "ask for it by the address at which it listens\n"
+        return _made(HTML, partial(self.pages.page, path))
+
+    def post(self, path: str, origin: str | None) -> Answer:
+        """To a POST. Browsers send `origin` with every one, whoever's page it is: no page needs to wake anybody."""
+        if origin is not None:
+            return HTTPStatus.FORBIDDEN, TEXT, "not from a browser\n"
+        if path != "/wakeup":
+            return HTTPStatus.NOT_FOUND, TEXT, "there is POST /wakeup\n"
+        self.wake()
+        return HTTPStatus.ACCEPTED, TEXT, "woken\n"
+
+
+def _made(kind: str, make: Callable[[], str]) -> Answer:
     try:
-        return HTTPStatus.OK, TEXT, counted.text()
-    except Exception as error:  # a failing scrape is no reason to end the service
+        return HTTPStatus.OK, kind, make()
+    except Exception as error:  # what cannot be read now is no reason to end the service
         return HTTPStatus.INTERNAL_SERVER_ERROR, TEXT, f"{type(error).__name__}: {error}\n"
 
 
-def _handler(health: Health, counted: Counted, wake: Callable[[], None]) -> type[BaseHTTPRequestHandler]:
+def _handler(answers: _Answers) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         server: _Server
 
         def do_GET(self) -> None:
             self.server.asked(self.request)
-            if self.path == "/health":
-                content = health.content
-                status = HTTPStatus.OK if content["state"] == RUNNING else HTTPStatus.SERVICE_UNAVAILABLE
-                self._answer(status, JSON, json.dumps(content))
-            elif self.path == "/metrics":
-                self._answer(*_scraped(counted))
-            else:
-                self._answer(HTTPStatus.NOT_FOUND, TEXT, "there are /health, /metrics and POST /wakeup\n")
+            self._answer(*answers.get(self.path, self.headers.get("Host", ""), str(self.server.server_address[0])))
 
         def do_POST(self) -> None:
-            if self.headers.get("Origin") is not None:
-                # Browsers send it with every POST, whoever's page it is: no page needs to wake anybody.
-                self._answer(HTTPStatus.FORBIDDEN, TEXT, "not from a browser\n")
-            elif self.path == "/wakeup":
-                wake()
-                self._answer(HTTPStatus.ACCEPTED, TEXT, "woken\n")
-            else:
-                self._answer(HTTPStatus.NOT_FOUND, TEXT, "there is POST /wakeup\n")
+            self._answer(*answers.post(self.path, self.headers.get("Origin")))
 
         def log_message(self, format: str, *args: object) -> None:
             """Requests are not told: scrapers send one every few seconds."""
@@ -175,6 +207,9 @@ def _handler(health: Health, counted: Counted, wake: Callable[[], None]) -> type
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
+            self.send_header("X-Content-Type-Options", "nosniff")
+            self.send_header("Referrer-Policy", "no-referrer")
+            self.send_header("Cache-Control", "no-store")
             self.end_headers()
             self.wfile.write(body)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from txmq_lib.cli.options import Options, location, settings_of
+from txmq_lib.cli.output.hints import pasteable
 from txmq_lib.cli.output.out_file import write_out
 from txmq_lib.cli.output.said import say
 from txmq_lib.cli.run.status import limits
@@ -18,6 +19,6 @@ def write_report(options: Options, out: str, now: datetime, since: datetime | No
     settings = settings_of(options)
     reader = WarehouseReader(location(settings.warehouse))
     report = built_report(reader, now, since=since, limits=limits(settings), lag_window_ms=settings.lag_window_ms)
-    text = html(report)
+    text = html(report, pasteable(options))
     write_out(out, text)
     say(f"{len(text.encode()) / 1024:,.0f} KiB in {out}", err=True)

@@ -15,9 +15,11 @@ from pyspark.sql import SparkSession
 
 from txmq_lib.cli import signals
 from txmq_lib.cli.options import Options, location, settings_of
+from txmq_lib.cli.output.hints import pasteable
 from txmq_lib.cli.output.said import say
 from txmq_lib.cli.run.clock import wall_clock
 from txmq_lib.cli.run.endpoint import Counted, endpoint
+from txmq_lib.cli.run.pages import Pages
 from txmq_lib.cli.run.passes import mend_warehouse, spark_warehouse
 from txmq_lib.cli.run.recorded import recorded
 from txmq_lib.cli.run.rounds import Rounds
@@ -46,10 +48,13 @@ def run_serve(options: Options, *, is_first_at_once: bool, health_path: Path, li
         mend_warehouse(settings)
         # Every pass would be refused, round after round.
         require_same_roles(settings, recorded_roles(location(settings.warehouse)))
-        _serve(settings, is_first_at_once=is_first_at_once, health_path=health_path, listen=listen)
+        pages = Pages(settings, pasteable(options))
+        _serve(settings, pages, is_first_at_once=is_first_at_once, health_path=health_path, listen=listen)
 
 
-def _serve(settings: Settings, *, is_first_at_once: bool, health_path: Path, listen: tuple[str, int] | None) -> None:
+def _serve(
+    settings: Settings, pages: Pages, *, is_first_at_once: bool, health_path: Path, listen: tuple[str, int] | None
+) -> None:
     inbox: SimpleQueue[str] = SimpleQueue()
     with signals.acted_on(signal.SIGUSR1, lambda: inbox.put(WAKE)):
         health = Health(health_path, wall_clock)
@@ -69,7 +74,7 @@ def _serve(settings: Settings, *, is_first_at_once: bool, health_path: Path, lis
                 location(settings.warehouse), health_path.with_suffix(".prom"), lag_window_ms=settings.lag_window_ms
             )
             with (
-                endpoint(listen, health, counted, wake=lambda: inbox.put(WAKE)) as address,
+                endpoint(listen, health, counted, wake=lambda: inbox.put(WAKE), pages=pages) as address,
                 signals.stopped_by(lambda: inbox.put(STOP)),
             ):
                 for service in running:

@@ -12,28 +12,27 @@ from typing import Any
 import typer
 
 from txmq_lib.cli.options import Options, location, settings_of
+from txmq_lib.cli.output.aligned import WIDTH, aligned
+from txmq_lib.cli.output.hints import pasteable
 from txmq_lib.cli.output.pipe import while_read
 from txmq_lib.cli.output.said import say_json, say_screen
 from txmq_lib.config.setting_types import AUTO
 from txmq_lib.config.settings import Settings
 from txmq_lib.errors import EXIT_FINDINGS
-from txmq_lib.escaping import line, shortened, visible
+from txmq_lib.escaping import line
 from txmq_lib.views.figures import AGE_CLASSES, OLDER
+from txmq_lib.views.groups import worst_first
 from txmq_lib.views.limits import Limits, Problem
 from txmq_lib.views.problems import OF_CONSUMERS, OF_PRODUCERS, problems
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.status import Status, read_status, span_text
 
-WIDTH = 80
 NOTHING_LANDED = "nothing has landed yet: txmq land, or txmq run with sources"
 LISTED = 6
 RUNS_LISTED = 12
 SLOWEST = 3
-ELLIPSIS = "…"
 CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 RED, PLAIN = "\x1b[31;1m", "\x1b[0m"
-
-Row = Sequence[str]
 
 
 def show_status(options: Options, now: Callable[[], datetime], *, is_json: bool, every: float | None) -> None:
@@ -49,7 +48,7 @@ def show_status(options: Options, now: Callable[[], datetime], *, is_json: bool,
             if is_json:
                 say_json(as_json(uri, status, found))
             else:
-                say_screen(screen(uri, status, found, is_coloured=sys.stdout.isatty()))
+                say_screen(screen(uri, status, found, is_coloured=sys.stdout.isatty(), hint=pasteable(options)))
         if every is None:
             break
         time.sleep(every)
@@ -92,21 +91,31 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - a JSON value is any
     return value
 
 
-def screen(uri: str, status: Status, found: Sequence[Problem], *, is_coloured: bool = False) -> list[str]:
-    """The lines of the screen, none wider than 80 columns but a command or a path."""
+def screen(
+    uri: str,
+    status: Status,
+    found: Sequence[Problem],
+    *,
+    is_coloured: bool = False,
+    hint: Callable[[str], str] = str,
+) -> list[str]:
+    """The lines of the screen, none wider than 80 columns but a command or a path.
+
+    hint  puts what names the warehouse into the commands that are shown
+    """
     lines = [line(f"txmq status  {_iso(status.now)}  {uri}")]
-    lines += [NOTHING_LANDED] if status.is_empty and not found else _problems(found, is_coloured)
+    lines += [hint(NOTHING_LANDED)] if status.is_empty and not found else _problems(found, is_coloured, hint)
     for section in (_pending, _checks, _verdicts, _offsets, _quarantine, _landing, _passes, _runs):
-        lines += ["", *map(line, section(status))]
+        lines += ["", *(line(hint(each)) for each in section(status))]
     return lines
 
 
-def _problems(found: Sequence[Problem], is_coloured: bool) -> Iterator[str]:
+def _problems(found: Sequence[Problem], is_coloured: bool, hint: Callable[[str], str]) -> Iterator[str]:
     if not found:
         yield "no problem found"
     for each in found:
         text = f"{'!' if each.limit else '-'} {each.text}" + (f" ({each.limit})" if each.limit else "")
-        text, command = map(line, (text, f"txmq {each.command}"))
+        text, command = map(line, (text, hint(f"txmq {each.command}")))
         apart = 2 if len(text) + 2 + len(command) > WIDTH else WIDTH - len(text) - len(command)
         red, plain = (RED, PLAIN) if is_coloured and each.limit else ("", "")
         if len(text) + 2 + len(command) > WIDTH:
@@ -165,7 +174,7 @@ def _offsets(status: Status) -> Iterator[str]:
             f"{group.queues:,}",
             f"{group.lag:,}",
             f"{group.rewinds:,}",
-            " ".join(f"{state} {count:,}" for state, count in group.lag_states.items()),
+            " ".join(f"{state} {count:,}" for state, count in worst_first(group.lag_states)),
         )
         for group in status.offsets[:LISTED]
     ]
@@ -230,30 +239,6 @@ def _runs(status: Status) -> Iterator[str]:
     ]
     yield from aligned(("command, source or job", "done", "failed", "by"), rows, text=(0, 3))
     yield from _more(len(status.runs), "steps", "runs", RUNS_LISTED)
-
-
-def aligned(head: Row, rows: Sequence[Row], *, text: Sequence[int] = (0,)) -> Iterator[str]:
-    """Indented columns within 80, those of `text` to the left and cut where there is no room, numbers to the right."""
-    if not rows:
-        return
-    rows = [[visible(shortened(cell, WIDTH)) for cell in row] for row in rows]
-    widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
-    over = sum(widths) + 2 * len(widths) - WIDTH
-    for place in sorted(text, key=lambda place: -widths[place]):
-        least = max(len(head[place]), 12)
-        cut = min(max(over, 0), max(widths[place] - least, 0))
-        widths[place] -= cut
-        over -= cut
-    for row in (head, *rows):
-        cells = [
-            f"{_cut(cell, width):<{width}}" if place in text else f"{cell:>{width}}"
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield ("  " + "  ".join(cells)).rstrip()
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + ELLIPSIS
 
 
 def _more(count: int, things: str, command: str, listed: int = LISTED) -> Iterator[str]:

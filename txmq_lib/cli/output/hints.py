@@ -1,0 +1,28 @@
+"""Commands that are shown to be pasted: they carry what this command was given to find the warehouse."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+
+from txmq_lib.cli.options import Options
+
+# What may stand behind `txmq` in a sentence of ours.
+_COMMAND = re.compile(
+    r"\btxmq (?=(?:alert|answers|audit|brokers|checks|decisions|doctor|ends|given-up|groups|init|land|landed|maintain|"
+    r"messages|metrics|offsets|orphans|passes|pending|producers|quarantine|reconcile|report|resolve|resume|rollup|run|"
+    r"runs|sent|serve|settle|status|take-back|trace|upgrade|verdicts)\b(?!-))"
+)
+
+
+def pasteable(options: Options) -> Callable[[str], str]:
+    """Puts the global options that name the warehouse behind each `txmq` of a sentence; files that any command would
+    find by itself are left out."""
+    given = [] if options.are_files_found else [part for file in options.conf for part in ("--conf", file)]
+    given += [part for each in options.assignments if each.startswith("warehouse=") for part in ("--set", each)]
+    given += [] if options.warehouse is None else ["--warehouse", options.warehouse]
+    if not given:
+        return str
+    words = f"txmq {shlex.join(given)} "
+    return lambda sentence: _COMMAND.sub(lambda _: words, sentence)
