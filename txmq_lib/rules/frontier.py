@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.rules.runs import QUEUE, joined_runs, landed_runs, no_runs, told_to
+from txmq_lib.rules.runs import MOST_RUNS, QUEUE, joined_runs, landed_runs, no_runs, told_to
 
 # Rows about no single queue: a whole commit log, or all queues of a topic.
 WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID = "*", -1
@@ -46,6 +46,31 @@ def reached(rows: DataFrame) -> DataFrame:
     )
     joined = queues.join(landed_runs(rows), on=list(QUEUE), how="left")
     return joined.withColumn("runs", F.coalesce("runs", no_runs()))
+
+
+def reached_by(runs: DataFrame) -> DataFrame:
+    """The same as `reached` of rows of which no reading client told an end, from their runs.
+
+    runs  QUEUE, run (rules.runs), highest_store_timestamp
+    """
+    in_order = F.array_sort(F.collect_list("run"))
+    first_kept = F.greatest(F.size("runs") - MOST_RUNS + 1, F.lit(1))
+    return (
+        runs.groupBy(*QUEUE)
+        .agg(
+            F.max("run.end_offset").alias("next_offset"),
+            F.max("highest_store_timestamp").alias("highest_store_timestamp"),
+            in_order.alias("runs"),
+        )
+        .withColumns(
+            {
+                "told_end": F.col("next_offset"),
+                "file_end": F.lit(None).cast("bigint"),
+                "first_told_end": F.lit(None).cast("bigint"),
+                "runs": F.slice("runs", first_kept, MOST_RUNS),
+            }
+        )
+    )
 
 
 def whole_reads(frontier: DataFrame) -> tuple[DataFrame, DataFrame]:

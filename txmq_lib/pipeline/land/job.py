@@ -258,7 +258,7 @@ def _land(current: Pass, reading: Reading | None) -> PassReport:
         live.land(current, reading)
         return current.commit(note=unchanged_inputs.word_of(current))
     if kind == "store":
-        if not current.is_own and not store.is_still_there(current):
+        if not current.is_own and not store.can_be_carried_on(current):
             return _given_up(current)
         record(current, current.arguments["broker_name"])
         store.land(current)
@@ -311,7 +311,8 @@ def _appends(kind: str) -> list[tuple[str, str]]:
     prepared = [("half_message", messages.PREPARED)] if "half" in kinds else []
     may_have_table = kind not in tables or kind == "offset"
     offsets = [("consumer_offset_commit", broker_offsets.STEP)] if may_have_table else []
-    return [*[(tables[each], each) for each in kinds], *prepared, *offsets]
+    suspects = [(tables[each], each + messages.SUSPECTS) for each in kinds if kind == "store"]
+    return [*[(tables[each], each) for each in kinds], *suspects, *prepared, *offsets]
 
 
 def _are_unchanged(current: Pass, files: list[LandingFile]) -> bool:

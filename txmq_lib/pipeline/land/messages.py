@@ -44,6 +44,7 @@ TABLE_OF_KIND = {
     "max-time": "trans_check_max_time",
 }
 PREPARED = "prepared"  # the step of halves made of prepared messages
+SUSPECTS = "_suspects"  # ends the steps of records beside those that tasks have written to files
 QUEUE_KEY = ("broker_name", "queue_id", "queue_offset")
 TOPIC_KEY = ("broker_name", "topic", "queue_id", "queue_offset")
 PHYSICAL_KEY = ("broker_name", "commit_log_offset")
@@ -77,11 +78,15 @@ def land(current: Pass, stored: DataFrame, *, kind: str, broker_name: str, takes
     return places if rivals is None else without_place(places, rivals)
 
 
-def land_every_kind(current: Pass, stored: DataFrame, *, broker_name: str, source: str) -> Landed:
+def land_every_kind(
+    current: Pass, stored: DataFrame, *, broker_name: str, source: str, are_suspects: bool = False
+) -> Landed:
     """Land rows of all topics (columns of the store reader, detail, source, content_hash), each as its topic says.
 
     What is damaged beyond telling goes to quarantine.
+    are_suspects  these are what is left of a landing whose other rows are in their tables
     """
+    suffix = SUSPECTS if are_suspects else ""
     is_engine = current.settings.for_broker(broker_name).role == ROLE_ENGINE
     queued = stored.where(~is_never_visible()).withColumn("told_end", F.lit(None).cast("bigint"))
     parts = [
@@ -90,13 +95,16 @@ def land_every_kind(current: Pass, stored: DataFrame, *, broker_name: str, sourc
     ]
     parts.append(("message", queued.where(~F.col("topic").isin(*TRANSACTION_TOPICS)), False))
     landed = [
-        _land_kind(current, rows, kind, broker_name, takes_prepared=takes_prepared)
+        _land_kind(current, rows, kind, broker_name, takes_prepared=takes_prepared, suffix=suffix)
         for kind, rows, takes_prepared in parts
     ]
     damage = stored.where("topic is null").select(*_fault_columns())
     append_quarantine(current, damage, broker_name=broker_name, kind=source)
     with current.timed("count"):
         current.counts["never_visible"] = stored.where(is_never_visible()).count()
+    if are_suspects:
+        for kind in TABLE_OF_KIND:
+            current.counts[kind] = current.counts.get(kind, 0) + current.counts.pop(kind + suffix, 0)
     rivals = [found for _, found in landed if found is not None]
     return Landed(queued, reduce(DataFrame.unionByName, rivals) if rivals else None)
 
@@ -118,7 +126,7 @@ def without_place(rows: DataFrame, rivals: DataFrame | None) -> DataFrame:
 
 
 def _land_kind(
-    current: Pass, stored: DataFrame, kind: str, broker_name: str, *, takes_prepared: bool
+    current: Pass, stored: DataFrame, kind: str, broker_name: str, *, takes_prepared: bool, suffix: str = ""
 ) -> tuple[DataFrame, DataFrame | None]:
     """Append what is new, quarantine the rest; the good rows, and the positions of those in conflict, if any."""
     faulty = _with_faults(stored, kind, takes_prepared=takes_prepared)
@@ -132,7 +140,7 @@ def _land_kind(
     direct = good.where(F.col("topic") == HALF_TOPIC) if batch["prepared"] else good
     places, rivals = [direct.select(*PLACE)], None
     if batch["direct"]:
-        found, rivals = _land_direct(current, direct, _existing(current, kind, broker_name, batch), kind)
+        found, rivals = _land_direct(current, direct, _existing(current, kind, broker_name, batch), kind, kind + suffix)
         faults += found
     if batch["prepared"]:
         prepared, conflicts = _land_prepared(current, good, broker_name, batch)
@@ -172,7 +180,7 @@ def _measured(records: DataFrame) -> Row:
 
 
 def _land_direct(
-    current: Pass, direct: DataFrame, existing: DataFrame, kind: str
+    current: Pass, direct: DataFrame, existing: DataFrame, kind: str, step: str
 ) -> tuple[list[DataFrame], DataFrame | None]:
     """Append new records; faults found on the way, and the positions of those in conflict, if any."""
     key: tuple[str, ...] = TOPIC_KEY
@@ -194,7 +202,7 @@ def _land_direct(
     else:
         rows = ROWS_OF_KIND[kind](new.drop(*LANDING_ONLY))
     count = None if kind == "op" else tally.get(NEW, 0)
-    current.append(TABLE_OF_KIND[kind], _own_columns(rows, current), step=kind, count=count)
+    current.append(TABLE_OF_KIND[kind], _own_columns(rows, current), step=step, count=count)
     return faults, rivals
 
 

@@ -14,10 +14,13 @@ from pyspark.sql import functions as F
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import InputError
-from txmq_lib.names import HALF_TOPIC
+from txmq_lib.files.materialized import MATERIALIZED_BYTES
+from txmq_lib.names import HALF_TOPIC, ROLE_ENGINE
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.land import broker_offsets, check_cursors, inputs, messages, set_ups
+from txmq_lib.pipeline.land import broker_offsets, check_cursors, inputs, log_landing, messages, set_ups
 from txmq_lib.pipeline.land.broker_settings import DEFAULTS, conf_findings
+from txmq_lib.pipeline.land.record_files import Reading
+from txmq_lib.pipeline.land.record_rows import Landing
 from txmq_lib.pipeline.land.topics import ALWAYS_TAKEN, is_every_topic, is_taken
 from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
 from txmq_lib.rocketmq.store.commit_log import LogFile, RecordIdentity, list_files, log_end, record_at
@@ -69,6 +72,8 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
         "lowest_offset": files[0].base_offset,
         "last": list(last) if last is not None else None,
         "waiting": end.waiting,
+        "cuts": log_landing.fewer(end.cuts, end.offset - start, warehouse),
+        "are_files_written_by_tasks": log_landing.can_write(warehouse),
         "is_rebuilt": is_rebuilt,
         "lost_before_ms": _time_ms(first.store_timestamp_ms) if first and first.offset > landed_to else None,
         "topics": list(settings.land.topics),
@@ -98,14 +103,16 @@ def findings(path: str, settings: Settings, broker_name: str) -> Iterator[str]:
         yield from (f"broker {broker_name}, {file}: {words}" for words in conf_findings(config, policy))
 
 
-def is_still_there(current: Pass) -> bool:
-    """True where the store still holds what the plan is to read."""
+def can_be_carried_on(current: Pass) -> bool:
+    """Whether another process can go on with the plan: the store holds what it is to read, and its way is open."""
     try:
         files = list_files(current.arguments["path"]).files
     except InputError:
         return False
     last = current.arguments["last"]
     if not files or files[0].base_offset > current.arguments["from_offset"]:
+        return False
+    if _is_by_tasks(current) and not log_landing.can_write(current.warehouse):
         return False
     return last is None or record_at(files, last[0]) == RecordIdentity(*last)
 
@@ -115,8 +122,7 @@ def land(current: Pass) -> None:
     arguments = current.arguments
     broker_name = arguments["broker_name"]
     set_ups.land(current)
-    stored = current.cached(_stored(current).withColumn("content_hash", content_hash()))
-    landed = messages.land_every_kind(current, stored, broker_name=broker_name, source="store")
+    reached, stretches = _land_records(current, broker_name)
     bounds = queue_bounds(
         arguments["path"],
         lowest_commit_log_offset=arguments["lowest_offset"],
@@ -128,11 +134,47 @@ def land(current: Pass) -> None:
     if offset_table is not None:
         broker_offsets.land(current, [offset_table], broker_name=broker_name)
         _land_check_cursors(current, offset_table, bounds)
-    placed = landed.rows.where("reason is null").withColumn("broker_name", F.lit(broker_name))
-    good = messages.without_place(placed, landed.rivals)
-    messages.move_frontier(current, _reports(current, good, bounds, _clean_stretches(current, stored, landed.rivals)))
+    messages.move_frontier(current, _reports(current, reached, bounds, stretches))
     current.counts["waiting"] = arguments["waiting"]
     current.counts["rebuilt"] = int(arguments["is_rebuilt"])
+
+
+def _land_records(current: Pass, broker_name: str) -> tuple[DataFrame, list[tuple[int, int]]]:
+    """How far each queue was read (frontier.reached), and the stretches of the log that were read without a fault."""
+    landed = _landed_by_tasks(current, broker_name) if _is_by_tasks(current) else None
+    if landed is None:
+        stored = current.cached(_described(current, inputs.records(current, _options(current))))
+        found = messages.land_every_kind(current, stored, broker_name=broker_name, source="store")
+        placed = found.rows.where("reason is null").withColumn("broker_name", F.lit(broker_name))
+        reached = frontier.reached(messages.without_place(placed, found.rivals))
+        return reached, _clean_stretches(current, stored, found.rivals)
+    reached = frontier.reached_by(landed.runs)
+    if landed.suspects is None:
+        current.counts |= {"never_visible": 0, "quarantine_store": 0}
+        return reached, [(current.arguments["from_offset"], current.arguments["to_offset"])]
+    suspects = current.cached(_described(current, landed.suspects))
+    messages.land_every_kind(current, suspects, broker_name=broker_name, source="store", are_suspects=True)
+    return reached, _clean_stretches(current, suspects, None)
+
+
+def _is_by_tasks(current: Pass) -> bool:
+    # Plans of before say nothing of it.
+    return bool(current.arguments.get("are_files_written_by_tasks"))
+
+
+def _landed_by_tasks(current: Pass, broker_name: str) -> log_landing.LandedLog | None:
+    arguments, settings = current.arguments, current.settings
+    files = list_files(arguments["path"]).files
+    parts = log_landing.stretches(files, arguments["from_offset"], arguments["to_offset"], arguments["cuts"])
+    is_engine = settings.for_broker(broker_name).role == ROLE_ENGINE
+    reading = Reading(
+        landing=Landing(broker_name, current.number, is_engine),
+        table_paths=log_landing.paths(current.warehouse),
+        topics=None if is_every_topic(arguments["topics"]) else (*ALWAYS_TAKEN, *arguments["topics"]),
+        max_body_bytes=settings.land.max_body_bytes,
+        most_suspect_bytes=MATERIALIZED_BYTES // max(len(parts), 1),
+    )
+    return log_landing.land(current, parts, reading)
 
 
 def _clean_stretches(current: Pass, stored: DataFrame, rivals: DataFrame | None) -> list[tuple[int, int]]:
@@ -148,7 +190,8 @@ def _clean_stretches(current: Pass, stored: DataFrame, rivals: DataFrame | None)
     return [(begin, end) for begin, end in zip(begins, ends, strict=True) if begin < end]
 
 
-def _stored(current: Pass) -> DataFrame:
+def _options(current: Pass) -> dict[str, str]:
+    """Options of the store source."""
     arguments = current.arguments
     options = {
         "path": arguments["path"],
@@ -158,14 +201,20 @@ def _stored(current: Pass) -> DataFrame:
     }
     if not is_every_topic(arguments["topics"]):
         options["topics"] = json.dumps([*ALWAYS_TAKEN, *arguments["topics"]])
-    return inputs.records(current, options).withColumns(
+    return options
+
+
+def _described(current: Pass, records: DataFrame) -> DataFrame:
+    """Rows of the store source as messages.land_every_kind takes them."""
+    placed = records.withColumns(
         {
             "commit_log_offset": F.coalesce("commit_log_offset", "position"),
             "detail": F.when(F.col("reason").isNotNull(), F.concat(F.lit("at physical offset "), F.col("position"))),
             "raw": F.base64("raw"),
-            "source": F.concat_ws(":", F.lit(arguments["path"]), F.col("position").cast("string")),
+            "source": F.concat_ws(":", F.lit(current.arguments["path"]), F.col("position").cast("string")),
         }
     )
+    return placed.withColumn("content_hash", content_hash())
 
 
 def _land_check_cursors(
@@ -181,13 +230,13 @@ def _land_check_cursors(
 
 def _reports(
     current: Pass,
-    rows: DataFrame,
+    reached: DataFrame,
     bounds: Mapping[tuple[str, int], QueueBounds],
     stretches: Sequence[tuple[int, int]],
 ) -> DataFrame:
     """Frontier reports of a store: what was read and is kept of each queue, and of the log.
 
-    rows       the good ones; without a place where they did not land
+    reached    of each queue that was read (frontier.reached)
     bounds     of each queue that the store has
     stretches  of the log that were read without a bad record
     """
@@ -199,8 +248,7 @@ def _reports(
     log_end = F.lit(arguments["to_offset"])
     end_of_queue = F.when(F.col("_end").isNotNull(), F.array(run(F.col("_end"), F.col("_end"), log_end, log_end)))
     queues = (
-        frontier.reached(rows)
-        .join(_queues_kept(current, bounds), on=list(QUEUE), how="full")
+        reached.join(_queues_kept(current, bounds), on=list(QUEUE), how="full")
         .withColumns(
             {
                 "next_offset": F.coalesce("next_offset", "_end"),

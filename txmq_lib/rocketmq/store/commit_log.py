@@ -33,6 +33,7 @@ from txmq_lib.rocketmq.store.message_format import (
 from txmq_lib.rocketmq.store.records import MOST_RECORDS, Records, records_from
 
 COMMIT_LOG_DIR: Final = "commitlog"
+CUT_BYTES: Final = 16 << 20
 
 FEW_RECORDS: Final = 32
 
@@ -74,11 +75,16 @@ class RecordIdentity(NamedTuple):
 
 
 class LogEnd(NamedTuple):
-    """Just after `last`, the last whole record; `waiting` counts torn ones behind it, still to be completed."""
+    """Just after `last`, the last whole record; `waiting` counts torn ones behind it, still to be completed.
+
+    cuts  where whole records follow whole ones in the file that ends there, CUT_BYTES or more apart: read between two
+          of them, it gives what it gives read as one
+    """
 
     offset: int
     last: RecordIdentity | None
     waiting: int
+    cuts: tuple[int, ...] = ()
 
 
 class Torn(NamedTuple):
@@ -215,10 +221,10 @@ def log_end(files: Sequence[LogFile], start: int = 0) -> LogEnd:
     waiting = 0
     for file in reversed([file for file in files if file.end_offset > start]):
         with open_log(file) as log:
-            last, torn = _last_record(log, max(start, file.base_offset))
+            last, torn, cuts = _last_record(log, max(start, file.base_offset))
         waiting += torn
         if last is not None:
-            return LogEnd(last.offset + last.size, last, waiting)
+            return LogEnd(last.offset + last.size, last, waiting, tuple(cut for cut in cuts if cut <= last.offset))
     return LogEnd(max(start, files[0].base_offset) if files else start, None, waiting)
 
 
@@ -237,16 +243,22 @@ def _identity(log: MappedLog, frame: Frame) -> RecordIdentity:
     return RecordIdentity(frame[STATED_OFFSET], store_timestamp_ms, frame[END] - frame[START])
 
 
-def _last_record(log: MappedLog, start: int) -> tuple[RecordIdentity | None, int]:
-    """The last whole record from `start` on, and how many torn ones follow it."""
+def _last_record(log: MappedLog, start: int) -> tuple[RecordIdentity | None, int, list[int]]:
+    """The last whole record from `start` on, how many torn ones follow it, and the cuts of LogEnd."""
     starts = array("q")
+    cuts, cut, is_behind_whole = [], start, False
     for stretch in walk(log, start, log.base_offset + log.size):
+        is_torn = isinstance(stretch, Torn)
         begins = [stretch.start] if isinstance(stretch, Torn) else stretch.offsets.tolist()
         starts.extend(begin - log.base_offset for begin in begins)
+        if is_behind_whole and not is_torn and begins[0] - cut >= CUT_BYTES:
+            cut = begins[0]
+            cuts.append(cut)
+        is_behind_whole = not is_torn
     torn = 0
     for position in reversed(starts):
         frame = log.frame_at(position, log.size)
         if frame is not None and is_complete(log.data, frame):
-            return _identity(log, frame), torn
+            return _identity(log, frame), torn, cuts
         torn += any(log.data[position : position + _SIZE_AND_MAGIC.size])  # zeros were never written
-    return None, torn
+    return None, torn, cuts

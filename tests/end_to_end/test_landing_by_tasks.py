@@ -1,0 +1,192 @@
+"""What tasks write from Arrow is what Spark would have written, record by record; whoever is killed where, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from captured import unpack_store
+from house import House, Killed
+from odd_log import write_odd_store
+from record_encoder import encode_records, write_log
+
+from txmq_lib.passes.current import Pass
+from txmq_lib.pipeline.land import log_landing, record_files
+from txmq_lib.rocketmq.store import commit_log
+
+APPENDS = ("half_message", "op_message", "trans_check_max_time", "message")
+
+
+def contents(house: House) -> dict[str, list[str]]:
+    """Every row of every table but the pass log, in some fixed order."""
+    return {
+        table: sorted(str(sorted(row.items(), key=str)) for row in house.rows(table))
+        for table in sorted(house.versions())
+    }
+
+
+@pytest.fixture
+def by_spark(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], Any]:
+    """A function that calls another where tasks cannot write."""
+
+    def called(work: Callable[[], Any]) -> Any:
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr(log_landing, "can_write", lambda warehouse: False)
+            return work()
+
+    return called
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs are cut wherever they can be, so that tasks of Spark read them."""
+    monkeypatch.setattr(commit_log, "CUT_BYTES", 1)
+    monkeypatch.setattr(commit_log, "FEW_RECORDS", 8)
+    monkeypatch.setattr(log_landing, "STRETCHES_PER_CORE", 8)
+
+
+def test_captures_land_as_spark_lands_them(open_house, copied, by_spark, tmp_path, in_parts):
+    store = unpack_store("basic", tmp_path)
+    ours = open_house("role=audit")
+    theirs = copied(ours, "theirs")
+    report, other = ours.land_store(store), by_spark(lambda: theirs.land_store(store))
+    assert contents(ours) == contents(theirs)
+    assert {name: count for name, count in report.counts.items() if count} == {
+        name: count for name, count in other.counts.items() if count
+    }
+
+
+@pytest.mark.parametrize("role", ["audit", "engine"])
+@pytest.mark.parametrize("repeats", [False, True])
+def test_odd_records_land_as_spark_lands_them(open_house, copied, by_spark, tmp_path, in_parts, role, repeats):
+    store = write_odd_store(tmp_path / "store", repeats=repeats)
+    ours = open_house(f"role={role}")
+    theirs = copied(ours, "theirs")
+    report, other = ours.land_store(store), by_spark(lambda: theirs.land_store(store))
+    for table, rows in contents(theirs).items():
+        assert contents(ours)[table] == rows, table
+    assert {name: count for name, count in report.counts.items() if count} == {
+        name: count for name, count in other.counts.items() if count
+    }
+
+
+def test_many_suspects_are_read_once_more_by_tasks(open_house, copied, by_spark, tmp_path, in_parts, monkeypatch):
+    store = write_odd_store(tmp_path / "store")
+    ours = open_house("role=audit")
+    theirs = copied(ours, "theirs")
+    by_spark(lambda: theirs.land_store(store))
+    monkeypatch.setattr("txmq_lib.pipeline.land.store.MATERIALIZED_BYTES", 0)
+    ours.land_store(store)
+    assert contents(ours) == contents(theirs)
+
+
+def test_what_landed_before_lands_no_second_time(open_house, tmp_path):
+    house = open_house("role=audit")
+    store = unpack_store("basic", tmp_path)
+    house.land_store(store)
+    before = {table: contents(house)[table] for table in APPENDS}
+    # As after a restore of this one table: the log is read from its beginning.
+    house.warehouse.spark.sql(f"delete from delta.`{house.warehouse.path('landing_frontier')}`")
+    report = house.land_store(store)
+    assert {table: contents(house)[table] for table in APPENDS} == before
+    assert report.counts["already_there"] > 0
+    assert contents(house)["quarantine"] == []
+
+
+def test_another_log_in_place_of_the_first_conflicts_with_it(open_house, tmp_path):
+    house = open_house("role=audit")
+    write_log(tmp_path / "store", [encode_records(0, 5)])
+    house.land_store(tmp_path / "store")
+    write_log(tmp_path / "store", [encode_records(0, 7, body=b"another")])
+    report = house.land_store(tmp_path / "store")
+    assert (report.counts["rebuilt"], report.counts["message"], report.counts["quarantine_message"]) == (1, 2, 5)
+
+
+@pytest.mark.parametrize("table", APPENDS)
+def test_a_landing_killed_before_and_after_a_commit_ends_as_if_never_killed(
+    open_house, copied, tmp_path, monkeypatch, table
+):
+    store = unpack_store("basic", tmp_path)
+    killed = open_house("role=audit")
+    whole = copied(killed, "whole")
+    whole.land_store(store)
+    append_files = Pass.append_files
+
+    def dying(self: Pass, named: str, files: Any, *, step: str) -> int:
+        if named == table:
+            assert files
+            raise Killed(f"between the files of {table} and their commit")
+        return append_files(self, named, files, step=step)
+
+    monkeypatch.setattr(Pass, "append_files", dying)
+    with pytest.raises(Killed):
+        killed.land_store(store)
+    monkeypatch.setattr(Pass, "append_files", append_files)
+    with killed.killed_after(next(kind for kind, its in log_landing.messages.TABLE_OF_KIND.items() if its == table)):
+        killed.land_store(store)
+    killed.land_store(store)
+    assert contents(killed) == contents(whole)
+
+
+def test_a_landing_killed_while_its_tasks_write_leaves_nothing_that_is_seen(
+    open_house, copied, tmp_path, monkeypatch, in_parts
+):
+    store = unpack_store("basic", tmp_path)
+    killed = open_house("role=audit")
+    whole = copied(killed, "whole")
+    whole.land_store(store)
+    in_tasks = log_landing.in_tasks
+
+    def dying(spark: Any, work: Any, parts: Any) -> Any:
+        in_tasks(spark, work, parts[: len(parts) // 2])
+        raise Killed("some tasks are done, and the others are not")
+
+    monkeypatch.setattr(log_landing, "in_tasks", dying)
+    with pytest.raises(Killed):
+        killed.land_store(store)
+    monkeypatch.setattr(log_landing, "in_tasks", in_tasks)
+    killed.land_store(store)
+    assert contents(killed) == contents(whole)
+
+
+def test_of_two_processes_on_one_plan_one_writes(open_house, copied, tmp_path, monkeypatch):
+    store = unpack_store("basic", tmp_path)
+    house = open_house("role=audit")
+    whole = copied(house, "whole")
+    whole.land_store(store)
+    other = House(type(house.warehouse)(house.warehouse.spark, house.warehouse.uri), house.scratch, house.settings)
+    append_files = Pass.append_files
+
+    def overtaken(self: Pass, table: str, files: Any, *, step: str) -> int:
+        monkeypatch.setattr(Pass, "append_files", append_files)
+        other.land_store(store)  # carries the same plan on to its end
+        return append_files(self, table, files, step=step)
+
+    monkeypatch.setattr(Pass, "append_files", overtaken)
+    house.land_store(store)
+    assert contents(house) == contents(whole)
+
+
+def test_a_plan_of_tasks_is_given_up_where_no_task_can_write(open_house, copied, tmp_path, by_spark):
+    store = unpack_store("basic", tmp_path)
+    house = open_house("role=audit")
+    whole = copied(house, "whole")
+    whole.land_store(store)
+    with house.killed_after("half"):
+        house.land_store(store)
+    by_spark(lambda: house.land_store(store))
+    found, expected = contents(house), contents(whole)
+    assert [len(found[table]) for table in APPENDS] == [len(expected[table]) for table in APPENDS]
+    states = [(row["pass_number"], row["state"]) for row in house.rows("pass") if row["job"] == "land"]
+    assert sorted(states) == [(1, "abandoned"), (1, "started"), (2, "committed"), (2, "started")]
+
+
+def test_stretches_cover_a_log_without_a_gap():
+    files = [commit_log.LogFile("a", 0, 100), commit_log.LogFile("b", 100, 100)]
+    parts = log_landing.stretches(files, 10, 190, [120, 150, 190])
+    assert [(part.start, part.stop) for part in parts] == [(10, 100), (100, 120), (120, 150), (150, 190)]
+    assert record_files.Reading.from_json(READING.to_json()) == READING
+
+
+READING = record_files.Reading(record_files.Landing("b", 1, True), {"message": "/w"}, ("a*",), 5, 6)

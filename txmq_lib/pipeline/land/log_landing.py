@@ -1,0 +1,99 @@
+"""Records of a commit log into files of their tables, by tasks, where all of them are new; one commit per table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.passes.current import Pass
+from txmq_lib.pipeline.land import messages
+from txmq_lib.pipeline.land.new_records import frontier_runs, new_runs
+from txmq_lib.pipeline.land.record_files import Reading, Stretch, Written, write_stretch
+from txmq_lib.pipeline.land.suspects_source import SOURCE_NAME, Suspects
+from txmq_lib.rocketmq.store.commit_log import LogFile
+from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA
+from txmq_lib.spark.tasks import in_tasks
+
+STRETCHES_PER_CORE = 4
+
+
+@dataclass(frozen=True)
+class LandedLog:
+    """A log whose good records are in files that commits name.
+
+    runs      of all good records, as rules.frontier.reached_by takes them
+    suspects  the records that are in no file, still to be judged; null where there are none
+    """
+
+    runs: DataFrame
+    suspects: DataFrame | None
+
+
+def can_write(warehouse: Warehouse) -> bool:
+    """Whether tasks can write files of all tables that records land in."""
+    return len(paths(warehouse)) == len(messages.TABLE_OF_KIND)
+
+
+def paths(warehouse: Warehouse) -> dict[str, str]:
+    """Where tasks can write files of tables that records land in."""
+    found = {table: warehouse.local_path(table) for table in messages.TABLE_OF_KIND.values()}
+    return {table: path for table, path in found.items() if path is not None}
+
+
+def fewer(cuts: Sequence[int], size: int, warehouse: Warehouse) -> list[int]:
+    """So many cuts of a log of `size` bytes as its cores have work by: each stretch makes a file per table."""
+    least = size // (STRETCHES_PER_CORE * warehouse.spark.sparkContext.defaultParallelism)
+    kept: list[int] = []
+    for cut in cuts:
+        if not kept or cut - kept[-1] >= least:
+            kept.append(cut)
+    return kept
+
+
+def stretches(files: Sequence[LogFile], start: int, stop: int, cuts: Sequence[int]) -> list[Stretch]:
+    """What each task reads of [start, stop): a mapped file, or what lies between two cuts of one."""
+    found = []
+    for file in files:
+        low, high = max(start, file.base_offset), min(stop, file.end_offset)
+        inner = [cut for cut in cuts if low < cut < high]
+        found += [Stretch(file, *pair) for pair in zip([low, *inner], [*inner, high], strict=True) if pair[0] < pair[1]]
+    return found
+
+
+def land(current: Pass, parts: Sequence[Stretch], reading: Reading) -> LandedLog | None:
+    """Write and commit the records of `parts`; null, and nothing committed, where not all of them are new."""
+    spark, broker_name = current.warehouse.spark, reading.landing.broker_name
+    with current.timed("decode"):
+        written = in_tasks(spark, partial(write_stretch, reading=reading), parts)
+    with current.timed("judge"):
+        runs = new_runs(current, [each.runs for each in written], broker_name)
+    if runs is None:
+        return None
+    current.counts.setdefault("already_there", 0)
+    for kind, table in messages.TABLE_OF_KIND.items():
+        files = [file for each in written for file in each.files.get(table, ())]
+        if files:
+            current.append_files(table, files, step=kind)
+    return LandedLog(frontier_runs(current, runs, broker_name), _suspects(current, parts, written, reading))
+
+
+def _suspects(
+    current: Pass, parts: Sequence[Stretch], written: Sequence[Written], reading: Reading
+) -> DataFrame | None:
+    spark = current.warehouse.spark
+    if not any(each.suspects for each in written):
+        return None
+    if all(each.kept is not None for each in written):
+        kept = [batch for each in written for batch in each.kept or ()]
+        return spark.createDataFrame(pa.Table.from_batches(kept, ARROW_SCHEMA), from_arrow_schema(ARROW_SCHEMA))
+    again = [part for part, each in zip(parts, written, strict=True) if each.suspects]
+    spark.dataSource.register(Suspects)
+    listed = json.dumps([[*part.file, part.start, part.stop] for part in again])
+    return spark.read.format(SOURCE_NAME).option("stretches", listed).option("reading", reading.to_json()).load()

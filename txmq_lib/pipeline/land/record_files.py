@@ -1,0 +1,115 @@
+"""A stretch of a commit log becomes files of tables, in the task that decodes it; what is in doubt is handed back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from txmq_lib.config.table_specs import table_spec
+from txmq_lib.delta.arrow_files import ROW_GROUP_BYTES, TableFile, WrittenFile
+from txmq_lib.pipeline.land.queue_runs import Runs, runs_of
+from txmq_lib.pipeline.land.record_rows import Landing, Records
+from txmq_lib.rocketmq.store.commit_log import LogFile
+from txmq_lib.rocketmq.store_source import read_range
+
+
+class Stretch(NamedTuple):
+    """Physical offsets [start, stop) of one mapped file."""
+
+    file: LogFile
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How stretches are read and where their rows go: what every task is sent."""
+
+    landing: Landing
+    table_paths: Mapping[str, str]
+    topics: tuple[str, ...] | None
+    max_body_bytes: int
+    most_suspect_bytes: int
+
+    def to_json(self) -> str:
+        """All of it as text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Reading:
+        """What `to_json` gave."""
+        fields = json.loads(text)
+        topics = None if fields["topics"] is None else tuple(fields["topics"])
+        return cls(**{**fields, "topics": topics, "landing": Landing(**fields["landing"])})
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a task tells of its stretch.
+
+    files     by table
+    runs      of good records; null where two have one key, or in too many runs to tell
+    suspects  how many records are in no file
+    kept      those, where they are few; null: read them again
+    """
+
+    files: dict[str, list[WrittenFile]]
+    runs: pa.Table | None
+    suspects: int
+    kept: list[pa.RecordBatch] | None
+
+
+@dataclass
+class _Open:
+    """Files in the making, one per table, with ROW_GROUP_BYTES held for all of them."""
+
+    stack: ExitStack
+    paths: Mapping[str, str]
+    files: dict[str, TableFile] = field(default_factory=dict)
+
+    def write(self, table: str, rows: pa.RecordBatch) -> None:
+        if table not in self.files:
+            self.files[table] = self.stack.enter_context(TableFile(self.paths[table], table_spec(table)))
+        self.files[table].write(rows)
+        if sum(file.held_bytes for file in self.files.values()) >= ROW_GROUP_BYTES:
+            max(self.files.values(), key=lambda file: file.held_bytes).flush()
+
+    def finish(self) -> dict[str, list[WrittenFile]]:
+        return {table: file.finish() for table, file in self.files.items()}
+
+
+def write_stretch(stretch: Stretch, reading: Reading) -> Written:
+    """Decode a stretch and write its records beyond doubt."""
+    runs = Runs()
+    kept: list[pa.RecordBatch] = []
+    suspects, room = 0, reading.most_suspect_bytes
+    with ExitStack() as stack:
+        files = _Open(stack, reading.table_paths)
+        for batch in batches_of(stretch, reading):
+            records = Records(batch, reading.landing)
+            for table, rows in records.rows().items():
+                files.write(table, rows)
+            if (odd := records.suspects()).num_rows:
+                suspects += odd.num_rows
+                room -= odd.nbytes
+                kept = [*kept, odd] if room >= 0 else []
+            runs.add(runs_of(batch.filter(pa.array(records.is_good))))
+        return Written(files.finish(), runs.joined(), suspects, kept if room >= 0 else None)
+
+
+def suspects_of(stretch: Stretch, reading: Reading) -> Iterator[pa.RecordBatch]:
+    """The records of a stretch that `write_stretch` leaves out."""
+    for batch in batches_of(stretch, reading):
+        records = Records(batch, reading.landing)
+        records.rows()
+        yield records.suspects()
+
+
+def batches_of(stretch: Stretch, reading: Reading) -> Iterator[pa.RecordBatch]:
+    """The decoded records of a stretch."""
+    return read_range(stretch.file, stretch.start, stretch.stop, reading.topics, reading.max_body_bytes)
