@@ -104,7 +104,7 @@ def test_a_pass_that_breaks_an_invariant_is_given_up_whole(open_house, monkeypat
     assert Counter(row["pass_number"] for row in house.rows("end_outcome"))[3] == held
 
 
-def one_broken(effective: DataFrame, *_: object) -> DataFrame:
+def one_broken(effective: DataFrame, *_: object, **__: object) -> DataFrame:
     """As if a rule were broken."""
     named = {"invariant": F.lit("never so"), "example": F.lit("x")}
     return effective.limit(1).select("broker_name").withColumns(named)
@@ -265,16 +265,6 @@ def test_two_halves_at_one_place_are_both_committed(open_house, is_small):
     house.reconcile()
     assert sorted(row["transaction_id"] for row in house.rows("message")) == ["T1", "T2"]
     assert house.rows("pending_half") == []
-
-
-@pytest.mark.parametrize("is_small", [False], indirect=True)
-def test_offsets_side_by_side_are_not_searched_for_in_blocks(landed, monkeypatch, is_small):
-    def searched(*_: object, **__: object) -> DataFrame:
-        raise AssertionError("looked up in blocks")
-
-    monkeypatch.setattr(reconcile_writes, "MOST_IN_BLOCK", 0)
-    monkeypatch.setattr(reconcile_writes.effects, "restored_messages_by_block", searched)
-    assert landed.reconcile().counts["message"] > 0
 
 
 def test_a_landing_given_up_while_it_writes_lands_nothing_twice(open_house, monkeypatch):

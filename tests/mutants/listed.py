@@ -23,6 +23,7 @@ CHECK, PENDING, VERDICT = ("rules/test_check.py",), ("rules/test_pending.py",), 
 FRONTIER_VERDICT, PROOF = ("rules/test_verdict_frontier.py",), ("rules/test_proof.py",)
 RUNS, FRONTIER = ("rules/test_runs.py",), ("rules/test_frontier.py",)
 EFFECTS, OFFSETS, ACKS = ("rules/test_effects.py",), ("rules/test_offsets.py",), ("rules/test_acks.py",)
+RESTORING = ("plain/test_restoring.py",)
 BITMAP, INVARIANTS = ("rules/test_offset_bitmap.py",), ("rules/test_invariants.py",)
 CONTRACT, TAKE_BACK = ("rules/test_contract.py",), "end_to_end/test_take_back.py"
 LARGE_LINES = ("plain/test_large_lines.py",)
@@ -119,13 +120,15 @@ MUTANTS = (
     Mutant("effects._placed", "every pass numbers from 0", 'F.coalesce("_start", F.lit(0))', "F.lit(0)", EFFECTS),
     Mutant("effects.given_up_messages", "given-up messages do not tell how often asked (R70)", "F.map_concat(others, check_times)",
            'F.col("properties")', EFFECTS),
-    Mutant("restored_messages_by_block", "of two halves at one place any is restored", "F.when(is_first, first).otherwise(later)", "first", EFFECTS),
+    Mutant("restored_rows.restored", "a message restored in Arrow keeps its type bits", "pc.bit_wise_or(type_cleared, pa.scalar(SYS_FLAG_COMMIT, pa.int32()))", "type_cleared", EFFECTS),
+    Mutant("restored_rows.restored", "a message restored in Arrow keeps REAL_TOPIC (R20)", '_without(halves["properties"], CLEARED)', 'halves["properties"]', EFFECTS),
+    Mutant("restored_rows._with_one", "given-up messages made in Arrow tell of another how often asked (R70)", "ends - 1", "ends - ends", EFFECTS),
+    Mutant("_halves_with_places", "a half with two places is restored twice", "(rows[1:] == rows[:-1]).any()", "False", RESTORING),
+    Mutant("restoring.write_files", "a place without a half goes unseen", "rows != count", "False", RESTORING),
+    Mutant("row_groups._may_hold", "a row group at the border is left out", "low <= greatest", "low < greatest", RESTORING),
     Mutant("with_membership", "every offset is there", "== 1", ">= 0", BITMAP),
     Mutant("ranked_offsets", "ranks begin anew with each word", 'F.col("before") + ', "", BITMAP),
     Mutant("ranked_offsets", "the largest bit is lost", "(0, 63)", "(0, 62)", BITMAP),
-    Mutant("_doubtful_blocks", "a commit that is there twice goes unseen", 'F.col("commits").eqNullSafe(F.col("messages")) & ', "", INVARIANTS),
-    Mutant("_doubtful_blocks", "a commit beside its message goes unseen", ' & F.col("commits_hash").eqNullSafe(F.col("messages_hash"))', "", INVARIANTS),
-    Mutant("_doubtful_blocks", "a place that is there twice goes unseen", ' & F.col("messages").eqNullSafe(F.col("distinct_places"))', "", INVARIANTS),
     # --- offsets of queues by kind
     Mutant("queue_kinds", "an open rewind needs no look", 'F.col("rewound_from_offset").isNotNull()', "F.lit(False)", KINDS),
     Mutant("queue_kinds", "two clients are one", '(F.col("clients") > 1)', '(F.col("clients") > 2)', KINDS),
@@ -266,7 +269,6 @@ MUTANTS = (
            "()", (f"{ONCE}::test_a_landing_given_up_while_it_writes_lands_nothing_twice",)),
     Mutant("_land_prepared", "halves behind the frontier are not seen", "max(end, beyond.collect()[0][0] or 0)", "end",
            (f"{ONCE}::test_halves_made_by_a_landing_that_was_given_up_keep_their_offsets",)),
-    Mutant("restored_messages_by_block", "of two halves at one place one is restored", ".otherwise(later)", "", ("rules/test_effects.py",)),
     # --- the role a broker's rows are made under
     Mutant("require_same_roles", "a role may change", "settings.for_broker(name).role != role", "False", (f"{ROLES}::test_every_job_that_decides_by_role_refuses_and_those_that_do_not_go_on",)),
     Mutant("run_serve", "serve begins rounds that all fail", "    require_same_roles(settings, recorded_roles(location(settings.warehouse)))\n", "", ("views/test_serve_start.py",)),

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from builders import at, lines_of, rows, schema_of, table_of
 from chispa import assert_df_equality
 from moment import NOW
 
+from txmq_lib.config.table_specs import table_spec
+from txmq_lib.delta.arrow_files import arrow_schema
+from txmq_lib.pipeline.reconcile import restored_rows
 from txmq_lib.rules.effects import (
     given_up_messages,
     given_up_places,
     numbered,
     op_rows,
-    places_by_block,
     restored_messages,
-    restored_messages_by_block,
     restored_places,
 )
 from txmq_lib.spark.local_frame import local_frame
@@ -70,14 +72,33 @@ def test_a_commit_has_a_place_in_its_real_queue_in_the_order_of_ends(spark):
     ]  # fmt: skip
 
 
-def restored(places, halves, by_block):
-    if by_block:
-        return restored_messages_by_block(places_by_block(places), halves, now=NOW, pass_number=6)
+def batch_of(frame, order):
+    return frame.orderBy(*order).toArrow().combine_chunks().to_batches()[0]
+
+
+def made_in_arrow(spark, table, makes, places, halves, on, **more):
+    """What `makes` gives for `halves` that have a place, each with it."""
+    same = [halves[half] == places[place] for half, place in on.items()]
+    there = halves.join(places, on=same, how="left_semi")
+    schema = arrow_schema(table_spec(table))
+    placed = pa.Table.from_batches([batch_of(places, on.values())])
+    rows_made = makes(batch_of(there, on), placed, schema, now=NOW, pass_number=6, **more)
+    return spark.createDataFrame(pa.Table.from_batches([rows_made]), schema_of(table))
+
+
+def restored(spark, places, halves, in_arrow):
+    if in_arrow:
+        on = {
+            "broker_name": "broker_name",
+            "commit_log_offset": "commit_log_offset",
+            "queue_offset": "half_queue_offset",
+        }
+        return made_in_arrow(spark, "message", restored_rows.restored, places, halves, on)
     return restored_messages(places, halves, now=NOW, pass_number=6)
 
 
-@pytest.mark.parametrize("by_block", [False, True])
-def test_a_commit_restores_its_half_to_its_real_topic(spark, by_block):
+@pytest.mark.parametrize("in_arrow", [False, True])
+def test_a_commit_restores_its_half_to_its_real_topic(spark, in_arrow):
     places = local_frame(
         spark,
         [("b", 9_000, 0, 40, "TopicA", 3, 71)],
@@ -98,13 +119,13 @@ def test_a_commit_restores_its_half_to_its_real_topic(spark, by_block):
           "prepared_transaction_offset": 9_000, "properties": KEPT, "producer_group": "PG", "content_hash": None,
           "origin": "txmq", "landed_pass": 6}],
     )  # fmt: skip
-    found = restored(places, halves, by_block)
+    found = restored(spark, places, halves, in_arrow)
     assert sorted(found.columns) == sorted(schema_of("message").names)
     assert_df_equality(found, expected, ignore_column_order=True, ignore_nullable=True, ignore_metadata=True)
 
 
-@pytest.mark.parametrize("by_block", [False, True])
-def test_each_of_two_halves_at_one_place_is_restored_to_its_own(spark, by_block):
+@pytest.mark.parametrize("in_arrow", [False, True])
+def test_each_of_two_halves_at_one_place_is_restored_to_its_own(spark, in_arrow):
     places = local_frame(
         spark,
         [
@@ -119,7 +140,7 @@ def test_each_of_two_halves_at_one_place_is_restored_to_its_own(spark, by_block)
     halves = rows(
         spark, "half_message", [{**HALF, **real, "queue_offset": at, "body": body} for at, body in given.items()]
     )
-    found = restored(places, halves, by_block)
+    found = restored(spark, places, halves, in_arrow)
     assert table_of(found, "queue_offset", "body") == {71: b"of 40", 72: b"of 39", 73: b"of 38"}
 
 
@@ -164,8 +185,9 @@ def test_the_given_up_are_numbered_in_queue_0_of_their_topic(spark):
     }
 
 
+@pytest.mark.parametrize("in_arrow", [False, True])
 @pytest.mark.parametrize("rolls_back", [False, True])
-def test_a_given_up_row_keeps_the_half_and_says_how_often_it_was_asked(spark, rolls_back):
+def test_a_given_up_row_keeps_the_half_and_says_how_often_it_was_asked(spark, rolls_back, in_arrow):
     counted = {**KEPT, **CLEARED, "TRANSACTION_CHECK_TIMES": "2"}
     halves = [
         {**HALF, "sys_flag": 0x1, "properties": counted, "real_queue_id": 3, "broker_check_times": 2},
@@ -173,9 +195,17 @@ def test_a_given_up_row_keeps_the_half_and_says_how_often_it_was_asked(spark, ro
         {**HALF, "queue_offset": 31, "commit_log_offset": 8_000, "transaction_id": "of before the broker was rebuilt"},
     ]
     places = given_up_places(pending_to_give_up(spark), rows(spark, "landing_frontier"))
-    found = given_up_messages(
-        places, rows(spark, "half_message", halves), now=NOW, pass_number=6, rolls_back=rolls_back
-    )
+    halves = rows(spark, "half_message", halves)
+    if in_arrow:
+        on = {
+            "broker_name": "broker_name",
+            "commit_log_offset": "half_commit_log_offset",
+            "queue_offset": "half_queue_offset",
+        }
+        makes = restored_rows.given_up
+        found = made_in_arrow(spark, "trans_check_max_time", makes, places, halves, on, rolls_back=rolls_back)
+    else:
+        found = given_up_messages(places, halves, now=NOW, pass_number=6, rolls_back=rolls_back)
     ours = {"topic": "TRANS_CHECK_MAX_TIME_TOPIC", "store_timestamp": NOW, "given_up_timestamp": NOW,
             "commit_log_offset": None, "content_hash": None, "origin": "txmq", "landed_pass": 6,
             "is_rolled_back": rolls_back}  # fmt: skip

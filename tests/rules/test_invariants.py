@@ -6,7 +6,6 @@ import pytest
 from builders import at, lines_of, rows
 from pyspark.sql import functions as F
 
-from txmq_lib.rules.effects import places_by_block
 from txmq_lib.rules.invariants import broken_invariants
 from txmq_lib.spark.local_frame import local_frame
 
@@ -19,24 +18,17 @@ SYSTEM, NOT_ONE, BOTH = (
 )
 
 
-@pytest.fixture(params=["one by one", "by block"])
-def by_block(request) -> bool:
-    """Whether places come in blocks too, as in a pass over many."""
-    return request.param == "by block"
-
-
-def broken(spark, by_block, *, effective, places, pending=()):
+def broken(spark, *, effective, places, pending=(), are_matched=False):
     ddl = "broker_name string, commit_log_offset bigint, topic string, half_queue_offset bigint, queue_id int"
     given = [(*place[:3], place[3] if place[3:] else place[1] // 100, 0) for place in places]
     frame = local_frame(spark, given, ddl).withColumn("queue_offset", F.lit(0).cast("bigint"))
-    blocks = places_by_block(frame) if by_block else None
     told = [{"half_queue_offset": end["commit_log_offset"] // 100, **end} for end in effective]
     ends, open_ones = rows(spark, "end_outcome", told), rows(spark, "pending_half", pending)
-    found = broken_invariants(ends, frame, open_ones, blocks)
+    found = broken_invariants(ends, frame, open_ones, are_matched=are_matched)
     return lines_of(found, "invariant", "broker_name", "example")
 
 
-def test_a_sound_pass_breaks_nothing(spark, by_block):
+def test_a_sound_pass_breaks_nothing(spark):
     effective = [
         {"commit_log_offset": 100},
         {"commit_log_offset": 100, "broker_name": "c"},
@@ -46,17 +38,17 @@ def test_a_sound_pass_breaks_nothing(spark, by_block):
         {"transaction_id": "P"}, {"broker_name": "d"}, {"producer_group": None}, {"born_timestamp": at(7)},
     ]  # fmt: skip
     places = [("b", 100, "TopicA"), ("c", 100, "TopicA")]
-    assert broken(spark, by_block, effective=effective, places=places, pending=pending) == []
+    assert broken(spark, effective=effective, places=places, pending=pending) == []
 
 
-def test_two_halves_of_a_rebuilt_broker_at_one_place_are_two_commits(spark, by_block):
+def test_two_halves_of_a_rebuilt_broker_at_one_place_are_two_commits(spark):
     effective = [{"commit_log_offset": 100, "half_queue_offset": 1}, {"commit_log_offset": 100, "half_queue_offset": 2}]
     places = [("b", 100, "TopicA", 1), ("b", 100, "TopicA", 2)]
-    assert broken(spark, by_block, effective=effective, places=places) == []
-    assert broken(spark, by_block, effective=effective, places=places[:1]) == [(NOT_ONE, "b", "100")]
+    assert broken(spark, effective=effective, places=places) == []
+    assert broken(spark, effective=effective, places=places[:1]) == [(NOT_ONE, "b", "100")]
 
 
-def test_each_broken_rule_is_named_with_an_example(spark, by_block):
+def test_each_broken_rule_is_named_with_an_example(spark):
     effective = [
         {"commit_log_offset": 100, "transaction_id": "fine"},
         {"commit_log_offset": 200, "transaction_id": "no message"},
@@ -72,35 +64,14 @@ def test_each_broken_rule_is_named_with_an_example(spark, by_block):
         ("b", 600, "RMQ_SYS_TRANS_OP_HALF_TOPIC"), ("b", 800, "TopicA"),
     ]  # fmt: skip
     pending = [{"transaction_id": "still pending", "producer_group": None}, {"transaction_id": "P"}]
-    assert broken(spark, by_block, effective=effective, places=places, pending=pending) == sorted(
+    assert broken(spark, effective=effective, places=places, pending=pending) == sorted(
         [(SYSTEM, "b", "RMQ_SYS_TRANS_OP_HALF_TOPIC"), (BOTH, "b", "still pending"),
          *[(NOT_ONE, "b", example) for example in ("200", "300", "400", "500", "800")]]
     )  # fmt: skip
 
 
-BLOCK = 1 << 15
-
-
-@pytest.mark.parametrize(
-    ("commits", "messages", "wrong"),
-    [
-        ([8], [8, 8], [8]),
-        ([8, 16], [8], [16]),
-        ([8], [8, 16], [16]),
-        ([8], [16], [8, 16]),
-        ([8, 16, 16], [8], [16]),  # the hash of what is there twice is that of what is not there
-        ([8], [8, 16, 16], [16]),
-        ([8, 16, 16], [8, 24, 24], [16, 24]),
-    ],
-)
-def test_what_is_wrong_in_one_block_does_not_hide_behind_the_sound_ones(spark, by_block, commits, messages, wrong):
-    sound = [(broker, n * BLOCK + 8) for broker in "bc" for n in (0, 1, 2, 3) if (broker, n) != ("b", 2)]
-    ends = [*sound, *(("b", 2 * BLOCK + at) for at in commits)]
-    effective = [
-        {"broker_name": broker, "commit_log_offset": at, "transaction_id": f"T{n}"}
-        for n, (broker, at) in enumerate(ends)
-    ]
-    places = [(*place, "TopicA") for place in (*sound, *(("b", 2 * BLOCK + at) for at in messages))]
-    assert broken(spark, by_block, effective=effective, places=places) == sorted(
-        (NOT_ONE, "b", str(2 * BLOCK + at)) for at in wrong
-    )
+def test_commits_of_which_messages_were_made_are_not_looked_at_again(spark):
+    effective = [{"commit_log_offset": 100}, {"commit_log_offset": 200, "transaction_id": "P"}]
+    places, pending = [("b", 100, "TRANS_CHECK_MAX_TIME_TOPIC")], [{"transaction_id": "P"}]
+    found = broken(spark, effective=effective, places=places, pending=pending, are_matched=True)
+    assert found == [(BOTH, "b", "P"), (SYSTEM, "b", "TRANS_CHECK_MAX_TIME_TOPIC")]

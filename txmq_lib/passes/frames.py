@@ -19,8 +19,6 @@ from txmq_lib.spark.local_frame import materialized
 
 # How many rows may be sent whole to every task: some 300 MiB of numbers, 100 MiB of keys or of queues.
 NUMBERS, KEYS, QUEUES = 3_000_000, 500_000, 200_000
-# Offsets by stretches of a commit log: so many stretches, and so many offsets in all of them.
-BLOCKS, OFFSETS_IN_BLOCKS = 1_000_000, 12_000_000
 
 Rows = TypeVar("Rows")
 
@@ -53,13 +51,12 @@ class Frames(Plan):
         """`exact` where `planned_once` has kept it, else `wider`, which holds all its rows and is cheaper then."""
         return exact if self.is_small else wider
 
-    def broadcastable(self, frame: DataFrame, *, most: int = NUMBERS, offsets: int = 0) -> DataFrame | None:
+    def broadcastable(self, frame: DataFrame, *, most: int = NUMBERS) -> DataFrame | None:
         """`frame`, kept, where sending it to every task spares a shuffle; None where rows are few, or too many to send.
 
-        most     how many rows of its width may be sent
-        offsets  how many offsets its rows hold, where that is known before
+        most  how many rows of its width may be sent
         """
-        if self.is_small or offsets > OFFSETS_IN_BLOCKS:
+        if self.is_small:
             return None
         kept = self.cached(frame)
         if kept.count() <= most:

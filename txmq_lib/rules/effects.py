@@ -31,7 +31,6 @@ RESTORED = (
     *("properties", "body", "tags", "keys", "transaction_id", "producer_group"),
 )
 QUEUE = ("broker_name", "topic", "queue_id")
-BLOCK = "shiftright(commit_log_offset, 15)"  # some 64 messages of 512 bytes
 
 
 def numbered(rows: DataFrame, frontier: DataFrame, order: tuple[str, ...]) -> DataFrame:
@@ -80,31 +79,6 @@ def restored_messages(places: DataFrame, halves: DataFrame, *, now: datetime, pa
     return _restored(joined, now, pass_number)
 
 
-def restored_messages_by_block(blocks: DataFrame, halves: DataFrame, *, now: datetime, pass_number: int) -> DataFrame:
-    """What `restored_messages` gives, without a shuffle of bodies: each half looks its place up.
-
-    blocks  what `places_by_block` gives, sent whole to every task: as many as the driver can hold
-    """
-    first = F.array_position("commit_log_offsets", F.col("commit_log_offset")).cast("int") - 1
-    is_first = F.get("half_queue_offsets", first) == F.col("half_queue_offset")
-    # A rebuilt broker may have had another half there. Few do, so only then both offsets are looked for.
-    names = ("commit_log_offset", "half_queue_offset")
-    half = F.struct(*[F.col(name).alias(f"{name}s") for name in names])
-    later = F.array_position(F.arrays_zip(*[f"{name}s" for name in names]), half).cast("int") - 1
-    place = F.when(first >= 0, F.when(is_first, first).otherwise(later))
-    source = halves.select(
-        *("broker_name", "commit_log_offset", *RESTORED),
-        F.expr(BLOCK).alias("block"),
-        F.col("real_topic").alias("topic"),
-        F.col("real_queue_id").alias("queue_id"),
-        F.col("queue_offset").alias("half_queue_offset"),
-    )
-    looked_up = source.join(F.broadcast(blocks), on=["broker_name", "block"], how="inner")
-    placed = looked_up.withColumn("place", place).where("place >= 0")
-    placed = placed.withColumn("queue_offset", F.get("queue_offsets", F.col("place")))
-    return _restored(placed, now, pass_number)
-
-
 def _restored(joined: DataFrame, now: datetime, pass_number: int) -> DataFrame:
     cleared = (PROPERTY_REAL_TOPIC, PROPERTY_REAL_QUEUE_ID, PROPERTY_TRAN_MSG)
     committed = F.col("sys_flag").bitwiseAND(~SYS_FLAG_TRANSACTION_MASK).bitwiseOR(SYS_FLAG_COMMIT)
@@ -121,26 +95,6 @@ def _restored(joined: DataFrame, now: datetime, pass_number: int) -> DataFrame:
         F.map_filter("properties", lambda name, _: ~name.isin(*cleared)).alias("properties"),
         *("body", "tags", "keys", "transaction_id", "producer_group"),
         *_written_by_us(pass_number),
-    )
-
-
-def places_by_block(places: DataFrame) -> DataFrame:
-    """`places` as `restored_messages_by_block` takes them: one row per broker and stretch of the commit log.
-
-    Columns  broker_name, block, commit_log_offsets, half_queue_offsets, queue_offsets; equally long
-             messages_hash (of the commit log offsets, in whatever order)
-    """
-    place = F.struct("commit_log_offset", "half_queue_offset", "queue_offset")
-    placed = F.array_sort(F.collect_list(place)).alias("placed")
-    together = F.bit_xor(F.xxhash64("commit_log_offset")).alias("messages_hash")
-    grouped = places.groupBy("broker_name", F.expr(BLOCK).alias("block")).agg(placed, together)
-    return grouped.select(
-        "broker_name",
-        "block",
-        F.col("placed.commit_log_offset").alias("commit_log_offsets"),
-        F.col("placed.half_queue_offset").alias("half_queue_offsets"),
-        F.col("placed.queue_offset").alias("queue_offsets"),
-        "messages_hash",
     )
 
 

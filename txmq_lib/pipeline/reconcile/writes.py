@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
@@ -15,17 +16,14 @@ from txmq_lib.config.table_specs import table_spec
 from txmq_lib.errors import InvariantViolation
 from txmq_lib.names import COMMIT, END_KEY, HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, OUTCOME_REFUSED
 from txmq_lib.passes.current import Pass, PassReport
-from txmq_lib.passes.frames import BLOCKS
 from txmq_lib.pipeline.land.messages import move_frontier
+from txmq_lib.pipeline.reconcile.placing import GIVEN_UP, MESSAGES, Placed, placed
 from txmq_lib.pipeline.shared.pruning import near_offsets
 from txmq_lib.pipeline.shared.quarantining import append_quarantine
 from txmq_lib.rules import check, effects, frontier, settle
 from txmq_lib.rules.invariants import broken_invariants
 from txmq_lib.rules.policy import Policies
 
-# A broker writes no message of 32 bytes; offsets that somebody else made up may lie side by side, and each place is
-# searched for from the start of its block.
-MOST_IN_BLOCK = 1_024
 OF_THE_PASS = ("was_held", "pass_number", "judged_timestamp")
 
 
@@ -48,18 +46,6 @@ class Outcome:
     giving_up: DataFrame
 
 
-class Placed(NamedTuple):
-    """Where restored and given-up messages go, from the ends of their queues (rows of landing_frontier).
-
-    blocks  the places of restored messages by stretches of the commit log, where they are many
-    """
-
-    places: DataFrame
-    blocks: DataFrame | None
-    routed: DataFrame
-    ends: DataFrame
-
-
 class Tally(NamedTuple):
     """How many there are of each: ends, those of them that decide by decision, undecided transactions by action."""
 
@@ -70,19 +56,24 @@ class Tally(NamedTuple):
 
 def write(current: Pass, outcome: Outcome) -> PassReport:
     """Write outcomes, effects, checks and pending, then commit."""
+    with ExitStack() as kept:
+        return _written(current, outcome, kept)
+
+
+def _written(current: Pass, outcome: Outcome, kept: ExitStack) -> PassReport:
     tally = _tally(current, outcome)
-    placed = None
+    there = None
     if tally.decisions or check.GIVE_UP in tally.actions:
         # Before the first write: a pass that must not be is given up whole.
-        placed = _placed(current, outcome, commits=tally.decisions[COMMIT])
+        there = _sound(current, outcome, tally, kept)
     if tally.ends:
         judged = outcome.outcomes.where("not is_held").drop("was_held")
         count = sum(row["rows"] for row in tally.ends if not row["is_held"])
         current.append("end_outcome", judged, step="end_outcome", count=count)
     _write_held(current, outcome.outcomes, tally.ends)
     _quarantine_refused(current, outcome.outcomes, tally.ends)
-    if placed is not None:
-        _write_effects(current, outcome, placed, tally)
+    if there is not None:
+        _write_effects(current, outcome, there, tally)
     _write_pending(current, outcome, tally.actions)
     checkpoints, due_ms = _checkpoints(current, current.as_stored("pending_half", outcome.pending))
     dues = [due_ms, *[row["refused_after_ms"] for row in tally.ends if row["is_held"]]]
@@ -154,47 +145,53 @@ def _quarantine_refused(current: Pass, outcomes: DataFrame, tally: list[Row]) ->
     append_quarantine(current, named, broker_name=None, kind="end")
 
 
-def _placed(current: Pass, outcome: Outcome, *, commits: int) -> Placed:
-    ends = current.read("landing_frontier")
-    places = current.cached(effects.restored_places(outcome.effective, ends))
-    routed = current.cached(effects.given_up_places(outcome.giving_up, ends))
-    with current.timed("invariants"):
-        # Three numbers per message are sent to every task, or else bodies are shuffled.
-        blocks = current.broadcastable(effects.places_by_block(places), most=BLOCKS, offsets=commits)
-        if blocks is not None and not blocks.where(F.size("commit_log_offsets") > MOST_IN_BLOCK).isEmpty():
-            blocks = None
-        broken = broken_invariants(outcome.effective, places, outcome.pending, blocks).limit(10).collect()
-    if broken:
+def _sound(current: Pass, outcome: Outcome, tally: Tally, kept: ExitStack) -> Placed:
+    """What messages become of decisions, where no invariant is broken; else InvariantViolation, and the pass ends."""
+    effective, giving_up = outcome.effective, outcome.giving_up
+    commits, given_up = tally.decisions[COMMIT], tally.actions.get(check.GIVE_UP, 0)
+    try:
+        there = placed(current, effective, giving_up, commits=commits, given_up=given_up, kept=kept)
+        with current.timed("invariants"):
+            are_matched = there.messages is not None
+            broken = broken_invariants(effective, there.places, outcome.pending, are_matched=are_matched)
+            found = [
+                f"{row['invariant']} ({row['broker_name']}: {row['example']})" for row in broken.limit(10).collect()
+            ]
+        if found:
+            raise InvariantViolation("; ".join(found))
+    except InvariantViolation as violation:
         current.withdraw("end_outcome", F.col("pass_number") == current.number, of_step="end_outcome")
-        listed = "; ".join(f"{row['invariant']} ({row['broker_name']}: {row['example']})" for row in broken)
-        raise InvariantViolation(f"reconcile pass {current.number}: {listed}; the pass is not committed")
-    return Placed(places, blocks, routed, ends)
+        what = f"reconcile pass {current.number}: {violation.message}; the pass is not committed"
+        raise InvariantViolation(what) from None
+    return there
 
 
-def _write_effects(current: Pass, outcome: Outcome, placed: Placed, tally: Tally) -> None:
+def _write_effects(current: Pass, outcome: Outcome, there: Placed, tally: Tally) -> None:
     """Write the messages that become visible, those given up, an op for each, and how far their queues reach now."""
     now, number = current.now, current.number
     rolls_back, given_up_count = current.settings.roll_back_given_up, tally.actions.get(check.GIVE_UP, 0)
-    places, blocks, routed, ends = placed
-    near = near_offsets("commit_log_offset", places, "commit_log_offset")
-    halves = near.rows(current, "half_message", whole_if_new=True)
-    if blocks is None:
-        restored = effects.restored_messages(places, halves, now=now, pass_number=number)
+    if there.messages is not None:
+        current.append_files(MESSAGES, there.messages, step=MESSAGES)
     else:
-        restored = effects.restored_messages_by_block(blocks, halves, now=now, pass_number=number)
-    current.append("message", restored, step="message", count=tally.decisions[COMMIT])
-    halves = near_offsets("commit_log_offset", routed, "half_commit_log_offset").rows(current, "half_message")
-    given_up = effects.given_up_messages(routed, halves, now=now, pass_number=number, rolls_back=rolls_back)
-    current.append("trans_check_max_time", given_up, step="trans_check_max_time", count=given_up_count)
+        near = near_offsets("commit_log_offset", there.places, "commit_log_offset")
+        halves = near.rows(current, "half_message", whole_if_new=True)
+        restored = effects.restored_messages(there.places, halves, now=now, pass_number=number)
+        current.append(MESSAGES, restored, step=MESSAGES, count=tally.decisions[COMMIT])
+    if there.given_up is not None:
+        current.append_files(GIVEN_UP, there.given_up, step=GIVEN_UP)
+    else:
+        halves = near_offsets("commit_log_offset", there.routed, "half_commit_log_offset").rows(current, "half_message")
+        given_up = effects.given_up_messages(there.routed, halves, now=now, pass_number=number, rolls_back=rolls_back)
+        current.append(GIVEN_UP, given_up, step=GIVEN_UP, count=given_up_count)
     decided = outcome.effective.select("broker_name", F.col("half_queue_id").alias("queue_id"), "half_queue_offset")
     if rolls_back:
         decided = decided.unionByName(
             outcome.giving_up.select("broker_name", "queue_id", F.col("queue_offset").alias("half_queue_offset"))
         )
     count = tally.decisions.total() + (given_up_count if rolls_back else 0)
-    ops = effects.op_rows(decided, ends, now=now, pass_number=number, count=count)
+    ops = effects.op_rows(decided, there.ends, now=now, pass_number=number, count=count)
     current.append("op_message", ops, step="op_message", count=count)
-    _move_frontier(current, places, current.as_stored("op_message", ops, step="op_message"), routed)
+    _move_frontier(current, there.places, current.as_stored("op_message", ops, step="op_message"), there.routed)
 
 
 def _move_frontier(current: Pass, places: DataFrame, ops: DataFrame, routed: DataFrame) -> None:

@@ -1,0 +1,105 @@
+"""Where restored and given-up messages go, and their rows, made of their halves before a pass writes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame
+
+from txmq_lib.config.table_specs import table_spec
+from txmq_lib.delta.arrow_files import WrittenFile, arrow_schema
+from txmq_lib.passes.current import Pass
+from txmq_lib.pipeline.reconcile import restored_rows, restoring
+from txmq_lib.rules import effects
+
+MESSAGES, GIVEN_UP = "message", "trans_check_max_time"
+
+
+class Placed(NamedTuple):
+    """Where restored and given-up messages go, from the ends of their queues (rows of landing_frontier).
+
+    messages, given_up  files of both tables, made of their halves already; None where Spark has to make the rows
+    """
+
+    places: DataFrame
+    messages: Sequence[WrittenFile] | None
+    routed: DataFrame
+    given_up: Sequence[WrittenFile] | None
+    ends: DataFrame
+
+
+def placed(
+    current: Pass, effective: DataFrame, giving_up: DataFrame, *, commits: int, given_up: int, kept: ExitStack
+) -> Placed:
+    """Places of restored and given-up messages, and their rows where those are made from Arrow.
+
+    effective, giving_up  as reconcile decided; `commits` of these and all `given_up` of those get a message
+    kept                  holds what lies on disk as long as places are read
+
+    InvariantViolation where a place has no half, or a half several places.
+    """
+    ends = current.read("landing_frontier")
+    places, messages = _made(
+        current, kept, effects.restored_places(effective, ends), effective, _of_messages(current), commits
+    )
+    routed, discarded = _made(
+        current, kept, effects.given_up_places(giving_up, ends), giving_up, _of_given_up(current), given_up
+    )
+    return Placed(places, messages, routed, discarded, ends)
+
+
+def _made(
+    current: Pass, kept: ExitStack, places: DataFrame, decided: DataFrame, rows: restoring.Restoring, count: int
+) -> tuple[DataFrame, Sequence[WrittenFile] | None]:
+    """`count` places, computed once, and files with the rows there; None for these where Spark has to make them.
+
+    decided  has the places' offsets in the commit log
+    """
+    if not count or not restoring.is_possible(current, rows.table):
+        return current.cached(places), [] if not count else None
+    with current.timed("places"):
+        frame, laid = kept.enter_context(
+            restoring.laid_down(current, places, rows.offset, count=count, offsets=decided)
+        )
+        halves = restoring.halves_of(current, laid)
+    if halves is None:
+        return frame, None
+    if not current.is_own and current.has_landed(rows.table, rows.table):
+        return frame, []
+    warehouse = current.warehouse
+    with current.timed(rows.table):
+        files = restoring.write_files(
+            str(warehouse.local_path(rows.table)),
+            rows,
+            laid,
+            halves,
+            count=count,
+            threads=warehouse.spark.sparkContext.defaultParallelism,
+            on_part=partial(warehouse.on_part, rows.table, rows.table),
+        )
+    return frame, files
+
+
+def _of_messages(current: Pass) -> restoring.Restoring:
+    # A rebuilt broker may have had another half at the same physical offset.
+    half = {"queue_id": "half_queue_id", "queue_offset": "half_queue_offset"}
+    made = partial(
+        restored_rows.restored, schema=arrow_schema(table_spec(MESSAGES)), now=current.now, pass_number=current.number
+    )
+    on = {"broker_name": "broker_name", "commit_log_offset": "commit_log_offset", **half}
+    return restoring.Restoring(table=MESSAGES, on=on, made=made)
+
+
+def _of_given_up(current: Pass) -> restoring.Restoring:
+    made = partial(
+        restored_rows.given_up,
+        schema=arrow_schema(table_spec(GIVEN_UP)),
+        now=current.now,
+        pass_number=current.number,
+        rolls_back=current.settings.roll_back_given_up,
+    )
+    half = {"commit_log_offset": "half_commit_log_offset", "queue_offset": "half_queue_offset"}
+    return restoring.Restoring(table=GIVEN_UP, on={"broker_name": "broker_name", **half}, made=made)

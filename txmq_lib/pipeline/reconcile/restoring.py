@@ -1,0 +1,206 @@
+"""Restored and given-up messages as files of their tables, made of the row groups that hold their halves.
+
+Their places, a few numbers each, are laid down on this machine by their offset in the commit log. Each piece of work
+reads some row groups of half_message and the places that lie there, and writes a file. Bodies stay in Arrow from file
+to file: they never enter the JVM, and nothing is shuffled or sorted with one.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.config.table_specs import table_spec
+from txmq_lib.delta.arrow_files import TableFile, WrittenFile
+from txmq_lib.delta.row_groups import RowGroups, files_near, groups_near
+from txmq_lib.errors import InvariantViolation
+from txmq_lib.files.scratch import scratch
+from txmq_lib.passes.current import Pass
+from txmq_lib.spark.glob_escape import pattern_of
+
+HALVES, OFFSET = "half_message", "commit_log_offset"
+# Some 60 bytes each while they are collected; more are laid down by Spark.
+PLACES_COLLECTED: Final = 200_000
+PLACES_IN_A_PART: Final = 500_000
+PLACES_IN_A_GROUP: Final = 32_768
+PART_BYTES: Final = 2 << 20
+# What one piece of work reads, and about what it writes.
+PIECE_BYTES: Final = 192 << 20
+
+# Rows of a table of halves and their places, row by row.
+Made = Callable[[pa.RecordBatch, pa.Table], pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Places of halves by their offset in the commit log, in Parquet files of this machine.
+
+    offset  the column that has it
+    parts   each file with its lowest and highest offset
+    """
+
+    offset: str
+    parts: tuple[tuple[str, int, int], ...]
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """Where places are."""
+        return [(low, high) for _, low, high in self.parts]
+
+    def between(self, low: int, high: int) -> pa.Table:
+        """Those at `low` up to `high`."""
+        near = [path for path, least, greatest in self.parts if least <= high and low <= greatest]
+        if not near:
+            return pq.read_schema(self.parts[0][0]).empty_table()
+        filters = [(self.offset, ">=", low), (self.offset, "<=", high)]
+        return pa.concat_tables([pq.read_table(path, filters=filters, use_threads=False) for path in near])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restoring:
+    """Rows of one table that are made of halves.
+
+    on    columns of half_message and those of the places that say the same: which half a place is of
+    made  makes the rows
+    """
+
+    table: str
+    on: dict[str, str]
+    made: Made
+
+    @property
+    def offset(self) -> str:
+        """The column of the places that has the offset in the commit log."""
+        return self.on[OFFSET]
+
+
+def is_possible(current: Pass, table: str) -> bool:
+    """Whether rows of the table can be made here of rows of half_message."""
+    return all(current.warehouse.local_path(name) is not None for name in (HALVES, table))
+
+
+@contextmanager
+def laid_down(
+    current: Pass, places: DataFrame, offset: str, *, count: int, offsets: DataFrame
+) -> Iterator[tuple[DataFrame, Places]]:
+    """`places`, of which there are `count`, computed once: as a frame, and on disk as long as the block lasts.
+
+    offset   the column of their offset in the commit log
+    offsets  has these offsets too, and is cheaper to look through
+    """
+    directory = mkdtemp(dir=scratch(), prefix="places-")
+    try:
+        if count <= PLACES_COLLECTED:
+            frame = current.cached(places)
+            pq.write_table(frame.toArrow().sort_by(offset), f"{directory}/0.parquet", row_group_size=PLACES_IN_A_GROUP)
+        else:
+            spread = _by_stretch(places, offset, count=count, offsets=offsets)
+            spread.write.option("parquet.block.size", PART_BYTES).parquet(directory, mode="append")
+            frame = places.sparkSession.read.schema(places.schema).parquet(pattern_of(directory))
+        yield frame, Places(offset, tuple(_parts(directory, offset)))
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def halves_of(current: Pass, places: Places) -> list[RowGroups] | None:
+    """Row groups of half_message, as the plan saw it, that may hold the halves of `places`; None: Spark has to read."""
+    path = current.warehouse.local_path(HALVES)
+    files = files_near(str(path), current.input_versions[HALVES], OFFSET, places.ranges)
+    if files is None:
+        return None
+    return [run for file in files for run in groups_near(file, OFFSET, places.ranges, most_bytes=PIECE_BYTES)]
+
+
+def write_files(
+    path: str,
+    restoring: Restoring,
+    places: Places,
+    halves: Sequence[RowGroups],
+    *,
+    count: int,
+    threads: int,
+    on_part: Callable[[], None],
+) -> list[WrittenFile]:
+    """One row of the table at `path` for each of `count` places, in files that no commit names yet.
+
+    on_part  called after each file; what it raises ends the work
+    InvariantViolation where a place has no half, or a half several places.
+    """
+    files: list[WrittenFile] = []
+    with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="restore") as pool:
+        pieces = [pool.submit(_written, path, restoring, places, piece) for piece in halves]
+        try:
+            for piece in as_completed(pieces):
+                files += piece.result()
+                on_part()
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    rows = sum(file.rows for file in files)
+    if rows != count:
+        raise InvariantViolation(f"{restoring.table}: {count} places, and {rows} halves there")
+    return files
+
+
+def _written(path: str, restoring: Restoring, places: Places, halves: RowGroups) -> list[WrittenFile]:
+    spec = table_spec(restoring.table)
+    found = _halves_with_places(restoring, places, halves)
+    if not found.num_rows:
+        return []
+    at = found["_row"].to_numpy()
+    columns = [name for name in table_spec(HALVES).columns if name in spec.columns or name in restoring.on]
+    begin = 0
+    with TableFile(path, spec) as file:
+        for batch in halves.batches(columns):
+            low, high = at.searchsorted((begin, begin + batch.num_rows))
+            if low < high:
+                rows = batch if high - low == batch.num_rows else batch.take(pa.array(at[low:high] - begin))
+                file.write(restoring.made(rows, found.slice(low, high - low)))
+            begin += batch.num_rows
+        return file.finish()
+
+
+def _halves_with_places(restoring: Restoring, places: Places, halves: RowGroups) -> pa.Table:
+    """Rows of `halves` that have a place: `_row`, ascending, and the columns of the place."""
+    keys = halves.keys(list(restoring.on))
+    span = pc.min_max(keys[OFFSET]).as_py()
+    there = places.between(span["min"], span["max"])
+    named = [f"_half_{name}" for name in restoring.on]  # a place has columns of these names, for its own queue
+    numbered = keys.rename_columns(named).append_column("_row", pa.array(range(keys.num_rows), pa.int64()))
+    joined = numbered.join(there, named, list(restoring.on.values()), join_type="inner", use_threads=False)
+    found = joined.sort_by("_row")
+    rows = found["_row"].to_numpy()
+    if (rows[1:] == rows[:-1]).any():
+        row = int(rows[1:][rows[1:] == rows[:-1]][0])
+        half = {name: keys[name][row].as_py() for name in restoring.on}
+        raise InvariantViolation(f"{restoring.table}: several places for the half at {half}")
+    return found
+
+
+def _by_stretch(places: DataFrame, offset: str, *, count: int, offsets: DataFrame) -> DataFrame:
+    low, high = offsets.agg(F.min(OFFSET), F.max(OFFSET)).collect()[0]
+    parts = -(-count // PLACES_IN_A_PART)
+    # Some stretches of the commit log to a part: they lie dense in few of them where a broker was rebuilt.
+    stretch = (high - low) // (8 * parts) + 1
+    return places.repartition(parts, F.floor(F.col(offset) / F.lit(stretch))).sortWithinPartitions(offset)
+
+
+def _parts(directory: str, offset: str) -> Iterator[tuple[str, int, int]]:
+    for path in sorted(Path(directory).glob("*.parquet")):
+        metadata = pq.read_metadata(path)
+        column = metadata.schema.names.index(offset)
+        found = [metadata.row_group(number).column(column).statistics for number in range(metadata.num_row_groups)]
+        if found:
+            yield str(path), min(each.min for each in found), max(each.max for each in found)
