@@ -88,6 +88,11 @@ ASKED_FOR_GIVEN_UP: Final = "given_up"
 
 # --- what somebody decided by hand (table manual_decision), beside commit and rollback
 ACTION_RESUME: Final = "resume"
+# Why a plan of decisions leaves a transaction as it is.
+PLAN_EXPIRED: Final = "expired"
+PLAN_BROKERS: Final = "left_to_broker"
+PLAN_SETTLED_BEFORE: Final = "settled_before"
+PLAN_RESUMED_BEFORE: Final = "resumed_before"
 
 # --- what became of a request to a live broker (table broker_request); sending alone: it may have arrived
 REQUEST_SENDING: Final = "sending"

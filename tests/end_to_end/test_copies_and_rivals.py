@@ -6,12 +6,14 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
+from house import wall_clock
 from moment import NOW, NOW_MS
 from pyspark.sql import functions as F
 from resolving import decided, half, verdicts
 
 from txmq_lib.errors import UsageError
-from txmq_lib.pipeline.decisions import DecisionRequest, planned
+from txmq_lib.pipeline.decision_request import DecisionRequest
+from txmq_lib.pipeline.decisions import decide
 from txmq_lib.pipeline.land.events import END_CONTENT, OFFSET_CONTENT, TABLE_OF_KIND
 
 
@@ -79,7 +81,7 @@ def test_settle_reckons_with_an_end_of_another_copy_that_has_landed_and_is_not_j
     house.land_rows("end", [end(0, 12)])
     request = DecisionRequest(("T0",), decision="commit", reason="ticket 7", decided_by="me@here")
     with pytest.raises(UsageError, match="would find this end contradicting"):
-        planned(house.warehouse, house.settings, request, now=NOW)
+        decide(house.warehouse, house.settings, request, now=NOW, wall_clock=wall_clock)
     house.reconcile()
     assert (decided(house), verdicts(house)) == ({"T0": ["rollback accepted"]}, {"T0": "ROLLED_BACK"})
 

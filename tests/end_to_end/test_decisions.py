@@ -16,10 +16,12 @@ from pyspark.sql import SparkSession
 from resolving import decided, half, verdicts
 
 from txmq_lib.cli import main
+from txmq_lib.cli.run.decisions import plan_of
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import UsageError
-from txmq_lib.pipeline.decisions import DecisionRequest, decide, planned
+from txmq_lib.pipeline.decision_request import DecisionRequest
+from txmq_lib.pipeline.decisions import decide
 from txmq_lib.views.advice import advice
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.trace import trace
@@ -53,7 +55,8 @@ def resumed(house: House, now=NOW, **options: Any):
 
 
 def plan(house: House, request: DecisionRequest, now=NOW) -> dict[str, tuple[str, str]]:
-    rows = planned(house.warehouse, house.settings, request, now=now)
+    settings = house.settings.model_copy(update={"warehouse": house.warehouse.uri})
+    rows = plan_of(settings, request, now)
     return {row["transaction_id"]: (row["verdict"], row["action"]) for row in rows}
 
 

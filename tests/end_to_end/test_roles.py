@@ -19,7 +19,8 @@ from moment import NOW
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import SettingsError, TxmqError
-from txmq_lib.pipeline.decisions import DecisionRequest, decide, planned
+from txmq_lib.pipeline.decision_request import DecisionRequest
+from txmq_lib.pipeline.decisions import decide
 from txmq_lib.pipeline.land import inputs as landing_inputs
 from txmq_lib.pipeline.reconcile import job as reconcile
 from txmq_lib.pipeline.resolve import run_resolve
@@ -218,7 +219,6 @@ def jobs_by_role(house: House) -> list[Callable[[], Any]]:
         house.audit,
         partial(run_resolve, at, settings, **told, environ={}),
         partial(decide, at, settings, request, **told),
-        partial(planned, at, settings, request, now=NOW),
         partial(decide, at, settings, DecisionRequest(decided_by="me"), **told),
         partial(requests_planned, at, settings, ToSend("settle", request), now=NOW),
         partial(run_to_broker, at, settings, ToSend("settle", request), name_servers=["n:1"], **told, environ={}),

@@ -16,7 +16,8 @@ from resolving import half, resolve
 from txmq_lib.delta.small_writes import SmallWrite
 from txmq_lib.errors import PassConflict, UnreachableError
 from txmq_lib.passes.runner import next_pass
-from txmq_lib.pipeline.decisions import DecisionRequest, decide
+from txmq_lib.pipeline.decision_request import DecisionRequest
+from txmq_lib.pipeline.decisions import decide
 from txmq_lib.pipeline.land.job import run_land_rocketmq
 from txmq_lib.pipeline.to_broker import ToSend, requests_planned, run_to_broker
 

@@ -32,7 +32,8 @@ from txmq_lib.names import ACTION_RESUME, COMMIT
 from txmq_lib.passes import retention, runner, writer
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.audit import run_audit
-from txmq_lib.pipeline.decisions import DecisionRequest, decide
+from txmq_lib.pipeline.decision_request import DecisionRequest
+from txmq_lib.pipeline.decisions import decide
 from txmq_lib.pipeline.land.job import run_land_files, run_land_store
 from txmq_lib.pipeline.maintain import run_maintain
 from txmq_lib.pipeline.reconcile.job import run_reconcile

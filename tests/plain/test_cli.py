@@ -29,7 +29,7 @@ from txmq_lib.cli.run.passes import is_past_threshold
 from txmq_lib.config.settings import Settings
 from txmq_lib.errors import UsageError
 from txmq_lib.passes.current import PassReport
-from txmq_lib.pipeline.decisions import findings
+from txmq_lib.pipeline.decision_request import findings
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {"pyspark", "py4j", "delta", "pyarrow", "pandas", "duckdb", "deltalake", "sqlalchemy", "httpx"}

@@ -38,6 +38,13 @@ def _tell_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
+# Stands below the options of every command: a group's own help alone lists them.
+GLOBAL_HELP = (
+    "Global options, before the command or behind it: --conf FILE, --set KEY=VALUE, --warehouse URI, --verbose;"
+    " `txmq --help` explains them."
+)
+
+
 @app.callback()
 def take_globals(
     ctx: typer.Context,
@@ -66,6 +73,17 @@ decisions.add_to(app)
 views.add_to(app)
 monitoring.add_to(app)
 config_commands.add_to(app)
+
+
+def _tell_globals(commands: typer.Typer) -> None:
+    for command in commands.registered_commands:
+        command.epilog = GLOBAL_HELP
+    for group in commands.registered_groups:
+        if group.typer_instance is not None:
+            _tell_globals(group.typer_instance)
+
+
+_tell_globals(app)
 
 
 def run(argv: Sequence[str] | None = None) -> int:

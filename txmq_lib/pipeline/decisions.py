@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import reduce
 from typing import Any
@@ -23,13 +23,15 @@ from txmq_lib.names import (
     ORIGIN_MANUAL,
     OUTCOME_ACCEPTED,
     PENDING,
+    PLAN_RESUMED_BEFORE,
+    PLAN_SETTLED_BEFORE,
     TRANSACTION_KEY,
     UNDECIDED,
 )
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import job_of_steps
-from txmq_lib.passes.ready import make_ready
-from txmq_lib.passes.runner import preview, run_passes
+from txmq_lib.passes.runner import run_passes
+from txmq_lib.pipeline.decision_request import DecisionRequest, Planned, findings, to_do
 from txmq_lib.pipeline.reconcile.inputs import END_COLUMNS, prior_decisions, refused_places, waiting_ends
 from txmq_lib.pipeline.shared.evidence import evidence_of
 from txmq_lib.pipeline.shared.known_runs import frontier_with_runs
@@ -38,7 +40,7 @@ from txmq_lib.pipeline.shared.policies import policies_of
 from txmq_lib.pipeline.shared.roles import require_same_role
 from txmq_lib.rules import settle
 from txmq_lib.rules.answers import DEFINITE, end_of_answers
-from txmq_lib.rules.decisions import BROKERS, EXPIRED, RESUMABLE, resumes, standing, with_resume_action
+from txmq_lib.rules.decisions import RESUMABLE, resumes, standing, with_resume_action
 from txmq_lib.rules.evidence import transaction_figures
 from txmq_lib.rules.transaction import join_transaction, transactions_of
 from txmq_lib.rules.verdict import judged
@@ -46,59 +48,6 @@ from txmq_lib.spark.local_frame import local_frame
 
 SETTLE, RESUME = "settle", "resume"
 DECISIONS = "manual_decision"
-SETTLED_BEFORE, RESUMED_BEFORE = "settled_before", "resumed_before"
-LEFT_ALONE = {
-    EXPIRED: "older than the reserved time: given up again at once if resumed; settle them instead",
-    BROKERS: "given up by a broker, which alone can resume them: ask it with --to-broker",
-    SETTLED_BEFORE: "settled so before: reconcile applies it",
-    RESUMED_BEFORE: "resumed before",
-}
-PLAN_COLUMNS = (*TRANSACTION_KEY, "verdict", "action", "real_topic", "tran_state_table_offset", "commit_log_offset")
-
-Planned = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class DecisionRequest:
-    """Which transactions a person means, and what is recorded of the decision.
-
-    None and () leave open; `born_ms` tells twins of one id apart (R66)
-    """
-
-    transaction_ids: Sequence[str] = ()
-    groups: Sequence[str] = ()
-    brokers: Sequence[str] = ()
-    born_ms: int | None = None
-    decision: str = ACTION_RESUME
-    reason: str | None = None
-    decided_by: str = ""
-
-    def to_arguments(self) -> dict[str, Any]:
-        """As the plan of a pass records it."""
-        return {
-            "transaction_ids": list(self.transaction_ids),
-            "groups": list(self.groups),
-            "brokers": list(self.brokers),
-            "born_ms": self.born_ms,
-            "decision": self.decision,
-            "reason": self.reason,
-            "decided_by": self.decided_by,
-        }
-
-
-def planned(warehouse: Warehouse, settings: Settings, request: DecisionRequest, *, now: datetime) -> list[Planned]:
-    """What `decide` would do now, one row (PLAN_COLUMNS) per transaction; nothing is written.
-
-    UsageError where nothing can be decided as wanted.
-    """
-    make_ready(warehouse)
-    arguments, job = request.to_arguments(), _job(request.decision)
-    current = preview(warehouse, job, now=now, arguments=arguments, settings=settings, wall_clock=lambda: now)
-    try:
-        require_same_role(current)
-        return _plan(current)
-    finally:
-        current.release()
 
 
 def decide(
@@ -119,7 +68,7 @@ def decide(
 
     def is_idle(current: Pass) -> bool:
         plan[:] = _plan(current)
-        return not _to_do(plan)
+        return not to_do(plan)
 
     job = job_of_steps(_job(request.decision), _decide, is_idle=is_idle, require=require_same_role)
     report = run_passes(
@@ -128,29 +77,19 @@ def decide(
     return replace(report, findings=tuple(findings(plan, sends_to)))
 
 
-def findings(plan: Sequence[Planned], sends_to: Sequence[str]) -> Iterator[str]:
-    """What a person should know of a plan: what is left as it is and why, and what is not sent."""
-    actions = Counter(row["action"] for row in plan)
-    yield from (f"{actions[action]} {words}" for action, words in LEFT_ALONE.items() if actions[action])
-    if any(row["is_brokers"] for row in _to_do(plan)):
-        servers = ", ".join(sends_to)
-        sent = f"END_TRANSACTION with these offsets is sent to it, found by name server {servers}"
-        yield f"its broker decides: {sent if servers else 'the end is recorded; --to-broker sends it'}"
-
-
 def _job(decision: str) -> str:
     return RESUME if decision == ACTION_RESUME else SETTLE
 
 
 def _decide(current: Pass) -> PassReport:
     plan = _plan(current)
-    to_do = _to_do(plan)
-    rows = [_decision_row(current, row) for row in to_do]
+    rows_to_do = to_do(plan)
+    rows = [_decision_row(current, row) for row in rows_to_do]
     decisions = local_frame(current.warehouse.spark, rows, struct_type(table_spec(DECISIONS)))
     current.append(DECISIONS, decisions, step=DECISIONS, count=len(rows))
     if current.arguments["decision"] in DEFINITE:
-        current.append("end_transaction", _ends(current, to_do), step="end_transaction", count=len(rows))
-    left = Counter(row["action"] for row in plan if row not in to_do)
+        current.append("end_transaction", _ends(current, rows_to_do), step="end_transaction", count=len(rows))
+    left = Counter(row["action"] for row in plan if row not in rows_to_do)
     return current.commit(left)
 
 
@@ -158,10 +97,6 @@ def _plan(current: Pass) -> list[Planned]:
     if current.arguments["decision"] == ACTION_RESUME:
         return _resume_plan(current)
     return _settle_plan(current)
-
-
-def _to_do(plan: Sequence[Planned]) -> list[Planned]:
-    return [row for row in plan if row["action"] in (*DEFINITE, RESUMABLE)]
 
 
 def standing_now(current: Pass, keys: DataFrame) -> DataFrame:
@@ -215,7 +150,7 @@ def _settle_plan(current: Pass) -> list[Planned]:
         by = f"{before['decided_by']} ({before['reason']})"
         raise UsageError(f"transaction {name} was settled as {before['action']} by {by}; reconcile applies it")
     if before is not None:
-        return [{**row, "action": SETTLED_BEFORE}]
+        return [{**row, "action": PLAN_SETTLED_BEFORE}]
     _require_acceptance(current, row)
     return [{**row, "action": decision}]
 
@@ -288,7 +223,7 @@ def _resume_plan(current: Pass) -> list[Planned]:
     plan += _collected(
         join_transaction(now_standing, resumed, "left_semi")
         .where(F.col("verdict") == PENDING)
-        .withColumn("action", F.lit(RESUMED_BEFORE))
+        .withColumn("action", F.lit(PLAN_RESUMED_BEFORE))
     )
     missing = sorted(asked_for - {row["transaction_id"] for row in plan})
     if missing:

@@ -45,7 +45,8 @@ from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.ready import make_ready
 from txmq_lib.passes.runner import preview, run_passes
-from txmq_lib.pipeline.decisions import DECISIONS, RESUME, SETTLE, DecisionRequest, requested_rows, standing_now
+from txmq_lib.pipeline.decision_request import DecisionRequest
+from txmq_lib.pipeline.decisions import DECISIONS, RESUME, SETTLE, requested_rows, standing_now
 from txmq_lib.pipeline.land.live_brokers import access_of
 from txmq_lib.pipeline.shared.roles import require_same_role
 from txmq_lib.rocketmq.remoting.broker import End, end_transaction, resume_check

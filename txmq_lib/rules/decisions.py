@@ -7,12 +7,12 @@ from datetime import datetime
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.names import ACTION_RESUME, ROLE_AUDIT, TRANSACTION_KEY
+from txmq_lib.names import ACTION_RESUME, PLAN_BROKERS, PLAN_EXPIRED, ROLE_AUDIT, TRANSACTION_KEY
 from txmq_lib.rules.moments import age_ms
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction import join_transaction
 
-RESUMABLE, EXPIRED, BROKERS = "resume", "expired", "left_to_broker"
+RESUMABLE, EXPIRED, BROKERS = ACTION_RESUME, PLAN_EXPIRED, PLAN_BROKERS
 
 
 def standing(

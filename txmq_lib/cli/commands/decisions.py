@@ -5,23 +5,24 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from txmq_lib.cli.options import Options, options_of
 from txmq_lib.cli.output.formats import DECISIONS_PANEL, TABLE, Brokers, Format, OutputFormat, Values
-from txmq_lib.cli.run.clock import Now, moment, wall_clock
+from txmq_lib.cli.run.clock import EPOCH, Now, moment, wall_clock
 from txmq_lib.cli.run.name_servers import NameServersIfAny as NameServers
 from txmq_lib.cli.run.name_servers import name_servers_of
 from txmq_lib.errors import UsageError
 from txmq_lib.names import COMMIT, ROLLBACK
 
 if TYPE_CHECKING:
-    from txmq_lib.pipeline.decisions import DecisionRequest
+    from txmq_lib.pipeline.decision_request import DecisionRequest
 
 Apply = Annotated[bool, typer.Option("--apply", help="Do it; without it the plan is shown and nothing is written.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan alone; so it does without --apply, too.")]
 TransactionId = Annotated[str, typer.Argument(metavar="TRANSACTION_ID", help="UNIQ_KEY of the message.")]
 TransactionIds = Annotated[
     list[str] | None, typer.Argument(metavar="TRANSACTION_ID", help="UNIQ_KEYs of given-up messages.")
@@ -57,14 +58,15 @@ def settle(
     to_broker: ToBroker = False,
     namesrv: NameServers = None,
     apply: Apply = False,
+    dry_run: DryRun = False,
     now: Now = None,
     format_: Format = TABLE,
 ) -> None:
     """End one undecided transaction by hand; the next reconcile applies it."""
     from txmq_lib.cli.run.decisions import run_decision
-    from txmq_lib.pipeline.decisions import DecisionRequest
-    from txmq_lib.rules.moments import epoch_ms
+    from txmq_lib.pipeline.decision_request import DecisionRequest
 
+    require_one_of(apply, dry_run)
     if commit == rollback:
         raise UsageError("settle needs one of --commit and --rollback")
     if not reason.strip():
@@ -72,7 +74,7 @@ def settle(
     request = DecisionRequest(
         transaction_ids=(transaction_id,),
         brokers=tuple(broker or ()),
-        born_ms=None if born is None else epoch_ms(moment(born)),
+        born_ms=None if born is None else (moment(born) - EPOCH) // timedelta(milliseconds=1),
         decision=COMMIT if commit else ROLLBACK,
         reason=reason,
         decided_by=who(),
@@ -95,13 +97,15 @@ def resume(
     to_broker: ToBroker = False,
     namesrv: NameServers = None,
     apply: Apply = False,
+    dry_run: DryRun = False,
     now: Now = None,
     format_: Format = TABLE,
 ) -> None:
     """Put given-up transactions back under check, with check times 0."""
     from txmq_lib.cli.run.decisions import run_decision
-    from txmq_lib.pipeline.decisions import DecisionRequest
+    from txmq_lib.pipeline.decision_request import DecisionRequest
 
+    require_one_of(apply, dry_run)
     if bool(transaction_ids) + bool(group) + every != 1:
         raise UsageError("resume needs transaction ids, or --group, or --all")
     request = DecisionRequest(
@@ -142,6 +146,12 @@ def send(
         apply=apply,
         format_=format_,
     )
+
+
+def require_one_of(apply: bool, dry_run: bool) -> None:
+    """UsageError where something is to be done and not to be done."""
+    if apply and dry_run:
+        raise UsageError("--apply does it and --dry-run only shows it: give one of them")
 
 
 def who() -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from txmq_lib.cli.commands import decisions
 from txmq_lib.cli.commands.decisions import Apply, ToBroker, send, who
 from txmq_lib.cli.options import options_of
 from txmq_lib.cli.output.formats import PASSES_PANEL, Brokers, OutputFormat
@@ -128,7 +129,7 @@ def resolve(
     """Ask the configured resolvers about open checks; their answers land as ends."""
     from txmq_lib.cli.output.show import Shown, show_view
     from txmq_lib.cli.run.passes import run_job
-    from txmq_lib.pipeline.decisions import DecisionRequest
+    from txmq_lib.pipeline.decision_request import DecisionRequest
     from txmq_lib.pipeline.resolve import run_resolve
     from txmq_lib.views.catalogue import ANSWERS
     from txmq_lib.views.select import ViewQuery
@@ -244,11 +245,12 @@ def mend(
 def take_back(
     ctx: typer.Context,
     broker: Annotated[str, typer.Option("--broker", metavar="NAME", help="Broker whose rows go, from every table.")],
-    decisions: Annotated[
+    of_decisions: Annotated[
         bool,
         typer.Option("--decisions", help="Keep what landed, take back what was decided, and take the role said now."),
     ] = False,
     apply: Annotated[bool, typer.Option("--apply", help="Do it; without this, only say what would go.")] = False,
+    dry_run: decisions.DryRun = False,
 ) -> None:
     """Take back all that was landed under a broker's name, and all that was made of it; or what was decided alone."""
     from txmq_lib.cli.run.before_spark import require_landed
@@ -256,6 +258,7 @@ def take_back(
     from txmq_lib.cli.run.upkeep import tell_taken
     from txmq_lib.pipeline.take_back import run_take_back
 
+    decisions.require_one_of(apply, dry_run)
     job = partial(
         run_take_back,
         broker_name=broker,
@@ -263,7 +266,7 @@ def take_back(
         wall_clock=wall_clock,
         tell=tell_taken,
         apply=apply,
-        decisions=decisions,
+        decisions=of_decisions,
     )
 
     def require(settings: Settings) -> None:

@@ -41,6 +41,7 @@ FILTERS = {
     "job": ("JOB", "Only of this job"),
     "command": ("COMMAND", "Only of this command"),
 }
+ASKED_FOR = (names.ASKED_FOR_CHECK, names.ASKED_FOR_GIVEN_UP)
 CONSUMER_GROUP = ("NAME", "Only of this consumer group")
 Keys = Annotated[Values, typer.Option("--key", metavar="KEY", help="Only with this message key; may be repeated.")]
 OlderThan = Annotated[str | None, typer.Option("--older-than", metavar="SPAN", help="Only older: 90s, 10m, 2h, 3d.")]
@@ -155,6 +156,8 @@ def _options(view: View) -> dict[str, object]:
 def _filter(view: View, name: str) -> object:
     is_consumers = view.filters[name] == ("consumer_group",)
     metavar, text = CONSUMER_GROUP if is_consumers else FILTERS[name]
+    choices = {"state": view.states, "lag-state": names.LAG_STATES, "asked-for": ASKED_FOR}.get(name, ())
+    text += f": {', '.join(each.lower() for each in choices)}" if choices else ""
     return Annotated[Values, typer.Option(f"--{name}", metavar=metavar, help=f"{text}; may be repeated.")]
 
 

@@ -1,4 +1,4 @@
-"""Shows the plan of a manual decision, or carries it out. Only command bodies import it: it needs Spark."""
+"""Shows the plan of a manual decision, by the views' reader, or carries it out, which alone needs Spark."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from txmq_lib.cli.options import Options, settings_of
+from txmq_lib.cli.options import Options, location, settings_of
 from txmq_lib.cli.output.formats import OutputFormat
 from txmq_lib.cli.output.hints import pasteable
 from txmq_lib.cli.output.said import say
 from txmq_lib.cli.output.show import write_rows
 from txmq_lib.cli.run.before_spark import require_landed
-from txmq_lib.cli.run.passes import run_job, spark_warehouse
-from txmq_lib.pipeline.decisions import PLAN_COLUMNS, DecisionRequest, decide, findings, planned
+from txmq_lib.config.settings import Settings
+from txmq_lib.names import ACTION_RESUME, ROLE_AUDIT
+from txmq_lib.pipeline.decision_request import PLAN_COLUMNS, DecisionRequest, Planned, findings
+from txmq_lib.views.decision_plan import Limits, Sought, resume_plan, settle_plan
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.recorded_roles import recorded_roles
 
 
 def run_decision(
@@ -34,15 +38,36 @@ def run_decision(
     settings = settings_of(options)
     require_landed(settings, "transaction_id", request.transaction_ids, "no half message of transaction")
     if apply:
+        from txmq_lib.cli.run.passes import run_job
+        from txmq_lib.pipeline.decisions import decide
+
         work = partial(decide, request=request, now=now, wall_clock=wall_clock, sends_to=sends_to)
         run_job(request.decision, options, work)
         return
-    with spark_warehouse(request.decision, settings) as (warehouse, _):
-        plan = planned(warehouse, settings, request, now=now)
+    plan = plan_of(settings, request, now)
     write_rows(format_, PLAN_COLUMNS, [[shown(row[name]) for name in PLAN_COLUMNS] for row in plan])
     for finding in findings(plan, sends_to):
         say(finding, err=True)
     say(pasteable(options)(summary(plan, is_sent=bool(sends_to))), err=True)
+
+
+def plan_of(settings: Settings, request: DecisionRequest, now: datetime) -> list[Planned]:
+    """What would be decided now, one row (PLAN_COLUMNS) per transaction; UsageError where nothing can be."""
+    uri = location(settings.warehouse)
+    roles = recorded_roles(uri)
+    if any(settings.for_broker(name).role != role for name, role in roles.items()):
+        from txmq_lib.pipeline.shared.roles import require_same_roles
+
+        require_same_roles(settings, roles)
+    reader = WarehouseReader(uri)
+    sought = Sought(request.transaction_ids, request.groups, request.brokers, request.born_ms)
+    limits = Limits(
+        is_brokers=lambda name: settings.for_broker(name).role == ROLE_AUDIT,
+        reserved_ms=lambda name: settings.for_broker(name).file_reserved_time_ms,
+    )
+    if request.decision == ACTION_RESUME:
+        return resume_plan(reader, sought, limits, now)
+    return settle_plan(reader, sought, request.decision, limits)
 
 
 def summary(plan: Sequence[dict[str, Any]], *, is_sent: bool) -> str:

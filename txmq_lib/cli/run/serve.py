@@ -23,7 +23,6 @@ from txmq_lib.cli.run.pages import Pages
 from txmq_lib.cli.run.passes import mend_warehouse, spark_warehouse
 from txmq_lib.cli.run.recorded import recorded
 from txmq_lib.cli.run.rounds import Rounds
-from txmq_lib.cli.run.warehouse_findings import recorded_roles
 from txmq_lib.config.settings import Settings
 from txmq_lib.errors import EXIT_FAILED, code_and_words
 from txmq_lib.passes.current import PassReport
@@ -33,6 +32,7 @@ from txmq_lib.service.health_file import Health
 from txmq_lib.service.rounds import Listeners, Step
 from txmq_lib.service.service import is_session_alive, services
 from txmq_lib.service.thread import PeriodicService
+from txmq_lib.views.recorded_roles import recorded_roles
 
 STOP, WAKE, LOST = "stop", "wake", "lost"
 

@@ -17,7 +17,8 @@ from txmq_lib.errors import TxmqError
 from txmq_lib.passes.damage import examined
 from txmq_lib.rocketmq.store.set_up import set_up_of
 from txmq_lib.views.figures import landed, last_passes
-from txmq_lib.views.reader import Scan, WarehouseReader
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.recorded_roles import recorded_roles
 from txmq_lib.views.status import span_text
 
 # What clocks of one machine and its disk may differ by, and those of a broker and this machine.
@@ -115,15 +116,6 @@ def role_findings(settings: Settings) -> Iterator[Finding]:
             yield Finding("role", FAIL, words, "say `audit` or `engine`: no store and no live broker lands without")
         else:
             yield Finding("role", OK, words + (f"; its rows were made as {role}" if name in recorded else ""))
-
-
-def recorded_roles(uri: str) -> dict[str, str]:
-    """The role that each broker's rows were made under, read without a JVM; none where no table tells."""
-    try:
-        rows = WarehouseReader(uri).rows(Scan("broker", ("broker_name", "role")))
-    except TxmqError:
-        return {}  # told by `table_findings`
-    return {row["broker_name"]: row["role"] for row in rows}
 
 
 def table_findings(reader: WarehouseReader) -> Iterator[Finding]:

@@ -1,0 +1,49 @@
+"""What `--help` tells: values of choices, global options with every command; one way to plan and to do."""
+
+from __future__ import annotations
+
+import pytest
+import typer
+
+from txmq_lib import names
+from txmq_lib.cli import main
+from txmq_lib.cli.app import app
+from txmq_lib.views.catalogue import VIEWS
+
+
+def leaves(group, path=()):
+    for name, command in group.commands.items():
+        yield from leaves(command, (*path, name)) if hasattr(command, "commands") else [((*path, name), command)]
+
+
+COMMANDS = dict(leaves(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_global_options_stand_in_the_help_of_each_command(path):
+    for option in ("--conf FILE", "--set KEY=VALUE", "--warehouse URI", "--verbose"):
+        assert option in COMMANDS[path].epilog
+
+
+def test_the_values_of_a_choice_stand_in_its_help():
+    for view in VIEWS:
+        helps = {option: each.help or "" for each in COMMANDS[(view.command,)].params for option in each.opts}
+        if "state" in view.filters:
+            assert [state for state in view.states if state.lower() not in helps["--state"]] == [], view.command
+        if "lag-state" in view.filters:
+            assert [state for state in names.LAG_STATES if state not in helps["--lag-state"]] == []
+        if "asked-for" in view.filters:
+            assert "check, given_up" in helps["--asked-for"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["settle", "T1", "--commit", "--reason", "paid"], ["resume", "--all"], ["take-back", "--broker", "a"]],
+    ids=lambda command: command[0],
+)
+def test_dry_run_is_what_is_done_without_apply_and_contradicts_it(capsys, tmp_path, command):
+    where = ("--warehouse", str(tmp_path / "none"))
+    ended = [(main([*where, *command, *more]), capsys.readouterr().err) for more in ([], ["--dry-run"])]
+    assert ended[0] == ended[1]
+    assert main([*where, *command, "--apply", "--dry-run"]) == 2
+    assert "give one of them" in capsys.readouterr().err

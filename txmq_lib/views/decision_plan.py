@@ -1,0 +1,177 @@
+"""What `settle` and `resume` would do now, from what has landed. It starts no JVM; `--apply` judges anew.
+
+What a transaction is follows from its rows as they are: a visible message or an op decides it, else a given-up row that
+nobody has resumed, else it is pending. The verdict of the last audit gives a decided one its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from txmq_lib import names
+from txmq_lib.errors import UsageError
+from txmq_lib.names import PLAN_BROKERS, PLAN_EXPIRED, PLAN_RESUMED_BEFORE, PLAN_SETTLED_BEFORE
+from txmq_lib.views.columns import output
+from txmq_lib.views.reader import KeyValues, Scan, WarehouseReader
+
+DEFINITE = (names.COMMIT, names.ROLLBACK)
+KEY = ", ".join(names.TRANSACTION_KEY)
+SAME = " AND ".join(f"{{0}}.{name} IS NOT DISTINCT FROM {{1}}.{name}" for name in names.TRANSACTION_KEY)
+
+# Every transaction of `wanted`, where its newest half lies, and what decides it. Named once each: scans may be streams.
+STANDING = f"""
+WITH halves AS MATERIALIZED (SELECT * FROM half),
+lost AS MATERIALIZED (SELECT * FROM given),
+ours AS MATERIALIZED (SELECT * FROM decided),
+placed AS (
+    SELECT {KEY}, arg_max(queue_id, commit_log_offset) AS queue_id, max(commit_log_offset) AS commit_log_offset,
+        arg_max(queue_offset, commit_log_offset) AS tran_state_table_offset,
+        arg_max(real_topic, commit_log_offset) AS real_topic
+    FROM halves GROUP BY ALL),
+seen AS (SELECT {KEY}, count(*) AS visible FROM message GROUP BY ALL),
+closed AS (
+    SELECT DISTINCT {", ".join(f"h.{name}" for name in names.TRANSACTION_KEY)}, true AS has_op
+    FROM halves AS h JOIN op AS o ON o.broker_name = h.broker_name AND o.queue_id = h.queue_id
+        AND o.half_queue_offset = CASE WHEN o.queue_id = {names.ROCKSDB_QUEUE_ID} THEN h.commit_log_offset
+            ELSE h.queue_offset END),
+resumed AS (
+    SELECT {KEY}, max(given_up_queue_offset) AS upto FROM ours WHERE action = '{names.ACTION_RESUME}' GROUP BY ALL),
+settled AS (
+    SELECT {KEY}, arg_min(action, pass_number) AS settled_as, arg_min(decided_by, pass_number) AS settled_by,
+        arg_min(reason, pass_number) AS settled_why
+    FROM ours WHERE action <> '{names.ACTION_RESUME}' GROUP BY ALL),
+given_up AS (SELECT {KEY}, max(queue_offset) AS newest FROM lost GROUP BY ALL)
+SELECT {", ".join(f"p.{name}" for name in names.TRANSACTION_KEY if name != "born_timestamp")},
+    {output("p.born_timestamp", "timestamp")} AS born_timestamp,
+    p.real_topic, p.tran_state_table_offset, p.commit_log_offset,
+    CASE WHEN coalesce(visible, 0) > 0 OR has_op THEN CASE WHEN v.verdict IN ({{undecided}}) THEN NULL
+            ELSE v.verdict END
+        WHEN newest IS NOT NULL AND (upto IS NULL OR newest > upto) THEN '{names.DISCARDED}'
+        WHEN v.verdict IN ('{names.DISCARDED_UNSEEN}', '{names.EXPIRED_UNSEEN}', '{names.DIVERTED}') THEN v.verdict
+        ELSE '{names.PENDING}' END AS verdict,
+    coalesce(visible, 0) > 0 OR coalesce(has_op, false) AS is_decided, upto IS NOT NULL AS is_resumed,
+    settled_as, settled_by, settled_why, epoch_ms(p.born_timestamp) AS born_ms
+FROM placed AS p LEFT JOIN seen AS s ON {SAME.format("s", "p")} LEFT JOIN closed AS c ON {SAME.format("c", "p")}
+    LEFT JOIN resumed AS r ON {SAME.format("r", "p")} LEFT JOIN settled AS d ON {SAME.format("d", "p")}
+    LEFT JOIN given_up AS g ON {SAME.format("g", "p")} LEFT JOIN verdict AS v ON {SAME.format("v", "p")}
+ORDER BY p.born_timestamp, p.broker_name, p.transaction_id, p.producer_group"""
+COLUMNS = (
+    *(name for name in names.TRANSACTION_KEY if name != "born_timestamp"),
+    *("born_timestamp", "real_topic", "tran_state_table_offset", "commit_log_offset", "verdict", "is_decided"),
+    *("is_resumed", "settled_as", "settled_by", "settled_why", "born_ms"),
+)
+PLACE = ("queue_id", "queue_offset", "commit_log_offset", "real_topic")
+
+Planned = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Sought:
+    """Which transactions a person means; () leaves open."""
+
+    transaction_ids: Sequence[str] = ()
+    groups: Sequence[str] = ()
+    brokers: Sequence[str] = ()
+    born_ms: int | None = None
+
+    @property
+    def where(self) -> tuple[KeyValues, ...]:
+        """As a scan takes it."""
+        found = {"transaction_id": self.transaction_ids, "producer_group": self.groups, "broker_name": self.brokers}
+        match: dict[str, Sequence[str | int]] = {name: values for name, values in found.items() if values}
+        return (match,) if match else ()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is said of brokers: whether one decides itself, and for how long it keeps a half."""
+
+    is_brokers: Callable[[str], bool]
+    reserved_ms: Callable[[str], int]
+
+
+def settle_plan(reader: WarehouseReader, sought: Sought, decision: str, limits: Limits) -> list[Planned]:
+    """The one row of what would be settled; UsageError where nothing can be, as `--apply` says it."""
+    name = ", ".join(sought.transaction_ids)
+    found = _standing(reader, sought, limits)
+    if not found:
+        raise UsageError(f"no half message of transaction {name} has landed; an end needs its place")
+    undecided = [row for row in found if not row["is_decided"]]
+    if not undecided:
+        raise UsageError(f"transaction {name} is {' and '.join(row['verdict'] or 'decided' for row in found)} already")
+    if len(undecided) > 1:
+        each = "; ".join(_named(row) for row in undecided)
+        raise UsageError(f"{len(undecided)} transactions have the id {name}: {each}; choose by --broker or --born")
+    (row,) = undecided
+    if row["settled_as"] is None:
+        return [{**row, "action": decision}]
+    if row["settled_as"] == decision:
+        return [{**row, "action": PLAN_SETTLED_BEFORE}]
+    by = f"{row['settled_by']} ({row['settled_why']})"
+    raise UsageError(f"transaction {name} was settled as {row['settled_as']} by {by}; reconcile applies it")
+
+
+def resume_plan(reader: WarehouseReader, sought: Sought, limits: Limits, now: datetime) -> list[Planned]:
+    """A row per given-up transaction that is meant: resumed, or why not; UsageError where one by name is none."""
+    scan = Scan("trans_check_max_time", ("transaction_id", "producer_group", "broker_name"), sought.where)
+    terms = {"transaction_id": sought.transaction_ids, "producer_group": sought.groups, "broker_name": sought.brokers}
+    condition = " AND ".join(f"{column} IN ({', '.join('?' * len(of))})" for column, of in terms.items() if of)
+    values = [value for of in terms.values() for value in of]
+    sql = f"SELECT DISTINCT transaction_id FROM given WHERE {condition or 'true'} AND transaction_id IS NOT NULL"
+    ids = [row[0] for row in reader.query(sql, list(values), {"given": scan})]
+    plan = []
+    for row in _standing(reader, Sought(ids, sought.groups, sought.brokers), limits) if ids else []:
+        if row["verdict"] == names.DISCARDED:
+            plan.append({**row, "action": _resume_action(row, limits, now)})
+        elif row["verdict"] == names.PENDING and row["is_resumed"] and row["transaction_id"] in sought.transaction_ids:
+            plan.append({**row, "action": PLAN_RESUMED_BEFORE})
+    if missing := sorted({*sought.transaction_ids} - {row["transaction_id"] for row in plan}):
+        raise UsageError(f"not given up now, so there is nothing to resume: {', '.join(missing)}")
+    return plan
+
+
+def _resume_action(row: Mapping[str, Any], limits: Limits, now: datetime) -> str:
+    if row["is_brokers"]:
+        return PLAN_BROKERS
+    age_ms = now.timestamp() * 1000 - (row["born_ms"] or 0)
+    is_expired = row["born_ms"] is not None and age_ms > limits.reserved_ms(row["broker_name"])
+    return PLAN_EXPIRED if is_expired else names.ACTION_RESUME
+
+
+def _standing(reader: WarehouseReader, sought: Sought, limits: Limits) -> list[Planned]:
+    where = sought.where
+    ours = (*names.TRANSACTION_KEY, "action", "decided_by", "reason", "given_up_queue_offset", "pass_number")
+    scans = {
+        "half": Scan("half_message", (*names.TRANSACTION_KEY, *PLACE), where),
+        "message": Scan("message", names.TRANSACTION_KEY, where),
+        "op": Scan("op_message", ("broker_name", "queue_id", "half_queue_offset"), _broker_alone(sought)),
+        "given": Scan("trans_check_max_time", (*names.TRANSACTION_KEY, "queue_offset"), where),
+        "decided": Scan("manual_decision", ours, where),
+        "verdict": Scan("verdict", (*names.TRANSACTION_KEY, "verdict"), where),
+    }
+    undecided = ", ".join(f"'{verdict}'" for verdict in names.UNDECIDED)
+    rows = reader.query(STANDING.format(undecided=undecided), [], scans)
+    found = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+    kept = [row for row in found if _is_meant(row, sought)]
+    return [{**row, "is_brokers": limits.is_brokers(row["broker_name"])} for row in kept]
+
+
+def _broker_alone(sought: Sought) -> tuple[KeyValues, ...]:
+    return ({"broker_name": sought.brokers},) if sought.brokers else ()
+
+
+def _is_meant(row: Mapping[str, Any], sought: Sought) -> bool:
+    """Scans may hold more than what is meant."""
+    return (
+        (not sought.transaction_ids or row["transaction_id"] in sought.transaction_ids)
+        and (not sought.groups or row["producer_group"] in sought.groups)
+        and (not sought.brokers or row["broker_name"] in sought.brokers)
+        and (sought.born_ms is None or row["born_ms"] == sought.born_ms)
+    )
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    return f"broker {row['broker_name']}, group {row['producer_group']}, born {row['born_timestamp']}, {row['verdict']}"
