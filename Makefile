@@ -88,6 +88,9 @@ test-real: setup ## Tests against real servers: PostgreSQL and Chromium (Debian)
 	  echo "test-real needs Maven and a JDK for RocketMQ: on Debian and Ubuntu, apt install maven default-jdk-headless" >&2; exit 1; }
 	@command -v go >/dev/null || test -x /usr/local/go/bin/go || { \
 	  echo "test-real needs Go for MinIO: on Debian and Ubuntu, apt install golang-go" >&2; exit 1; }
+	@command -v spin >/dev/null 2>&1 && command -v gcc >/dev/null 2>&1 || { \
+	  apt-get update --quiet --quiet && apt-get install --yes --quiet --quiet --no-install-recommends spin gcc libc6-dev; } || { \
+	  echo "test-real needs Spin and could not install it: as root, apt-get install spin gcc libc6-dev" >&2; exit 1; }
 	$(BIN)/pytest -m real tests
 
 fuzz: setup ## Hostile input at every surface (CASES=200000 LINES=50000 SEED=1): tried and escaped, a line each
