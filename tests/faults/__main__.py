@@ -6,8 +6,10 @@ import argparse
 import math
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
+import crash
 from matrix import Matrix, all_faults
 from rich.console import Console
 from rich.table import Table
@@ -21,6 +23,8 @@ def main() -> int:
     parser.add_argument(
         "--moments", type=int, default=MOMENTS, help="at how many moments commands are sent a signal (10)"
     )
+    parser.add_argument("--states", type=int, default=0, help="of a power cut, at most so many a step, by chance (all)")
+    parser.add_argument("--unsynced", action="store_true", help="power cuts as if nothing were synced and mended")
     parser.add_argument("--minutes", type=float, default=math.inf, help="how long commands are sent signals (all)")
     options = parser.parse_args()
     console = Console(width=140)
@@ -29,7 +33,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="txmq-faults-") as place:
         faults = {name: fault for name, fault in all_faults(options.kills).items() if options.only in name}
         commands = list(named(options.only))
-        if not faults and not commands:
+        cuts = [name for name in crash.CUTS if options.only in name]
+        if not faults and not commands and not cuts:
             parser.error(f"no fault's name contains {options.only!r}")
         matrices: dict[str, Matrix] = {}
         for scenario, fault in faults.values():
@@ -41,6 +46,8 @@ def main() -> int:
             told = [outcome.fault, *map(str, (outcome.times, outcome.rows_lost, outcome.rows_twice))]
             console.print(*told, *outcome.notes, sep=" | ")
             table.add_row(*told, "; ".join(outcome.notes))
+        by_cut = Table(*crash.COLUMNS, title="Power cuts")
+        is_sound &= _cut_off(Path(place), cuts, options, console, by_cut)
         by_signals = Table(*COLUMNS, title="Commands ended by signals")
         if commands:
             trials = Trials(Path(place), commands, options.moments)
@@ -52,9 +59,24 @@ def main() -> int:
                 by_signals.add_row(*counted.row())
     if faults:
         console.print(table)
+    if cuts:
+        console.print(by_cut)
     if commands:
         console.print(by_signals)
     return 0 if is_sound else 1
+
+
+def _cut_off(place: Path, names: Sequence[str], options: argparse.Namespace, console: Console, table: Table) -> bool:
+    """Power cuts in the named scenarios; whether no row was lost or there twice."""
+    is_sound = True
+    for name in names:
+        where = place / name
+        where.mkdir()
+        for crashed in crash.run(where, name, most=options.states, unsynced=options.unsynced):
+            is_sound &= crashed.is_sound
+            console.print(*crashed.row(), sep=" | ", markup=False, soft_wrap=True)
+            table.add_row(*crashed.row())
+    return is_sound
 
 
 if __name__ == "__main__":

@@ -5,14 +5,15 @@ from __future__ import annotations
 import random
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import driver
+import pytest
 from contents import contents, differences
-from crash_states import Contents, build, recorded
-from scenario import ASSIGNMENTS, RESOLVERS, Step, write_inputs
+from crash_states import Contents, Recording, build, recorded
+from scenario import ASSIGNMENTS, BY_HAND, RESOLVERS, WHOLE, Step, write_inputs
 
 from txmq_lib.config.resources import conf_dir
 from txmq_lib.config.settings import Settings
@@ -21,6 +22,13 @@ from txmq_lib.errors import TxmqError
 from txmq_lib.passes import ready, runner, writer
 from txmq_lib.spark.session import build_session
 
+# Scenario, and whether passes work as those of many rows do.
+CUTS = {
+    "crash": (WHOLE, False),
+    "crash-by-spark": (WHOLE, True),
+    "crash-by-hand": (BY_HAND, False),
+    "crash-by-hand-by-spark": (BY_HAND, True),
+}
 COLUMNS = ("job", "writer", "states", "rows lost", "rows too many", "refused", "carried on", "seen")
 SHOWN = 4
 
@@ -49,42 +57,49 @@ class Crashed:
         return [self.job, self.by, *map(str, counts), "; ".join(self.notes[:SHOWN])]
 
 
-class CrashStates:
-    """Steps of a scenario, each recorded and replayed in every state (or `most` of them, picked by chance)."""
+def run(place: Path, name: str, *, most: int = 0, unsynced: bool = False) -> Iterator[Crashed]:
+    """The steps of one of CUTS, the newest of each job looked at: each in every state, or in `most` picked by chance.
 
-    def __init__(
-        self, place: Path, scenario: str, *, by_spark: bool = False, before: bool = False, most: int = 0
-    ) -> None:
-        self._place, self._most, self._before = place, most, before
+    unsynced  as before durable.py: nothing is synced, and no start looks for damage
+    """
+    scenario, by_spark = CUTS[name]
+    with pytest.MonkeyPatch.context() as patched:
+        if by_spark:
+            patched.setattr(runner, "SMALL_PASS_BYTES", -1)
+            patched.setattr(writer, "FEW_ROWS", -1)
+        if unsynced:
+            patched.setattr(ready, "mend_after_power_cut", lambda uri, say: None)
+        cuts = _Cuts(place, scenario, "Spark" if by_spark else "deltalake", counts_syncs=not unsynced)
+        yield from cuts.run(most)
+
+
+class _Cuts:
+    """A scenario, carried on step by step in one place, each step recorded and replayed in others."""
+
+    def __init__(self, place: Path, scenario: str, by: str, *, counts_syncs: bool) -> None:
+        self._place, self._by, self._counts_syncs = place, by, counts_syncs
         self._inputs = place / "inputs"
         self._steps = write_inputs(self._inputs, 4, scenario)
         assignments = [*ASSIGNMENTS, *RESOLVERS, *driver.SPARK, *driver.UPKEEP]
         self._settings = Settings.load([conf_dir() / "few-rows.yaml"], assignments, warehouse=str(place / "chain"))
         self._spark = build_session("txmq-faults", self._settings)
-        self._by = "Spark" if by_spark else "deltalake"
-        if by_spark:
-            runner.SMALL_PASS_BYTES = writer.FEW_ROWS = -1
-        if before:
-            ready.mend_after_power_cut = lambda uri, say: None
 
-    def run(self, jobs: Sequence[str] = ()) -> Iterator[Crashed]:
-        """The scenario step by step; a line for each job, that of its last step that is looked at."""
-        counted: dict[str, Crashed] = {}
-        chain = self._place / "chain"
-        for step in self._steps:
+    def run(self, most: int) -> Iterator[Crashed]:
+        chain, last = self._place / "chain", {step.job: number for number, step in enumerate(self._steps)}
+        for number, step in enumerate(self._steps):
             warehouse = Warehouse(self._spark, str(chain))
-            with recorded(warehouse, counts_syncs=not self._before) as recording:
+            with recorded(warehouse, counts_syncs=self._counts_syncs) as recording:
                 driver.run(warehouse, self._settings, self._inputs, step)
-            if jobs and step.job not in jobs:
-                continue
-            expected = contents(chain)
-            one = counted.setdefault(step.job, Crashed(step.job, self._by))
-            states = list(recording.states())
-            if self._most and len(states) > self._most:
-                states = random.Random(7).sample(states, self._most)
-            for told, state in states:
-                self._replay(one, step, told, state, expected)
-            yield one
+            if last[step.job] == number:
+                yield self._replayed(step, recording, contents(chain), most)
+
+    def _replayed(self, step: Step, recording: Recording, expected: dict[str, Counter[str]], most: int) -> Crashed:
+        one, states = Crashed(step.job, self._by), list(recording.states())
+        if most and len(states) > most:
+            states = random.Random(7).sample(states, most)
+        for told, state in states:
+            self._replay(one, step, told, state, expected)
+        return one
 
     def _replay(self, one: Crashed, step: Step, told: str, state: Contents, expected: dict[str, Counter[str]]) -> None:
         place = self._place / f"state-{one.job}-{self._by}-{one.states}"

@@ -1,0 +1,66 @@
+"""Passes after a power cut: some of the disk's legal states; `make faults FAULTS="--only crash"` builds all, of every job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from contents import contents, differences
+from crash_states import Recording, build, recorded
+from house import House
+from truth import CAPTURES
+
+from txmq_lib.delta.warehouse import Warehouse
+
+SETTINGS = ("transaction_timeout=2", "transaction_check_interval=3", "transaction_check_max=0")
+
+
+def land(house: House) -> None:
+    house.land("half", CAPTURES / "restart" / "half.jsonl.gz")
+
+
+def reconcile(house: House) -> None:
+    house.reconcile()
+
+
+@pytest.fixture
+def landed(open_house) -> House:
+    house = open_house(*SETTINGS)
+    land(house)
+    house.land("end", CAPTURES / "restart" / "ends.jsonl.gz")
+    return house
+
+
+def ended_as_undisturbed(house: House, job: Callable[[House], None], most: int) -> Recording:
+    """Do the job, then once more in `most` of the states that a power cut may leave, spread over all there are."""
+    with recorded(house.warehouse) as recording:
+        job(house)
+    expected = contents(Path(house.warehouse.uri))
+    states = list(recording.states())
+    for number, (told, state) in enumerate(states[:: max(len(states) // most, 1)][:most]):
+        place = house.scratch / f"state-{number}"
+        build(place, state)
+        job(House(Warehouse(house.warehouse.spark, str(place)), house.scratch, house.settings))
+        found = differences(expected, contents(place))
+        # One that was committed may be done once more for nothing.
+        assert not {table: each for table, each in found.items() if table != "pass" or each[0]}, told
+    return recording
+
+
+def test_a_reconcile_ends_as_undisturbed_in_whatever_state_the_disk_is(landed):
+    recording = ended_as_undisturbed(landed, reconcile, most=4)
+    synced = [event.path for event in recording.events if event.what == "synced"]
+    made = [event.path for event in recording.events if event.what == "created"]
+    assert set(synced) >= {path for path in made if "_delta_log" in path or path.endswith(".parquet")}
+
+
+def test_so_does_a_landing(open_house):
+    ended_as_undisturbed(open_house(*SETTINGS), land, most=2)
+
+
+@pytest.mark.long
+def test_so_do_passes_of_many_rows(landed, monkeypatch):
+    monkeypatch.setattr("txmq_lib.passes.runner.SMALL_PASS_BYTES", -1)
+    monkeypatch.setattr("txmq_lib.passes.writer.FEW_ROWS", -1)
+    ended_as_undisturbed(landed, reconcile, most=12)
