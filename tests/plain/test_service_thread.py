@@ -354,3 +354,32 @@ def test_a_step_that_failed_is_tried_again_after_its_pauses_however_long_the_int
     assert pauses == [0.1, 0.2, 0.4]
     assert [later - sooner >= pause for sooner, later, pause in zip(runs, runs[1:], pauses, strict=False)] == [True] * 3
     assert len(runs) == 4
+
+
+def test_what_has_left_more_of_the_same_goes_on_without_waiting_for_its_interval():
+    left = [True, True, False]
+    runs: list[float] = []
+
+    def land() -> PassReport:
+        runs.append(time.monotonic())
+        return PassReport("land", len(runs), {}, {}, has_more=left[len(runs) - 1])
+
+    done = Event()
+    listeners = Listeners(
+        report=lambda step, report: None if report.has_more else done.set(),
+        failure=lambda step, error, pause_s: None,
+        lost=lambda name, error: None,
+    )
+    steps = [Step("land", land)]
+    service = PeriodicService(
+        "draining",
+        lambda: run_round(steps, listeners, is_stopped=lambda: service.is_stopped),
+        interval_s=LONG_S,
+        first_delay_s=0,
+    )
+    service.start()
+    ended = done.wait(SOON_S)
+    time.sleep(0.3)  # nothing is left: the interval counts again
+    assert service.shutdown()
+    assert ended
+    assert len(runs) == 3

@@ -15,7 +15,8 @@ from txmq_lib.passes.writer import Writer
 class PassReport:
     """What one pass did: rows written per step, other counts, wall seconds per step; sentences people should read.
 
-    brokers  those whose landing went well, also where there was nothing new
+    brokers   those whose landing went well, also where there was nothing new
+    has_more  more of the same waits and could be done at once
     """
 
     job: str
@@ -24,6 +25,7 @@ class PassReport:
     seconds: dict[str, float]
     findings: tuple[str, ...] = ()
     brokers: tuple[str, ...] = ()
+    has_more: bool = False
 
 
 @dataclass(kw_only=True)

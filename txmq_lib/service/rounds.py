@@ -54,25 +54,30 @@ class Listeners:
 def run_round(steps: Sequence[Step], listeners: Listeners, *, is_stopped: Callable[[], bool]) -> float | None:
     """Run every step that is due, in order, until stopped; what a stop cut off counts as no failure.
 
-    When the first of those that failed is tried again, in monotonic seconds; None where none has.
+    When the next round is wanted, in monotonic seconds: now where a step has left more of the same, else when the first
+    of those that failed is tried again; None where it is not wanted before its time.
     """
-    _run_due(steps, listeners, is_stopped)
-    return min((step.next_try for step in steps if step.next_try is not None), default=None)
+    has_more = _run_due(steps, listeners, is_stopped)
+    tries = [step.next_try for step in steps if step.next_try is not None]
+    return min([*tries, *([time.monotonic()] if has_more else [])], default=None)
 
 
-def _run_due(steps: Sequence[Step], listeners: Listeners, is_stopped: Callable[[], bool]) -> None:
+def _run_due(steps: Sequence[Step], listeners: Listeners, is_stopped: Callable[[], bool]) -> bool:
+    has_more = False
     for step in steps:
         if is_stopped():
-            return
+            break
         if not step.is_due(time.monotonic()):
             continue
         try:
             report = step.run()
         except Exception as error:  # whatever it was, the other steps go on
             if is_stopped():
-                return
+                break
             code, words = code_and_words(error)
             listeners.failure(step, f"{code}: {words}", step.failed(time.monotonic()))
         else:
             step.succeeded()
             listeners.report(step.name, report)
+            has_more |= report.has_more
+    return has_more
