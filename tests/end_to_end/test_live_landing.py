@@ -216,13 +216,16 @@ def changed(table: bytes, pattern: bytes, to: bytes) -> bytes:
 @pytest.mark.long
 def test_a_run_is_bounded_and_the_next_goes_on_until_all_has_landed(open_house, served):
     house = open_house(*QUICK, "rocketmq.messages_per_run=70")
-    halves, behind = [], []
+    halves, behind, has_more = [], [], []
     while not behind or behind[-1]:
-        behind.append(land(house, served).counts["behind"])
+        report = land(house, served)
+        behind.append(report.counts["behind"])
+        has_more.append(report.has_more)
         halves.append(len(house.rows("half_message")))
     # 75 messages lie in the other queues: halves wait for all that was decided about them.
     assert halves == [0, 65, 133]
     assert behind == [138, 68, 0]
+    assert has_more == [True, True, False]
     house.audit()
     assert {key: one for key, one in judged(house).items() if one[0] != "DIVERTED"} == expected(CAPTURE)
 

@@ -103,10 +103,10 @@ def access_of(options: Mapping[str, str], environ: Mapping[str, str]) -> Access:
     return Access(float(_required(options, "timeout")), credentials, tls)
 
 
-def grouped(ranges: Sequence[QueueRange]) -> Iterator[list[QueueRange]]:
-    """The ranges as groups of at most MESSAGES_PER_TASK messages and QUEUES_PER_TASK queues, large ones cut."""
+def grouped(ranges: Sequence[QueueRange], most: int = MESSAGES_PER_TASK) -> Iterator[list[QueueRange]]:
+    """The ranges as groups of at most so many messages and QUEUES_PER_TASK queues, large ones cut."""
     group: list[QueueRange] = []
-    room = MESSAGES_PER_TASK
+    room = most
     for whole in ranges:
         start = whole.start
         while start < whole.stop:
@@ -116,7 +116,7 @@ def grouped(ranges: Sequence[QueueRange]) -> Iterator[list[QueueRange]]:
             start = stop
             if room == 0 or len(group) == QUEUES_PER_TASK:
                 yield group
-                group, room = [], MESSAGES_PER_TASK
+                group, room = [], most
     if group:
         yield group
 

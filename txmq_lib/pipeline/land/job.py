@@ -178,7 +178,9 @@ def _as_one(reports: Sequence[PassReport], readings: Sequence[Reading], *, unrea
         del counts["idle"]
     findings = tuple(words for reading in readings for words in reading.findings)
     whole = tuple(sorted({broker for report in reports for broker in report.brokers}))
-    return PassReport(JOB, number, dict(counts), dict(seconds), findings, whole)
+    # What never lands, as of a queue that refuses, is no reason to begin again and again.
+    has_more = counts[live.BEHIND] > 0 and any(counts[kind] for kind in messages.TABLE_OF_KIND)
+    return PassReport(JOB, number, dict(counts), dict(seconds), findings, whole, has_more)
 
 
 def _land_live(
@@ -311,7 +313,7 @@ def _appends(kind: str) -> list[tuple[str, str]]:
     prepared = [("half_message", messages.PREPARED)] if "half" in kinds else []
     may_have_table = kind not in tables or kind == "offset"
     offsets = [("consumer_offset_commit", broker_offsets.STEP)] if may_have_table else []
-    suspects = [(tables[each], each + messages.SUSPECTS) for each in kinds if kind == "store"]
+    suspects = [(tables[each], each + messages.SUSPECTS) for each in kinds if kind in ("store", live.KIND)]
     return [*[(tables[each], each) for each in kinds], *suspects, *prepared, *offsets]
 
 

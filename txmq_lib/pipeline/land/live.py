@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from datetime import datetime
 from enum import Flag, auto
 from typing import Any
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from txmq_lib.config.settings import Settings
@@ -18,14 +17,13 @@ from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import RemotingError, UnreachableError
 from txmq_lib.names import HALF_TOPIC, OP_TOPIC_OF, TRANSACTION_TOPICS
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.land import broker_offsets, check_cursors, inputs, messages, set_ups
+from txmq_lib.pipeline.land import broker_offsets, check_cursors, set_ups
 from txmq_lib.pipeline.land.broker_settings import live_findings
 from txmq_lib.pipeline.land.live_brokers import LiveBroker
+from txmq_lib.pipeline.land.live_landing import SOURCE, land_queues
 from txmq_lib.pipeline.land.live_ranges import REBUILT, SHRANK, KnownQueue, QueuePlan, plan_queues
-from txmq_lib.pipeline.land.live_reports import frontier_reports, halves_held_back
 from txmq_lib.pipeline.land.topics import is_every_topic
 from txmq_lib.pipeline.land.unchanged_inputs import digest
-from txmq_lib.rocketmq.live_source import RANGE_UNREAD, SOURCE_NAME, Rocketmq
 from txmq_lib.rocketmq.remoting.broker import (
     Queue,
     all_consumer_offsets,
@@ -39,10 +37,9 @@ from txmq_lib.rocketmq.store.consumer_offset_file import ConsumerOffsetFile, Con
 from txmq_lib.rocketmq.store.set_up import COMPACTION, STATIC_TOPICS, live_set_ups
 from txmq_lib.rules import frontier
 from txmq_lib.rules.cursors import longest_stand_ms
-from txmq_lib.rules.half import content_hash
 from txmq_lib.rules.moments import epoch_ms
 
-KIND = "rocketmq"
+KIND = SOURCE
 UNREAD = "unread"
 BEHIND = "behind"
 MOST_NAMED = 5
@@ -208,23 +205,10 @@ def land(current: Pass, reading: Reading) -> None:
         broker_offsets.land(current, [table], broker_name=current.arguments["broker_name"], is_newest=True)
         check_cursors.land(current, reading.offsets, reading.half_ends, current.now, is_newest=True)
     if current.arguments["queues"]:
-        _land_queues(current, reading)
+        unread = land_queues(current, reading.access)
+        reading.counts[UNREAD] += len(unread)
+        reading.tell_each("could not be read", [f"{_name(queue)}: {words}" for queue, words in unread.items()])
     current.counts.update(reading.counts)
-
-
-def _land_queues(current: Pass, reading: Reading) -> None:
-    with current.timed("read"):
-        # Read once, here and now: asked again a broker may have less, and the frontier would move past what is missing.
-        stored = _stored(current).withColumn("content_hash", content_hash()).localCheckpoint(eager=True)
-        unread = stored.where(F.col("reason") == RANGE_UNREAD).select("topic", "queue_id", "raw_text").collect()
-        current.weigh(lambda: inputs.bytes_held(stored))
-    lost_queues = _unread_queues(reading, unread)
-    rows = _readable(stored.drop("raw_text"), lost_queues)
-    broker_name = current.arguments["broker_name"]
-    landed = messages.land_every_kind(current, rows, broker_name=broker_name, source=KIND)
-    good = messages.without_place(landed.rows.where("reason is null"), landed.rivals)
-    reports = frontier_reports(current, rows, good, lost_queues)
-    messages.move_frontier(current, reports)
 
 
 def _known_queues(warehouse: Warehouse, broker_name: str) -> dict[Queue, KnownQueue]:
@@ -292,51 +276,3 @@ def _tell_plans(reading: Reading, plans: Sequence[QueuePlan]) -> None:
 
 def _name(queue: Queue) -> str:
     return f"{queue.topic} queue {queue.queue_id}"
-
-
-def _stored(current: Pass) -> DataFrame:
-    arguments, ours = current.arguments, current.settings.rocketmq
-    spark = current.warehouse.spark
-    spark.dataSource.register(Rocketmq)
-    options: dict[str, Any] = {
-        "address": arguments["address"],
-        "ranges": json.dumps(
-            [[topic, queue_id, start, stop] for topic, queue_id, _, start, stop, *_ in arguments["queues"]]
-        ),
-        "group": ours.consumer_group,
-        "timeout": ours.timeout_ms / 1000,
-        "tls": ours.tls,
-        "checks_host_name": ours.checks_host_name,
-        "access_key_env": ours.access_key_env,
-        "secret_key_env": ours.secret_key_env,
-        "ca_file": ours.ca_file,
-        "max_body_bytes": current.settings.land.max_body_bytes,
-    }
-    present = {name: value for name, value in options.items() if value is not None}
-    rows = spark.read.format(SOURCE_NAME).options(**present).load()
-    is_placed = F.col("position") >= 0
-    return rows.withColumns(
-        {
-            "raw_text": F.when(F.col("reason") == RANGE_UNREAD, F.col("raw").cast("string")),
-            "detail": F.when(
-                F.col("reason").isNotNull() & is_placed, F.concat(F.lit("at physical offset "), F.col("position"))
-            ),
-            "raw": F.base64("raw"),
-            "source": F.concat_ws(
-                ":", F.lit(f"{KIND}:{arguments['address']}"), F.when(is_placed, F.col("position").cast("string"))
-            ),
-        }
-    )
-
-
-def _unread_queues(reading: Reading, unread: Sequence[Row]) -> set[Queue]:
-    why = {Queue(row["topic"], row["queue_id"]): row["raw_text"] for row in unread}
-    reading.counts[UNREAD] += len(why)
-    reading.tell_each("could not be read", [f"{_name(queue)}: {words}" for queue, words in why.items()])
-    return set(why)
-
-
-def _readable(stored: DataFrame, lost_queues: set[Queue]) -> DataFrame:
-    """The rows that may land: no half where its op may be among what could not be read."""
-    rows = stored.where(~F.col("reason").eqNullSafe(RANGE_UNREAD))
-    return rows.where(~F.coalesce(F.col("topic").isin(*halves_held_back(lost_queues)), F.lit(False)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -20,24 +21,58 @@ from txmq_lib.rules.runs import QUEUE, RUN_FIELDS, RUN_TYPE, landed_runs, no_run
 from txmq_lib.spark.local_frame import local_frame
 
 
-def frontier_reports(current: Pass, rows: DataFrame, good: DataFrame, lost_queues: set[Queue]) -> DataFrame:
-    """Frontier reports: per queue that was read, and for all queues together where all were read to their ends.
+class ReadTo(NamedTuple):
+    """How far the transaction topics were read before the ends of the real topics were asked for."""
 
-    All `rows` say how far a queue was read: bad ones are neither missing nor to be read again. Times are of good ones,
-    of which those that did not land have no place.
+    time_ms: int | None
+    place: int | None
+
+
+@dataclass(frozen=True)
+class ReadQueues:
+    """What was read of a broker's queues, and landed.
+
+    facts        topic, queue_id, highest_store_timestamp (of good records), first_offset, first_timestamp (of the first
+                 good record), identity (of the last record)
+    runs         QUEUE, runs: of the good records that landed
+    newest       of the good records of transaction topics
+    real_topics  gives those that halves name
+    lost         queues that could not be read to the end of their ranges
     """
+
+    facts: DataFrame
+    runs: DataFrame
+    newest: ReadTo
+    real_topics: Callable[[], set[str]]
+    lost: set[Queue]
+
+
+def queues_of_rows(current: Pass, rows: DataFrame, good: DataFrame, lost: set[Queue]) -> ReadQueues:
+    """What `rows` of the live source, in a frame, tell.
+
+    All of them say how far a queue was read: bad ones are neither missing nor to be read again. Times are of `good`
+    ones, of which those that did not land have no place.
+    """
+    in_them = good.where(F.col("topic").isin(*TRANSACTION_TOPICS))
+    with current.timed("read_to"):
+        newest = in_them.agg(F.max(F.unix_millis("store_timestamp")), F.max("commit_log_offset")).collect()[0]
+    placed = good.withColumn("broker_name", F.lit(current.arguments["broker_name"]))
+    return ReadQueues(_facts(rows), landed_runs(placed), ReadTo(*newest), lambda: real_topics(good), lost)
+
+
+def frontier_reports(current: Pass, read: ReadQueues) -> DataFrame:
+    """Frontier reports: per queue that was read, and for all queues together where all were read to their ends."""
     broker_name = current.arguments["broker_name"]
-    placed = good.withColumn("broker_name", F.lit(broker_name))
     landed = current.read("landing_frontier").where(F.col("broker_name") == broker_name)
     with current.timed("read_to"):
-        read_to = _read_to(placed, landed)
-    queues = _queues_read(current, lost_queues, read_to)
+        read_to = _read_to(read.newest, landed)
+    queues = _queues_read(current, read.lost, read_to)
     # What retention deletes between plan and read is passed over by the reader: the first record is then a later one.
     is_first_missing = F.col("start").isNotNull() & ~F.col("first_offset").eqNullSafe(F.col("start"))
     lost_before = F.when(F.col("had_lost") | is_first_missing, F.coalesce("first_timestamp", F.lit(current.now)))
     reports = (
-        queues.join(_facts(rows), on=["topic", "queue_id"], how="left")
-        .join(landed_runs(placed), on=list(QUEUE), how="left")
+        queues.join(read.facts, on=["topic", "queue_id"], how="left")
+        .join(read.runs, on=list(QUEUE), how="left")
         .select(
             *QUEUE,
             *("next_offset", "highest_store_timestamp", "lowest_kept_offset"),
@@ -53,7 +88,7 @@ def frontier_reports(current: Pass, rows: DataFrame, good: DataFrame, lost_queue
     )
     if read_to.time_ms is None:
         return reports
-    topics = _read_to_the_end(current.arguments, good, lost_queues)
+    topics = _read_to_the_end(current.arguments, read)
     whole = [_whole_topic(broker_name, topic, read_to.time_ms, read_to.place) for topic in topics]
     return reports.unionByName(local_frame(current.warehouse.spark, whole, reports.schema))
 
@@ -102,41 +137,30 @@ def _whole_topic(broker_name: str, topic: str, time_ms: int, place: int | None) 
     }
 
 
-def halves_held_back(lost_queues: set[Queue]) -> list[str]:
+def halves_held_back(lost_queues: Iterable[Queue]) -> list[str]:
     """Half topics of which nothing lands now: an op of theirs may be among what could not be read."""
     lost = {queue.topic for queue in lost_queues}
     return [half for half, op in OP_TOPIC_OF.items() if op in lost]
 
 
-class ReadTo(NamedTuple):
-    """How far the transaction topics were read before the ends of the real topics were asked for."""
-
-    time_ms: int | None
-    place: int | None
-
-
-def _read_to(good: DataFrame, landed: DataFrame) -> ReadTo:
-    """The newest record of the transaction topics, in `good` or before (rows of landing_frontier): time and place.
+def _read_to(newest: ReadTo, landed: DataFrame) -> ReadTo:
+    """The newest record of the transaction topics, now or before (rows of landing_frontier): time and place.
 
     Each of them is older than the ends of the real topics, and what an op speaks of is older than it (R23).
     """
     last = F.array_max(F.transform("runs", lambda one: one["last_commit_log_offset"]))
-    moments = good.select("topic", "store_timestamp", "commit_log_offset").unionByName(
-        landed.select(
-            "topic",
-            F.col("highest_store_timestamp").alias("store_timestamp"),
-            last.alias("commit_log_offset"),
-        )
+    before = landed.where(F.col("topic").isin(*TRANSACTION_TOPICS)).agg(
+        F.max(F.unix_millis("highest_store_timestamp")), F.max(last)
     )
-    in_them = moments.where(F.col("topic").isin(*TRANSACTION_TOPICS))
-    return ReadTo(*in_them.agg(F.max(F.unix_millis("store_timestamp")), F.max("commit_log_offset")).collect()[0])
+    both = zip(newest, before.collect()[0], strict=True)
+    return ReadTo(*[max((each for each in pair if each is not None), default=None) for pair in both])
 
 
-def _read_to_the_end(arguments: Mapping[str, Any], rows: DataFrame, lost_queues: set[Queue]) -> list[str]:
+def _read_to_the_end(arguments: Mapping[str, Any], read: ReadQueues) -> list[str]:
     if is_every_topic(arguments["topics"]):
-        return [frontier.ALL_QUEUES_TOPIC] if arguments["are_all_whole"] and not lost_queues else []
+        return [frontier.ALL_QUEUES_TOPIC] if arguments["are_all_whole"] and not read.lost else []
     has_queue = {topic for topic, *_ in arguments["queues"]}
     # A topic without a queue is read whole: nobody ever wrote to it.
-    queueless = real_topics(rows) - has_queue if arguments["are_all_whole"] else set()
+    queueless = read.real_topics() - has_queue if arguments["are_all_whole"] else set()
     unwritten = {topic for topic in queueless if is_wanted(topic, arguments["topics"])}
-    return sorted(({*arguments["whole_topics"]} - {queue.topic for queue in lost_queues}) | unwritten)
+    return sorted(({*arguments["whole_topics"]} - {queue.topic for queue in read.lost}) | unwritten)

@@ -76,12 +76,17 @@ def land(current: Pass, parts: Sequence[Stretch], reading: Reading) -> LandedLog
         runs = new_runs(current, [each.runs for each in written], broker_name)
     if runs is None:
         return None
+    append_files(current, written)
+    return LandedLog(frontier_runs(current, runs, broker_name), _suspects(current, parts, written, reading))
+
+
+def append_files(current: Pass, written: Sequence[Written]) -> None:
+    """Commit what tasks have written, one commit per table."""
     current.counts.setdefault("already_there", 0)
     for kind, table in messages.TABLE_OF_KIND.items():
         files = [file for each in written for file in each.files.get(table, ())]
         if files:
             current.append_files(table, files, step=kind)
-    return LandedLog(frontier_runs(current, runs, broker_name), _suspects(current, parts, written, reading))
 
 
 def _suspects(

@@ -1,9 +1,9 @@
-"""A stretch of a commit log becomes files of tables, in the task that decodes it; what is in doubt is handed back."""
+"""Decoded records become files of tables, in the task that decodes them; what is in doubt is handed back."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """How stretches are read and where their rows go: what every task is sent."""
+    """How records are read and where their rows go: what every task is sent."""
 
     landing: Landing
     table_paths: Mapping[str, str]
@@ -50,7 +50,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Written:
-    """What a task tells of its stretch.
+    """What a task tells of its records.
 
     files     by table
     runs      of good records; null where two have one key, or in too many runs to tell
@@ -85,12 +85,17 @@ class _Open:
 
 def write_stretch(stretch: Stretch, reading: Reading) -> Written:
     """Decode a stretch and write its records beyond doubt."""
+    return write_records(batches_of(stretch, reading), reading)
+
+
+def write_records(batches: Iterable[pa.RecordBatch], reading: Reading) -> Written:
+    """Write decoded records (message_batch.ARROW_SCHEMA), those beyond doubt."""
     runs = Runs()
     kept: list[pa.RecordBatch] = []
     suspects, room = 0, reading.most_suspect_bytes
     with ExitStack() as stack:
         files = _Open(stack, reading.table_paths)
-        for batch in batches_of(stretch, reading):
+        for batch in batches:
             records = Records(batch, reading.landing)
             for table, rows in records.rows().items():
                 files.write(table, rows)

@@ -1,0 +1,187 @@
+"""The messages of a live broker's queues into their tables: pulled and written by tasks where all of them are new."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from txmq_lib.files.materialized import MATERIALIZED_BYTES
+from txmq_lib.names import HALF_TOPICS, ROLE_ENGINE, TRANSACTION_TOPICS
+from txmq_lib.passes.current import Pass
+from txmq_lib.pipeline.land import inputs, log_landing, messages
+from txmq_lib.pipeline.land.live_reports import (
+    ReadQueues,
+    ReadTo,
+    frontier_reports,
+    halves_held_back,
+    queues_of_rows,
+)
+from txmq_lib.pipeline.land.new_records import frontier_runs, new_runs
+from txmq_lib.pipeline.land.queue_files import Peer, Told, pull_and_write
+from txmq_lib.pipeline.land.record_files import Reading, Written
+from txmq_lib.pipeline.land.record_rows import Landing
+from txmq_lib.rocketmq.live_source import MESSAGES_PER_TASK, RANGE_UNREAD, SOURCE_NAME, Rocketmq, grouped
+from txmq_lib.rocketmq.remoting.broker import Queue
+from txmq_lib.rocketmq.remoting.connection import Access
+from txmq_lib.rocketmq.remoting.queue_reader import QueueRange
+from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA
+from txmq_lib.rules import frontier
+from txmq_lib.rules.half import content_hash
+from txmq_lib.rules.moments import epoch_ms
+from txmq_lib.rules.runs import QUEUE
+from txmq_lib.spark.local_frame import local_frame
+from txmq_lib.spark.tasks import in_tasks
+
+SOURCE = "rocketmq"
+HALVES = "half_message"
+FACTS = (
+    "topic string, queue_id int, highest_store_timestamp timestamp, first_offset bigint, first_timestamp timestamp,"
+    " identity string"
+)
+
+
+def land_queues(current: Pass, access: Access) -> dict[Queue, str]:
+    """Land the messages of the plan's ranges and move the frontier; why some could not be read to the end."""
+    unread: dict[Queue, str] = {}
+    read = _by_tasks(current, access, unread) if log_landing.can_write(current.warehouse) else None
+    if read is None:
+        read = _by_spark(current, unread)
+    messages.move_frontier(current, frontier_reports(current, read))
+    return unread
+
+
+def _by_tasks(current: Pass, access: Access, unread: dict[Queue, str]) -> ReadQueues | None:
+    """Pull, write and commit, with suspects beside; None, and nothing committed, where Spark has to do it all anew."""
+    broker_name = current.arguments["broker_name"]
+    with current.timed("read"):
+        written, told = _pulled(current, access)
+    with current.timed("judge"):
+        runs = new_runs(current, [each.runs for each in written], broker_name)
+    held_back = halves_held_back(told.unread)
+    # Rows of both pairs of half topics lie in one file.
+    halves_read = {queue.topic for queue in told.facts} & {*HALF_TOPICS}
+    can_leave_halves = halves_read <= {*held_back} or not held_back
+    if runs is None or not can_leave_halves or any(each.kept is None for each in written):
+        return None
+    unread |= told.unread
+    if held_back:
+        runs = runs.filter(pc.invert(pc.is_in(runs["topic"], pa.array(held_back))))
+        for each in written:
+            each.files.pop(HALVES, None)
+    log_landing.append_files(current, written)
+    _land_suspects(current, [batch for each in written for batch in each.kept or ()], held_back)
+    reached = frontier.reached_by(frontier_runs(current, runs, broker_name)).select(*QUEUE, "runs")
+    return ReadQueues(_facts(current, told), reached, _newest(runs), lambda: told.real_topics, {*unread})
+
+
+def _pulled(current: Pass, access: Access) -> tuple[list[Written], Told]:
+    arguments, settings, spark = current.arguments, current.settings, current.warehouse.spark
+    ranges = [QueueRange(topic, queue_id, start, stop) for topic, queue_id, _, start, stop, *_ in arguments["queues"]]
+    planned = sum(each.stop - each.start for each in ranges)
+    # Each task makes a file per table: many messages are no reason for many files.
+    most = max(MESSAGES_PER_TASK, planned // (log_landing.STRETCHES_PER_CORE * spark.sparkContext.defaultParallelism))
+    groups = list(grouped(ranges, most))
+    broker_name = arguments["broker_name"]
+    reading = Reading(
+        landing=Landing(broker_name, current.number, settings.for_broker(broker_name).role == ROLE_ENGINE),
+        table_paths=log_landing.paths(current.warehouse),
+        topics=None,
+        max_body_bytes=settings.land.max_body_bytes,
+        most_suspect_bytes=MATERIALIZED_BYTES // max(len(groups), 1),
+    )
+    peer = Peer(arguments["address"], access, settings.rocketmq.consumer_group)
+    # Read once, here and now: asked again a broker may have less, and the frontier would move past what is missing.
+    found = in_tasks(spark, partial(pull_and_write, peer=peer, reading=reading), groups)
+    told = Told()
+    for _, each in found:
+        told.add(each)
+    return [written for written, _ in found], told
+
+
+def _land_suspects(current: Pass, batches: Sequence[pa.RecordBatch], held_back: Sequence[str]) -> None:
+    if not batches:
+        current.counts |= {"never_visible": 0, f"quarantine_{SOURCE}": 0}
+        return
+    table = pa.Table.from_batches(batches, ARROW_SCHEMA)
+    rows = current.warehouse.spark.createDataFrame(table, from_arrow_schema(ARROW_SCHEMA))
+    suspects = current.cached(_described(current, _readable(rows, held_back)))
+    broker_name = current.arguments["broker_name"]
+    messages.land_every_kind(current, suspects, broker_name=broker_name, source=SOURCE, are_suspects=True)
+
+
+def _facts(current: Pass, told: Told) -> DataFrame:
+    rows = [
+        (*queue, facts.newest, facts.first_offset, facts.first_good[1] if facts.first_good else None,
+         ":".join("" if part is None else str(part) for part in facts.last))
+        for queue, facts in told.facts.items()
+    ]  # fmt: skip
+    return local_frame(current.warehouse.spark, rows, FACTS)
+
+
+def _newest(runs: pa.Table) -> ReadTo:
+    own = runs.filter(pc.is_in(runs["topic"], pa.array(TRANSACTION_TOPICS)))
+    newest = pc.max(own["highest_store_timestamp"]).as_py()
+    return ReadTo(None if newest is None else epoch_ms(newest), pc.max(own["last_commit_log_offset"]).as_py())
+
+
+def _by_spark(current: Pass, unread: dict[Queue, str]) -> ReadQueues:
+    """Pull by Spark's reader, judge every row by its key, and append those that are new."""
+    with current.timed("read"):
+        stored = _described(current, _source(current)).localCheckpoint(eager=True)
+        lost = stored.where(F.col("reason") == RANGE_UNREAD).select("topic", "queue_id", F.unbase64("raw").alias("why"))
+        unread |= {Queue(row["topic"], row["queue_id"]): bytes(row["why"]).decode() for row in lost.collect()}
+        current.weigh(lambda: inputs.bytes_held(stored))
+    rows = _readable(stored.where(~F.col("reason").eqNullSafe(RANGE_UNREAD)), halves_held_back(unread))
+    landed = messages.land_every_kind(current, rows, broker_name=current.arguments["broker_name"], source=SOURCE)
+    good = messages.without_place(landed.rows.where("reason is null"), landed.rivals)
+    return queues_of_rows(current, rows, good, {*unread})
+
+
+def _source(current: Pass) -> DataFrame:
+    arguments, ours = current.arguments, current.settings.rocketmq
+    spark = current.warehouse.spark
+    spark.dataSource.register(Rocketmq)
+    options: dict[str, Any] = {
+        "address": arguments["address"],
+        "ranges": json.dumps(
+            [[topic, queue_id, start, stop] for topic, queue_id, _, start, stop, *_ in arguments["queues"]]
+        ),
+        "group": ours.consumer_group,
+        "timeout": ours.timeout_ms / 1000,
+        "tls": ours.tls,
+        "checks_host_name": ours.checks_host_name,
+        "access_key_env": ours.access_key_env,
+        "secret_key_env": ours.secret_key_env,
+        "ca_file": ours.ca_file,
+        "max_body_bytes": current.settings.land.max_body_bytes,
+    }
+    present = {name: value for name, value in options.items() if value is not None}
+    return spark.read.format(SOURCE_NAME).options(**present).load()
+
+
+def _described(current: Pass, records: DataFrame) -> DataFrame:
+    """Rows of the live source as messages.land_every_kind takes them."""
+    is_placed = F.col("position") >= 0
+    place = F.concat(F.lit("at physical offset "), F.col("position"))
+    whence = F.lit(f"{SOURCE}:{current.arguments['address']}")
+    described = records.withColumns(
+        {
+            "detail": F.when(F.col("reason").isNotNull() & is_placed, place),
+            "raw": F.base64("raw"),
+            "source": F.concat_ws(":", whence, F.when(is_placed, F.col("position").cast("string"))),
+        }
+    )
+    return described.withColumn("content_hash", content_hash())
+
+
+def _readable(rows: DataFrame, held_back: Sequence[str]) -> DataFrame:
+    """The rows that may land: no half where its op may be among what could not be read."""
+    return rows.where(~F.coalesce(F.col("topic").isin(*held_back), F.lit(False)))

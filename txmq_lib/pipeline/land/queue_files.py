@@ -1,0 +1,114 @@
+"""Ranges of a live broker's queues become files of tables, in the task that pulls them; what is told of each queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from txmq_lib.names import HALF_TOPICS, PROPERTY_REAL_TOPIC
+from txmq_lib.pipeline.land.record_files import Reading, Written, write_records
+from txmq_lib.pipeline.land.record_rows import Properties
+from txmq_lib.rocketmq.live_source import RANGE_UNREAD, read_ranges
+from txmq_lib.rocketmq.remoting.broker import Queue
+from txmq_lib.rocketmq.remoting.connection import Access
+from txmq_lib.rocketmq.remoting.queue_reader import QueueRange
+
+
+@dataclass(frozen=True)
+class Peer:
+    """The broker that is read, and as whom."""
+
+    address: str
+    access: Access
+    group: str
+
+
+@dataclass(frozen=True)
+class QueueFacts:
+    """Of the records that were read of one queue, good and bad.
+
+    newest           store time of the newest good one; null where none is good
+    first_offset     of the first record
+    first_good       offset and store time of the first good one; null where none is good
+    last             queue offset, physical offset and store time (ms) of the last record; the latter null where bad
+    """
+
+    newest: datetime | None
+    first_offset: int
+    first_good: tuple[int, datetime] | None
+    last: tuple[int, int | None, int | None]
+
+    def and_of(self, other: QueueFacts) -> QueueFacts:
+        """The facts of both."""
+        newest = [each.newest for each in (self, other) if each.newest is not None]
+        firsts = [each.first_good for each in (self, other) if each.first_good is not None]
+        return QueueFacts(
+            max(newest, default=None),
+            min(self.first_offset, other.first_offset),
+            min(firsts, default=None),
+            max(self.last, other.last, key=lambda last: last[0]),
+        )
+
+
+@dataclass
+class Told:
+    """What a reading of ranges tells beside its records.
+
+    unread       why a queue could not be read to the end of its range
+    real_topics  that halves name
+    """
+
+    facts: dict[Queue, QueueFacts] = field(default_factory=dict)
+    unread: dict[Queue, str] = field(default_factory=dict)
+    real_topics: set[str] = field(default_factory=set)
+
+    def add(self, other: Told) -> None:
+        """What another reading tells, too."""
+        for queue, facts in other.facts.items():
+            self._add_facts(queue, facts)
+        self.unread |= other.unread
+        self.real_topics |= other.real_topics
+
+    def heard(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The records of `batches` (each of one queue), while what they tell is taken down."""
+        for batch in batches:
+            queue = Queue(batch["topic"][0].as_py(), batch["queue_id"][0].as_py())
+            if batch["reason"][0].as_py() == RANGE_UNREAD:
+                self.unread[queue] = batch["raw"][0].as_py().decode("utf-8", "replace")
+                continue
+            self._add_facts(queue, facts_of(batch))
+            if queue.topic in HALF_TOPICS:
+                named = Properties(batch["properties"]).of(PROPERTY_REAL_TOPIC)
+                self.real_topics |= {*pc.unique(named.drop_null()).to_pylist()}
+            yield batch
+
+    def _add_facts(self, queue: Queue, facts: QueueFacts) -> None:
+        known = self.facts.get(queue)
+        self.facts[queue] = facts if known is None else known.and_of(facts)
+
+
+def facts_of(batch: pa.RecordBatch) -> QueueFacts:
+    """The facts of records of one queue, one at least."""
+    offsets = batch["queue_offset"].to_numpy()
+    last = int(offsets.argmax())
+    place, time = batch["commit_log_offset"][last].as_py(), batch["store_timestamp"][last]
+    time_ms = time.value // 1000 if time.is_valid else None
+    good = np.flatnonzero(batch["reason"].is_null().to_numpy(zero_copy_only=False))
+    newest, first_good = None, None
+    if len(good):
+        first = int(good[offsets[good].argmin()])
+        first_good = (int(offsets[first]), batch["store_timestamp"][first].as_py())
+        newest = pc.max(batch["store_timestamp"].take(pa.array(good))).as_py()
+    return QueueFacts(newest, int(offsets.min()), first_good, (int(offsets[last]), place, time_ms))
+
+
+def pull_and_write(ranges: Sequence[QueueRange], peer: Peer, reading: Reading) -> tuple[Written, Told]:
+    """Pull the messages of the ranges and write those beyond doubt."""
+    told = Told()
+    batches = read_ranges(peer.address, peer.access, peer.group, ranges, reading.max_body_bytes)
+    return write_records(told.heard(batches), reading), told
