@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -23,6 +24,7 @@ from txmq_lib.errors import UnreachableError
 from txmq_lib.names import HALF_TOPIC, OP_TOPIC
 from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline.cycle import run_cycle
+from txmq_lib.pipeline.land import live_landing, log_landing
 from txmq_lib.pipeline.land.job import run_land_rocketmq
 from txmq_lib.pipeline.land.live import WHOLE, Parts
 from txmq_lib.rules.frontier import WHOLE_QUEUE_ID
@@ -89,6 +91,30 @@ def test_a_live_broker_lands_as_its_store_tells_and_once_only(open_house, served
     }
     assert offsets[HALF_TOPIC, "CID_RMQ_SYS_TRANS"] > 0
     assert any("transactionTimeOut is 2s" in words for words in first.findings)
+
+
+LANDED = ("half_message", "op_message", "message", "trans_check_max_time", "quarantine", "landing_frontier")
+
+
+def test_tasks_of_few_messages_and_spark_land_the_same_rows(open_house, served, monkeypatch):
+    for number, (spoil, _) in enumerate(BAD.values()):
+        stored = [encode_record(10**9 + 1000 * number + at, queue_id=number, queue_offset=at) for at in range(3)]
+        served.broker.queues["TopicA", number + 9] = [stored[0], spoil(stored[1]), stored[2]]
+    by_spark, by_tasks = open_house(*QUICK, name="spark"), open_house(*QUICK, name="tasks")
+    with monkeypatch.context() as only_spark:
+        only_spark.setattr(log_landing, "can_write", lambda warehouse: False)
+        counts = +Counter(land(by_spark, served, Parts.QUEUES).counts)
+    monkeypatch.setattr(live_landing, "MESSAGES_PER_TASK", 100)
+    monkeypatch.setattr(log_landing, "STRETCHES_PER_CORE", 100)
+    monkeypatch.setattr(live_landing, "_by_spark", forbidden)
+    assert +Counter(land(by_tasks, served, Parts.QUEUES).counts) == counts
+    for table in LANDED:
+        assert sorted(map(repr, by_tasks.rows(table))) == sorted(map(repr, by_spark.rows(table))), table
+    assert len(by_tasks.rows("half_message")) > 100
+
+
+def forbidden(*_: object) -> None:
+    raise AssertionError("tasks were to land it all")
 
 
 def test_offsets_of_a_live_broker_land_alone_and_only_when_one_has_moved(open_house, served):

@@ -6,20 +6,20 @@ import time
 from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from struct import Struct
 from typing import Final, NamedTuple
 
 from txmq_lib.errors import ProtocolError, RefusedError
 from txmq_lib.rocketmq.remoting.broker import MESSAGES_PER_PULL, SYSTEM_BUSY, Pulled, Queue, pull_request, pulled
 from txmq_lib.rocketmq.remoting.connection import LARGE_ANSWER, Connection
 from txmq_lib.rocketmq.remoting.queue_entries import listed, must_be_listed
-from txmq_lib.rocketmq.store.message_format import END, HEADER_FIELDS, TOPIC, Frame, read_frame, read_header
+from txmq_lib.rocketmq.store.message_format import END, START, TOPIC, Frame, read_frame
 
 PULLS_AT_ONCE: Final = 8
 ENTRIES_AT_ONCE: Final = 256
 BUSY_TRIES: Final = 5
 _BUSY_PAUSE_SECONDS: Final = 0.1
-_QUEUE_ID: Final = HEADER_FIELDS.index("queue_id")
-_QUEUE_OFFSET: Final = HEADER_FIELDS.index("queue_offset")
+_QUEUE_PLACE: Final = Struct(">12xi4xq")  # of a record: queue id and queue offset
 
 
 class QueueRange(NamedTuple):
@@ -71,9 +71,8 @@ def read_queue(connection: Connection, group: str, wanted: QueueRange) -> Iterat
 
 def stated_offset(data: bytes, frame: Frame, queue: Queue) -> int | None:
     """Where in the queue a record says that it lies; null where it says that it lies in another."""
-    header = read_header(data, frame)
-    is_of_queue = header[_QUEUE_ID] == queue.queue_id and frame[TOPIC] == queue.topic.encode()
-    return int(header[_QUEUE_OFFSET]) if is_of_queue else None
+    queue_id, offset = _QUEUE_PLACE.unpack_from(data, frame[START])
+    return offset if queue_id == queue.queue_id and frame[TOPIC] == queue.topic.encode() else None
 
 
 def _pulled(connection: Connection, group: str, wanted: QueueRange) -> Iterator[Answer]:
