@@ -133,6 +133,20 @@ def test_a_line_that_is_too_long_or_a_file_that_breaks_costs_only_itself(spark, 
     assert all(str(tmp_path) in detail for detail in details.values())
 
 
+def test_a_parquet_file_with_a_damaged_page_costs_only_itself(spark, tmp_path: Path):
+    table = pyarrow.table({"n": range(20_000), "text": [f"text {number}" for number in range(20_000)]})
+    for name in ("a", "b", "c"):
+        pyarrow.parquet.write_table(table, tmp_path / f"{name}.parquet", row_group_size=5_000, compression="snappy")
+    spoilt = pyarrow.parquet.read_metadata(tmp_path / "b.parquet").row_group(2).column(1)
+    with (tmp_path / "b.parquet").open("r+b") as file:
+        file.seek(spoilt.data_page_offset + spoilt.total_compressed_size // 2)
+        file.write(bytes(64))
+    rows = json_lines(spark, list_files(spark, [str(tmp_path)])).collect()
+    assert [row["source"].rpartition("/")[2] for row in rows if row["fault"]] == ["b.parquet:0"]
+    assert [row["fault"]["reason"] for row in rows if row["fault"]] == ["FILE_BROKEN"]
+    assert len(rows) == 2 * 20_000 + 1
+
+
 BYTE_NAMES = (b"a:b", b"\xff\xfe", b"12:30", b"\xc3\xa9", b"line\nend")
 
 

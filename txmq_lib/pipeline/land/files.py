@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
-from pyarrow.parquet import read_metadata
+from pyarrow.parquet import ParquetFile
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -36,6 +36,7 @@ TEXT_ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 PARQUET_ENDING = ".parquet"
 BROKER_FILE_ENDINGS = (".json", ".json.bak")
 LOCAL_SCHEME = ("^file:/+", "file:/")  # a listing writes file:///, Spark's metadata file:/
+CHECKED_BYTES, MOST_CHECKED_ROWS = 8 << 20, 1024  # of a Parquet file, at once
 LINE_FACTOR = 1.75  # how much longer than its body a line may be: base64 makes 1.33 of it
 
 
@@ -167,10 +168,20 @@ def _why_unreadable(spark: SparkSession, file: LandingFile) -> str | None:
         return "Java or Hadoop cannot open a Parquet file of that name: rename it"
     try:
         require_plain(path)
-        read_metadata(path)
+        _read_whole(path)
     except (pa.ArrowException, OSError) as failure:
         return f"no Parquet: {failure}"
     return None
+
+
+def _read_whole(path: str) -> None:
+    """Read each page of a Parquet file: a damaged one says so here, where it costs its own file and not the pass."""
+    with ParquetFile(path, page_checksum_verification=True) as file:
+        groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+        row_bytes = max((group.total_byte_size // max(group.num_rows, 1) for group in groups), default=0)
+        size = max(1, min(MOST_CHECKED_ROWS, CHECKED_BYTES // max(row_bytes, 1)))
+        for _ in file.iter_batches(batch_size=size, use_threads=False):
+            pass  # nothing of it is kept
 
 
 def _tables(spark: SparkSession, files: Sequence[LandingFile]) -> list[DataFrame]:
