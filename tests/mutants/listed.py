@@ -35,6 +35,8 @@ RIVALS = "end_to_end/test_copies_and_rivals.py"
 SENT_ONCE = "end_to_end/test_to_broker.py::test_a_transaction_has_one_end_however_many_copies_of_its_half_land"
 ROLES = "end_to_end/test_roles.py"
 ONCE = "end_to_end/test_exactly_once.py"
+RECORDS, BATCHES = ("plain/test_records.py",), ("plain/test_message_batch.py",)
+QUEUE_FILES = ("plain/test_queue_files.py",)
 CONFLICTS = ("rules/test_offsets.py", "model/test_offsets_model.py")
 
 MUTANTS = (
@@ -327,4 +329,13 @@ MUTANTS = (
            (f"{LATE}::test_what_lacks_proof_counts_as_much_as_what_is_new",)),
     Mutant("run_maintain", "upkeep killed behind its last work stays open", " or is_unfinished", "",
            ("end_to_end/test_maintain.py::test_an_upkeep_killed_behind_its_last_work_is_ended_by_the_next",)),
+    Mutant("records_from", "a record that states another offset is one of this log", "is_whole[is_whole] = ", "_ = ", RECORDS),
+    Mutant("records_from", "what follows a torn record is taken for whole", "int(is_whole.argmin())", "len(bounds)", RECORDS),
+    Mutant("outlined", "a record without a topic is one", "(topic_size > 0) & ", "", RECORDS),
+    Mutant("outlined", "lengths need not add up", " + numbers.shorts(topic_end) == ends", " <= ends", RECORDS),
+    Mutant("outlined", "hosts of IPv6 are read as those of IPv4", "_HOST_BYTES[kind & 1]", "_HOST_BYTES[0]", RECORDS),
+    Mutant("property_columns._split", "a name and its value are cut one byte off", "middles + 1", "middles", BATCHES),
+    Mutant("_repeats_a_name", "of a name twice both count", "(keyed[1:] == keyed[:-1]).any()", "False", BATCHES),
+    Mutant("QueueFacts.and_of", "the last record of a queue is the first task's", "max(self.last,", "min(self.last,", QUEUE_FILES),
+    Mutant("facts_of", "the newest time is that of any record", ".take(pa.array(good))", "", QUEUE_FILES),
 )  # fmt: skip

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
+from threading import Barrier
 
 import pytest
+from moment import NOW
 from record_encoder import STORE_MS, encode_record
 from remoting_server import FakeBroker, RemotingServer, answer
 
 from txmq_lib.config.settings import Settings
-from txmq_lib.errors import RefusedError, SettingsError, UsageError
+from txmq_lib.errors import RefusedError, SettingsError, UnreachableError, UsageError
+from txmq_lib.pipeline.land import job, live
 from txmq_lib.pipeline.land.broker_settings import conf_findings, live_findings
-from txmq_lib.pipeline.land.live_brokers import access_of, is_wanted, live_brokers
+from txmq_lib.pipeline.land.live_brokers import LiveBroker, access_of, is_wanted, live_brokers
 from txmq_lib.pipeline.land.live_ranges import KnownQueue, plan_queues
 from txmq_lib.rocketmq.remoting.broker import Queue
 from txmq_lib.rocketmq.remoting.connection import Access, Connection
@@ -337,3 +341,24 @@ def test_a_broker_conf_is_found_in_a_store_or_beside_it_and_read_as_java_reads_i
     assert read_broker_conf(str(store)) == (beside, told)
     inside.write_text("a=8", encoding="utf-8")
     assert read_broker_conf(str(store)) == (inside, {"a": "8"})
+
+
+def test_all_brokers_are_asked_at_once_and_what_one_meets_is_its_own(monkeypatch):
+    together = Barrier(3)
+
+    def plan(known: dict, settings: Settings, reading: live.Reading, now: datetime) -> dict[str, str]:
+        together.wait(timeout=20)
+        if reading.broker.name == "b":
+            raise UnreachableError("b is down")
+        return {"broker_name": reading.broker.name, "known": known[reading.broker.name]}
+
+    monkeypatch.setattr(live, "plan", plan)
+    monkeypatch.setattr(
+        live, "known_queues", lambda warehouse, names: {name: f"what is known of {name}" for name in names}
+    )
+    readings = [live.Reading(LiveBroker(name, "127.0.0.1:1", (), ()), Access()) for name in "abc"]
+    first, second, third = job.planned_at_once(None, Settings.load(), readings, NOW)
+    assert [plan()["broker_name"] for plan in (first, third)] == ["a", "c"]
+    assert first()["known"] == "what is known of a"
+    with pytest.raises(UnreachableError, match="b is down"):
+        second()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from datetime import datetime
 from functools import partial
@@ -38,6 +39,7 @@ from txmq_lib.rules.half import content_hash
 from txmq_lib.spark.session_conf import session_conf, where_unset
 
 JOB = "land"
+BROKERS_AT_ONCE = 16
 MESSAGE_KINDS = ("half", "op", "message", "max-time")
 BYTES_PER_MESSAGE = 1024  # a guess: nobody knows before they are read
 WHILE_LANDING = {
@@ -133,6 +135,8 @@ def run_land_rocketmq(
 ) -> PassReport:
     """Land what live brokers, all or those named, have beyond what was landed of them; a pass each, as one report.
 
+    All of them are asked at once what there is to read: one that is slow or down holds up no other.
+
     A broker that cannot be read is told and counted (`unread`), and the others are landed. One that has nothing new
     makes no pass.
     environ  where the keys for ACL are looked up that the settings name
@@ -148,22 +152,32 @@ def run_land_rocketmq(
     def known(*wanted: str) -> list[LiveBroker]:
         return live_brokers(name_servers, access, patterns=topics, wanted=wanted)
 
-    readings: list[Reading] = []
     reports: list[PassReport] = []
     failures: list[RemotingError] = []
     found = known(*brokers)
     require_said_role(settings, [broker.name for broker in found])
-    for broker in found:
-        reading = Reading(broker, access, parts)
-        readings.append(reading)
+    readings = [Reading(broker, access, parts) for broker in found]
+    for reading, planned in zip(readings, planned_at_once(warehouse, settings, readings, now), strict=True):
         try:
-            reports.append(_land_live(warehouse, settings, reading, known, now=now, wall_clock=wall_clock))
+            reports.append(_land_live(warehouse, settings, reading, planned, known, now=now, wall_clock=wall_clock))
         except RemotingError as failure:
             failures.append(failure)
             reading.tell(f"not read: {failure.message}")
     if not reports:
         raise failures[0] if failures else UnreachableError("the name servers know no broker with half messages")
     return _as_one(reports, readings, unread=len(failures))
+
+
+def planned_at_once(
+    warehouse: Warehouse, settings: Settings, readings: Sequence[Reading], now: datetime
+) -> list[Callable[[], dict[str, Any]]]:
+    """Of each broker what gives its plan, or raises what was met on the way; all are asked at once."""
+    if not readings:
+        return []
+    known = live.known_queues(warehouse, [reading.broker.name for reading in readings])
+    with ThreadPoolExecutor(min(len(readings), BROKERS_AT_ONCE)) as threads:
+        asked = [threads.submit(live.plan, known, settings, reading, now) for reading in readings]
+    return [each.result for each in asked]
 
 
 def _as_one(reports: Sequence[PassReport], readings: Sequence[Reading], *, unread: int) -> PassReport:
@@ -187,20 +201,26 @@ def _land_live(
     warehouse: Warehouse,
     settings: Settings,
     reading: Reading,
+    planned: Callable[[], dict[str, Any]],
     known: Callable[..., list[LiveBroker]],
     *,
     now: datetime,
     wall_clock: Callable[[], datetime],
 ) -> PassReport:
+    plans = iter([planned])
+
+    def of_now() -> dict[str, Any]:
+        return live.plan(live.known_queues(warehouse, [reading.broker.name]), settings, reading, now)
+
     def arguments() -> Mapping[str, Any]:
         try:
-            return live.plan(warehouse, settings, reading, now)
+            return next(plans, of_now)()
         except UnreachableError:
             (broker,) = known(reading.broker.name)
             if broker.address in (None, reading.broker.address):
                 raise
             before, reading.broker = reading.broker.address, broker
-            told = live.plan(warehouse, settings, reading, now)
+            told = of_now()
             reading.tell(f"its master moved from {before} to {broker.address}")
             return told
 

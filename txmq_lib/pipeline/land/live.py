@@ -84,8 +84,13 @@ class Reading:
             self.tell(f"{of}: {'; '.join(each[:MOST_NAMED])}{more}")
 
 
-def plan(warehouse: Warehouse, settings: Settings, reading: Reading, now: datetime) -> dict[str, Any]:
-    """What a pass over the broker is to read: ranges of offsets fixed now. UnreachableError where it is down."""
+def plan(
+    known: Mapping[str, Mapping[Queue, KnownQueue]], settings: Settings, reading: Reading, now: datetime
+) -> dict[str, Any]:
+    """What a pass over the broker is to read: ranges of offsets fixed now. UnreachableError where it is down.
+
+    known  what the tables know of the queues of each broker (known_queues)
+    """
     broker = reading.broker
     reading.findings.clear()
     reading.counts.clear()
@@ -97,7 +102,7 @@ def plan(warehouse: Warehouse, settings: Settings, reading: Reading, now: dateti
     queues: dict[str, Any] = {"queues": [], "are_all_whole": False, "whole_topics": []}
     with Connection(broker.address, reading.access) as connection:
         if Parts.QUEUES in reading.parts:
-            queues = _plan_queues(warehouse, settings, reading, connection)
+            queues = _plan_queues(known.get(broker.name, {}), settings, reading, connection)
             queues |= _told_set_up(reading, connection, settings)
         if Parts.OFFSETS in reading.parts:
             _read_offsets(reading, connection)
@@ -111,9 +116,10 @@ def plan(warehouse: Warehouse, settings: Settings, reading: Reading, now: dateti
     }
 
 
-def _plan_queues(warehouse: Warehouse, settings: Settings, reading: Reading, connection: Connection) -> dict[str, Any]:
+def _plan_queues(
+    known: Mapping[Queue, KnownQueue], settings: Settings, reading: Reading, connection: Connection
+) -> dict[str, Any]:
     broker, ours = reading.broker, settings.rocketmq
-    known = _known_queues(warehouse, broker.name)
     queues = _whole_queues(reading, connection)
     plans, refusals = plan_queues(connection, ours.consumer_group, queues, known, most=ours.messages_per_run)
     reading.counts[UNREAD] += len(refusals) + len(broker.unreadable)
@@ -211,11 +217,15 @@ def land(current: Pass, reading: Reading) -> None:
     current.counts.update(reading.counts)
 
 
-def _known_queues(warehouse: Warehouse, broker_name: str) -> dict[Queue, KnownQueue]:
+def known_queues(warehouse: Warehouse, broker_names: Sequence[str]) -> dict[str, dict[Queue, KnownQueue]]:
+    """What the tables know of the queues of these brokers."""
     rows = warehouse.read("landing_frontier").where(
-        (F.col("broker_name") == broker_name) & (F.col("queue_id") != frontier.WHOLE_QUEUE_ID)
+        F.col("broker_name").isin(*broker_names) & (F.col("queue_id") != frontier.WHOLE_QUEUE_ID)
     )
-    return {Queue(row["topic"], row["queue_id"]): _known_queue(row) for row in rows.collect()}
+    known: dict[str, dict[Queue, KnownQueue]] = {name: {} for name in broker_names}
+    for row in rows.collect():
+        known[row["broker_name"]][Queue(row["topic"], row["queue_id"])] = _known_queue(row)
+    return known
 
 
 def _known_queue(row: Row) -> KnownQueue:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
@@ -16,65 +14,22 @@ _SOH: Final = 1  # between a name and its value
 _STX: Final = 2  # behind a value
 
 
-class Properties:
-    """Names and values of the properties of many messages, each name of a message once, with its last value."""
-
-    def __init__(self, offsets: Integers, names: pa.StringArray, values: pa.StringArray) -> None:
-        """`offsets`: where the properties of each message begin among all, and where the last ones end."""
-        self.offsets, self.names, self.values = offsets, names, values
-
-    @classmethod
-    def of_texts(cls, texts: pa.StringArray) -> Self:
-        """Of stored texts, none of them null.
-
-        Rule    F4: name, SOH, value, STX; a piece without both a name and a value does not count.
-        """
-        split = cls(*_split(texts))
-        if split._repeats_a_name():
-            split = cls(*_split(pa.array([_without_repeats(text) for text in texts.to_pylist()], pa.string())))
-        return split
-
-    @property
-    def maps(self) -> pa.MapArray:
-        """A map per message."""
-        return pa.MapArray.from_arrays(pa.array(self.offsets, pa.int32()), self.names, self.values)
-
-    @cached_property
-    def rows(self) -> Integers:
-        """Of each property the number of its message."""
-        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
-
-    @cached_property
-    def encoded_names(self) -> pa.DictionaryArray:
-        """The names by numbers: messages share a few."""
-        return self.names.dictionary_encode()
-
-    @cached_property
-    def numbers(self) -> NDArray[np.int32]:
-        """Of each property the number of its name among the different ones."""
-        return np.asarray(self.encoded_names.indices)
-
-    def values_of(self, name: str) -> pa.StringArray:
-        """Per message the value of one property; null where it has none."""
-        place = pc.index(self.encoded_names.dictionary, name).as_py()
-        count = len(self.offsets) - 1
-        if place < 0:
-            return pa.nulls(count, pa.string())
-        at = np.flatnonzero(self.numbers == place)
-        if len(at) == count:
-            return self.values.take(pa.array(at))
-        found, indices = np.zeros(count, bool), np.zeros(count, np.int64)
-        found[self.rows[at]], indices[self.rows[at]] = True, at
-        return self.values.take(pa.array(indices, mask=~found))
-
-    def _repeats_a_name(self) -> bool:
-        keyed = np.sort(self.rows * len(self.encoded_names.dictionary) + self.numbers)
-        return bool((keyed[1:] == keyed[:-1]).any())
-
-
 def property_maps(texts: pa.StringArray) -> pa.MapArray:
-    """Stored property texts, none of them null, as maps."""
-    return Properties.of_texts(texts).maps
+    """Stored property texts, none of them null, as maps: each name of a message once, with its last value.
+
+    Rule    F4: name, SOH, value, STX; a piece without both a name and a value does not count.
+    """
+    offsets, names, values = _split(texts)
+    if _repeats_a_name(offsets, names):
+        return property_maps(pa.array([_without_repeats(text) for text in texts.to_pylist()], pa.string()))
+    return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), names, values)
+
+
+def _repeats_a_name(offsets: Integers, names: pa.StringArray) -> bool:
+    encoded = names.dictionary_encode()
+    rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    keyed = np.sort(rows * len(encoded.dictionary) + np.asarray(encoded.indices))
+    return bool((keyed[1:] == keyed[:-1]).any())
 
 
 def _split(texts: pa.StringArray) -> tuple[Integers, pa.StringArray, pa.StringArray]:
