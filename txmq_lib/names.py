@@ -19,7 +19,12 @@ OP_TOPIC_OF: Final = dict(zip(HALF_TOPICS, OP_TOPICS, strict=True))
 TRANSACTION_TOPICS: Final = (*HALF_TOPICS, *OP_TOPICS, MAX_TIME_TOPIC)
 # queue_id of halves and ops of that pair in tables; both are stored in queue 0 of their topics, as others may be.
 ROCKSDB_QUEUE_ID: Final = -2
+# Where brokers that trace keep what clients tell of what they did (R129): kinds of records, and a field between two.
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+TRACE_END: Final = "EndTransaction"
 DIVERTING_TOPICS: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
+# The row of a broker among those of its producer groups (table connected_producer); no group has such a name.
+EVERY_GROUP: Final = "*"
 CHECK_GROUP: Final = "CID_RMQ_SYS_TRANS"
 # RocketMQ's own business: no message that a transaction commits lies there, and some may not be read.
 SYSTEM_TOPICS: Final = ("TBW102", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT")
@@ -63,6 +68,8 @@ END_ROLLBACK: Final = 12
 COMMIT: Final = "commit"
 ROLLBACK: Final = "rollback"
 UNKNOWN: Final = "unknown"
+# As a client's LocalTransactionState spells it.
+LOCAL_STATES: Final = {"COMMIT_MESSAGE": COMMIT, "ROLLBACK_MESSAGE": ROLLBACK, "UNKNOW": UNKNOWN}
 
 # --- what a consumer did with a queue (table consumer_ack)
 ACK_ALLOCATED: Final = "allocated"
@@ -88,11 +95,15 @@ ASKED_FOR_GIVEN_UP: Final = "given_up"
 
 # --- what somebody decided by hand (table manual_decision), beside commit and rollback
 ACTION_RESUME: Final = "resume"
+ACTION_HOLD: Final = "hold"
+ACTION_RELEASE: Final = "release"
+ACTION_RESEND: Final = "resend"  # of requests to a live broker
 # Why a plan of decisions leaves a transaction as it is.
 PLAN_EXPIRED: Final = "expired"
 PLAN_BROKERS: Final = "left_to_broker"
 PLAN_SETTLED_BEFORE: Final = "settled_before"
 PLAN_RESUMED_BEFORE: Final = "resumed_before"
+PLAN_HELD_BEFORE: Final = "held_before"
 
 # --- what became of a request to a live broker (table broker_request); sending alone: it may have arrived
 REQUEST_SENDING: Final = "sending"

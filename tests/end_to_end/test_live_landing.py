@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import struct
 from collections import Counter
@@ -449,3 +450,36 @@ def test_a_landing_killed_between_its_writes_is_read_again_from_where_the_tables
     states = {row["state"] for row in house.rows("pass") if row["job"] == "land"}
     assert states == {"started", "abandoned", "committed"}
     assert not house.rows("quarantine")
+
+
+def producers(**groups: list[str]) -> bytes:
+    told = {
+        group: [
+            {"clientId": id_, "language": "JAVA", "lastUpdateTimestamp": 1, "remoteIP": "127.0.0.1", "version": 1}
+            for id_ in ids
+        ]
+        for group, ids in groups.items()
+    }
+    return json.dumps({"data": told}).encode()
+
+
+def test_who_is_connected_is_kept_and_a_client_that_goes_is_news(open_house, served):
+    """R130: GET_ALL_PRODUCER_INFO; a broker that does not know it (the other tests) tells nothing."""
+    house = open_house(*QUICK, "transaction_check_interval=30s")
+    told = producers(GID_A=["10.0.0.9@1", "10.0.0.8@2"], GID_B=[])
+    served.interrupt = lambda request: answer(request, body=told) if request["code"] == 328 else None
+    land(house, served)
+
+    def connected() -> dict[str, tuple[int, str | None, int]]:
+        rows = house.rows("connected_producer")
+        return {row["producer_group"]: (row["clients"], row["client_ids"], row["pass_number"]) for row in rows}
+
+    assert connected() == {"*": (2, None, 1), "GID_A": (2, "10.0.0.8@2, 10.0.0.9@1", 1), "GID_B": (0, None, 1)}
+    assert "idle" in land(house, served, now=NOW + timedelta(seconds=1)).counts
+    told = producers()
+    land(house, served, now=NOW + timedelta(seconds=2))
+    assert connected() == {"*": (0, None, 2), "GID_A": (0, None, 2), "GID_B": (0, None, 1)}
+    told = b"[]"
+    (finding,) = [each for each in land(house, served).findings if "producers" in each]
+    assert finding.startswith(f"broker {BROKER}: which producers are connected is not known: ")
+    assert connected()["*"] == (0, None, 2), "what is not known changes nothing"

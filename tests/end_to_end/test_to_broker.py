@@ -301,3 +301,48 @@ def test_what_a_broker_gave_up_is_resumed_by_asking_it(open_house, deciding):
     assert send(house, deciding, request, "resume").counts == {"idle": 1}
     land(house, deciding)
     assert verdicts(house)["T0"] == "PENDING"
+
+
+def test_the_body_of_a_given_up_one_is_sent_again_once_and_shuts_out_what_would_show_it_twice(open_house, deciding):
+    """A plain message to the real topic, as its producer sent it: nothing of the half, whatever it was asked."""
+    house = open_house("role=audit", "rocketmq.timeout=1s")
+    for number in (0, 1):
+        deciding.append(GIVEN_UP, number)
+    taken = []
+
+    def take(request):
+        if request["code"] != 10:
+            return None
+        taken.append(request)
+        return answer(request)
+
+    deciding.interrupt = take
+    land(house, deciding)
+    both = DecisionRequest(transaction_ids=("T0", "T2"), reason="ticket 9", decided_by="me@here")
+    planned = requests_planned(house.warehouse, house.settings, ToSend("resend", both), now=NOW)
+    assert [(row["transaction_id"], row["action"], row["former_verdict"]) for row in planned] == [
+        ("T0", "resend", "DISCARDED")
+    ], "T2 is pending: its broker asks"
+    assert taken == []
+    report = send(house, deciding, both, "resend")
+    assert (report.counts["accepted"], len(taken)) == (1, 1)
+    assert "the verdict stays what it is" in report.findings[-1]
+    fields = taken[0]["extFields"]
+    assert (fields["topic"], fields["queueId"], fields["sysFlag"], fields["producerGroup"], taken[0]["body"]) == (
+        "TopicA", "0", "0", "GID_A", b"hello",
+    )  # fmt: skip
+    assert dict(pair.split("\x01") for pair in fields["properties"].split("\x02") if pair) == {
+        "UNIQ_KEY": "T0", "PGROUP": "GID_A",
+    }  # fmt: skip
+    assert int(fields["bornTimestamp"]) == BORN_MS
+    # Neither once more, nor an end, nor a question whose answer may be a commit.
+    assert send(house, deciding, both, "resend", minutes=1).counts == {"idle": 1}
+    assert send(house, deciding, settle(house, 0, "commit"), minutes=2).counts == {"idle": 1}
+    again = DecisionRequest(transaction_ids=("T0",), decided_by="me@here")
+    assert send(house, deciding, again, "resume", minutes=3).counts == {"idle": 1}
+    # And where it was asked again, or ended, nothing is sent.
+    asked = DecisionRequest(transaction_ids=("T1",), reason="x", decided_by="me@here")
+    assert send(house, deciding, asked, "resume", minutes=4).counts["accepted"] == 1
+    assert send(house, deciding, asked, "resend", minutes=5).counts == {"idle": 1}
+    assert len(taken) == 1
+    assert verdicts(house)["T0"] == "DISCARDED"

@@ -30,6 +30,9 @@ LARGE_LINES = ("plain/test_large_lines.py",)
 ROCKSDB = "end_to_end/test_halves_in_rocksdb.py"
 KINDS, LATE = ("model/test_offset_kinds.py",), "end_to_end/test_late_evidence.py"
 ORPHANS, TRACE = "end_to_end/test_orphans.py", ("views/test_trace.py",)
+CLIENT_ENDS, CONNECTED = ("views/test_client_ends.py",), ("views/test_connected.py",)
+HOLD = ("end_to_end/test_hold.py",)
+TRACES = ("rules/test_traces.py",)
 CURSORS, STOPPED, SET_UP = ("rules/test_cursors.py",), ("views/test_stopped_checks.py",), ("plain/test_set_up.py",)
 RIVALS = "end_to_end/test_copies_and_rivals.py"
 SENT_ONCE = "end_to_end/test_to_broker.py::test_a_transaction_has_one_end_however_many_copies_of_its_half_land"
@@ -72,7 +75,7 @@ MUTANTS = (
     Mutant("_with_contested", "halves in quarantine claim no place", ' | F.coalesce("_is_refused", F.lit(False))', "", SETTLE),
     Mutant("_require_acceptance", "settle looks at ends of the newest copy alone", "_is_of(row)",
            'F.col("commit_log_offset") == row["commit_log_offset"]', (f"{RIVALS}::test_settle_reckons_with_an_end_of_another_copy_that_has_landed_and_is_not_judged_yet",)),
-    Mutant("to_broker._planned", "each copy has an end of its own", " and _transaction(row) not in sent", "", (SENT_ONCE,)),
+    Mutant("to_broker._planned", "each copy has an end of its own", " and not sent & _rivals(row)", "", (SENT_ONCE,)),
     Mutant("_sent_before", "a refused end is the only one", "not in refused]", "not in set()]", (SENT_ONCE,)),
     # --- committed messages without a half
     Mutant("committed_by_brokers", "what consumers sent back needs a half", " *SENT_BACK", "", (f"{ORPHANS}::test_only_what_a_broker_committed_into_a_real_topic_needs_a_half",)),
@@ -83,14 +86,21 @@ MUTANTS = (
     Mutant("find_orphans", "an orphan stays one whatever lands", "without_half(waiting, _halves([current.new_rows(table) for table in OF_HALVES]))", "waiting",
            (f"{ORPHANS}::test_what_lies_below_all_that_was_ever_read_is_no_problem_until_something_lower_is_read",)),
     # --- what trace says to do
-    Mutant("advice", "a verdict is never overtaken", "_is_overtaken(row, events)", "False", TRACE),
-    Mutant("advice", "what was decided is asked for once more", "decided(verdict, events)", "None", TRACE),
+    Mutant("_by_verdict", "a verdict is never overtaken", "_is_overtaken(row, events)", "False", TRACE),
+    Mutant("_by_verdict", "what was decided is asked for once more", "decided(verdict, events)", "None", TRACE),
     Mutant("_stands", "a resume is never used up", '(event.time or "") >= given_up', "True", TRACE),
+    # --- what clients say, and who of them is there (R129, R130)
+    Mutant("contradicts", "any end that a client sent contradicts", "TAKEN[verdict] not in states", "True", CLIENT_ENDS),
+    Mutant("_client_events", "an end of another group counts", '[row["transaction_id"] in ids :]', "[:]", CLIENT_ENDS),
+    Mutant("_is_odd", "a record without an id is taken", " | unnamed", "", TRACES),
+    Mutant("_by_who_is_there", "whoever went is thought to be there", 'there.row["clients"]', "True", CONNECTED),
     # --- check: who is due (R44-R52, R61-R63)
     Mutant("is_immune", "due at its very timeout (R48)", " <= check_limit_ms", " < check_limit_ms", CHECK),
     Mutant("is_immune", "one from the future waits (R52)", " & ~is_from_future", "", CHECK),
     Mutant("check_limit_ms", "immunity -1 is none at all (R49)", " | (seconds == -1)", "", CHECK),
     Mutant("with_action", "an interval must be exceeded", " >= check_interval_ms", " > check_interval_ms", CHECK),
+    Mutant("with_action", "what is held is asked about", '.when(is_held, WAIT)\n', "\n", CHECK),
+    Mutant("held", "the first word about holding counts", '"pass_number"', '-F.col("pass_number")', HOLD),
     Mutant("check_interval_ms", "a backoff grows one check too soon", " - 1", "", CHECK),
     Mutant("check_interval_ms", "a backoff has no end", "F.least(grown, F.lit(float(backoff.longest_ms)))", "grown", CHECK),
     Mutant("with_action", "the last check has no grace (R61)", " & is_due", "",

@@ -105,7 +105,7 @@ spark: {foo: 1, spark.x: [1]}
     torn = conf("land: [\n", "torn.yaml")
     listed = conf("- a\n", "listed.yaml")
     found = faults_of("transaction_check_max=-1", "nothing", "a..b=1", "land.topics=x", files=[wrong, torn, listed])
-    sources = "'half', 'op', 'message', 'max-time', 'end', 'offset', 'ack', 'store' or 'rocketmq'"
+    sources = "'half', 'op', 'message', 'max-time', 'end', 'trace', 'offset', 'ack', 'store' or 'rocketmq'"
     assert sorted(found) == sorted(
         [
             f"{wrong}: role: must be 'engine' or 'audit', not 'auditt'",
@@ -394,7 +394,7 @@ def test_a_plan_records_what_decides_results_and_no_location_or_secret():
         "roll_back_given_up": False,
         "persist_consumer_offset_interval": "5s",
         "brokers": {},
-        "land": {"topics": ["*"], "max_body_size": 16},
+        "land": {"topics": ["*"], "trace_topic": None, "max_body_size": 16},
         "resolvers": {},
         "resolve": {"checks_per_write": 1000},
         "end_on_broker": "plan",

@@ -78,11 +78,15 @@ EDGES = [  # why, half, what is done
     ("audit: never given up", half(900_000, times=15, asked_ago_ms=60_000, broker="audit"), WAIT),
     ("audit: as old as is reserved", half(RESERVED, broker="audit"), ASK),
     ("audit: expired, listed and not asked", half(RESERVED + 1, broker="audit"), WAIT),
+    ("held, and due", {**half(6_001), "is_held": True}, WAIT),
+    ("held, and over the limit", {**half(900_000, times=99, asked_ago_ms=60_000), "is_held": True}, WAIT),
+    ("held, and expired", {**half(RESERVED + 1), "is_held": True}, WAIT),
+    ("not held", {**half(6_001), "is_held": False}, ASK),
 ]
 
 
 def undecided(spark, edges):
-    given = [{"transaction_id": why, **columns} for why, columns, *_ in edges]
+    given = [{"transaction_id": why, "is_held": None, **columns} for why, columns, *_ in edges]
     return rows(spark, "pending_half", given).drop("next_check_timestamp")
 
 

@@ -87,12 +87,15 @@ COMMANDS = {
     "serve": ("--now-first", "--health-file", "serve.json", "--listen", "127.0.0.1:0"),
     "resume": ("--all",),
     "settle": ("T1", "--commit", "--reason", "it was paid"),
+    "hold": ("T1", "--reason", "an incident"),
+    "release": ("T1",),
+    "resend": ("T1", "--reason", "it was paid", "--namesrv", "127.0.0.1:9"),
     "take-back": ("--broker", "a"),
 }
 WITHOUT_SPARK = {
     *("wakeup", "pending", "checks", "answers", "given-up", "decisions", "sent", "messages", "ends", "offsets"),
     *("verdicts", "passes", "landed", "quarantine", "trace", "status", "report", "metrics", "alert", "doctor"),
-    *("config show", "orphans", "brokers", "groups", "producers", "init-config", "runs", "mend"),
+    *("config show", "orphans", "end-traces", "brokers", "groups", "producers", "init-config", "runs", "mend"),
 }
 
 

@@ -136,12 +136,18 @@ class RealRocketmq:
         lines = {"listenPort": str(self.namesrv_port), "bindAddress": "127.0.0.1", "kvConfigPath": f"{home}/kv.json",
                  "configStorePath": f"{home}/namesrv.properties"}  # fmt: skip
         _write_properties(conf, lines)
-        self._spawn("namesrv", "64m", "org.apache.rocketmq.namesrv.NamesrvStartup", conf)
+        self._spawn("namesrv", "64m", "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(conf))
         self._wait_for_port(self.namesrv_port, "namesrv")
         self.start_broker()
 
     def start_broker(self) -> None:
         """Start the broker, on the store it left."""
+        self._spawn("broker", "512m", "org.apache.rocketmq.broker.BrokerStartup", "-c", str(self.broker_conf()))
+        self._wait_for_port(self.broker_port, "broker")
+        self._wait_for_registration()
+
+    def broker_conf(self) -> Path:
+        """The file of the broker's settings, written."""
         store = self.directory / "store"
         lines = {
             "brokerClusterName": "TestCluster", "brokerName": BROKER, "brokerId": "0", "namesrvAddr": self.namesrv,
@@ -156,9 +162,7 @@ class RealRocketmq:
         }  # fmt: skip
         conf = self.directory / "broker.conf"
         _write_properties(conf, lines)
-        self._spawn("broker", "512m", "org.apache.rocketmq.broker.BrokerStartup", conf)
-        self._wait_for_port(self.broker_port, "broker")
-        self._wait_for_registration()
+        return conf
 
     def kill_broker(self) -> None:
         """End the broker as a crash would."""
@@ -180,7 +184,7 @@ class RealRocketmq:
         )
         started = Client(process)
         self._clients.append(started)
-        threading.Thread(target=_collect, args=(process, started.lines), daemon=True).start()
+        threading.Thread(target=collect, args=(process, started.lines), daemon=True).start()
         return started
 
     def close(self) -> None:
@@ -202,11 +206,11 @@ class RealRocketmq:
             subprocess.run(command, check=True, capture_output=True, timeout=120)
         return classes
 
-    def _spawn(self, name: str, heap: str, main: str, conf: Path) -> None:
+    def _spawn(self, name: str, heap: str, main: str, *arguments: str) -> None:
         home = self.directory / "home"
         command = ["java", f"-Xms{heap}", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:MaxDirectMemorySize=256m",
                    "-XX:TieredStopAtLevel=1", f"-Duser.home={home}", f"-Drocketmq.home.dir={home}",
-                   "-Djava.net.preferIPv4Stack=true", *self._tls_options, *OPENED, "-cp", f"{self.jars}/*", main, "-c", str(conf)]  # fmt: skip
+                   "-Djava.net.preferIPv4Stack=true", *self._tls_options, *OPENED, "-cp", f"{self.jars}/*", main, *arguments]  # fmt: skip
         with (self.directory / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
@@ -252,7 +256,8 @@ def _is_registered(server: RealRocketmq) -> bool:
     return False
 
 
-def _collect(process: subprocess.Popen[str], lines: list[str]) -> None:
+def collect(process: subprocess.Popen[str], lines: list[str]) -> None:
+    """Keep the lines that a process tells."""
     for line in process.stdout or ():
         lines.append(line.rstrip("\n"))
 

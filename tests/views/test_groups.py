@@ -113,6 +113,7 @@ def test_producer_groups_come_with_what_hangs_and_what_became_of_the_rest(shown)
         **{"producer_group": "GID_A", "pending": 2, "oldest_timestamp": "2026-11-21T10:30:00.000Z"},
         **{"oldest_transaction_id": "P1", "most_checks": 7, "given_up": 1, "contradicted": 0, "unproved": 0},
         **{"committed": 2, "rolled_back": 0, "newest_timestamp": "2026-11-21T12:00:00.000Z"},
+        "clients": None,  # no live broker told
     }
     assert (nobody["producer_group"], nobody["pending"], nobody["newest_timestamp"]) == (None, 1, None)
     assert (second["producer_group"], second["pending"], second["oldest_timestamp"]) == ("GID_B", 0, None)

@@ -131,6 +131,8 @@ def test_pending_is_counted_by_age_and_producer_group_the_largest_first(told):
         "oldest_transaction_id": "C",
         "due": 1,
         "most_checks": 7,
+        "clients": None,  # no live broker told
+        "unattended": 0,
     }
     assert told["pending"][2]["ages"]["older"] == 1
     assert [row["due"] for row in told["pending"]] == [1, 0, 0]

@@ -124,6 +124,10 @@ class Txmq:
         """What became of every END_TRANSACTION, the newest first."""
         return self.view("ends", **asked)
 
+    def end_traces(self, **asked: Unpack[Asked]) -> Rows:
+        """Ends that clients say they sent, the newest first."""
+        return self.view("end-traces", **asked)
+
     def orphans(self, **asked: Unpack[Asked]) -> Rows:
         """Committed messages whose half has never landed, the newest first."""
         return self.view("orphans", **asked)

@@ -120,9 +120,10 @@ class CheckBackoff(Section):
 
 
 class Land(Section):
-    """What landing takes: topics of a store beyond those of transactions, and how large a body may be (MiB)."""
+    """What landing takes: topics beyond those of transactions, that of traces, and how large a body may be (MiB)."""
 
     topics: Names
+    trace_topic: Name | None
     max_body_size: Annotated[int, Field(ge=1, le=64)]
 
     @property
@@ -147,7 +148,7 @@ class Rocketmq(Section):
 class Source(Section):
     """One input of `txmq run`: paths of one broker, or, of kind rocketmq, name servers and perhaps one broker."""
 
-    kind: Literal["half", "op", "message", "max-time", "end", "offset", "ack", "store", "rocketmq"]
+    kind: Literal["half", "op", "message", "max-time", "end", "trace", "offset", "ack", "store", "rocketmq"]
     paths: Annotated[tuple[Location, ...], Field(strict=False, min_length=1)] | None = None
     namesrv: Annotated[tuple[Address, ...], Field(strict=False, min_length=1)] | None = None
     broker: Name | None = None

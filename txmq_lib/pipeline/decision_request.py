@@ -1,4 +1,4 @@
-"""What a person asks `settle` and `resume` for, and what is said of their plan. Needs no Spark."""
+"""What a person asks `settle`, `resume`, `hold` and `release` for, and what is said of their plan. Needs no Spark."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from txmq_lib.names import (
+    ACTION_HOLD,
+    ACTION_RELEASE,
     ACTION_RESUME,
     COMMIT,
     PLAN_BROKERS,
     PLAN_EXPIRED,
+    PLAN_HELD_BEFORE,
     PLAN_RESUMED_BEFORE,
     PLAN_SETTLED_BEFORE,
     ROLLBACK,
@@ -23,6 +26,7 @@ LEFT_ALONE = {
     PLAN_BROKERS: "given up by a broker, which alone can resume them: ask it with --to-broker",
     PLAN_SETTLED_BEFORE: "settled so before: reconcile applies it",
     PLAN_RESUMED_BEFORE: "resumed before",
+    PLAN_HELD_BEFORE: "held, or not, as it was before",
 }
 PLAN_COLUMNS = (*TRANSACTION_KEY, "verdict", "action", "real_topic", "tran_state_table_offset", "commit_log_offset")
 
@@ -69,4 +73,4 @@ def findings(plan: Sequence[Planned], sends_to: Sequence[str]) -> Iterator[str]:
 
 def to_do(plan: Sequence[Planned]) -> list[Planned]:
     """The rows of a plan that change anything."""
-    return [row for row in plan if row["action"] in (COMMIT, ROLLBACK, ACTION_RESUME)]
+    return [row for row in plan if row["action"] in (COMMIT, ROLLBACK, ACTION_RESUME, ACTION_HOLD, ACTION_RELEASE)]

@@ -1,4 +1,4 @@
-"""Manual decisions: `settle` ends a transaction by hand, `resume` puts given-up ones back under check."""
+"""Manual decisions: `settle` ends a transaction, `resume` has a given-up one checked again, `hold` has none checked."""
 
 from __future__ import annotations
 
@@ -32,21 +32,18 @@ from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.decision_request import DecisionRequest, Planned, findings, to_do
+from txmq_lib.pipeline.holds import HOLDING, hold_plan
 from txmq_lib.pipeline.reconcile.inputs import END_COLUMNS, prior_decisions, refused_places, waiting_ends
-from txmq_lib.pipeline.shared.evidence import evidence_of
-from txmq_lib.pipeline.shared.known_runs import frontier_with_runs
-from txmq_lib.pipeline.shared.orphans import orphans_of_before
 from txmq_lib.pipeline.shared.policies import policies_of
 from txmq_lib.pipeline.shared.roles import require_same_role
+from txmq_lib.pipeline.shared.standing import collected, requested_rows, standing_now
 from txmq_lib.rules import settle
 from txmq_lib.rules.answers import DEFINITE, end_of_answers
-from txmq_lib.rules.decisions import RESUMABLE, resumes, standing, with_resume_action
-from txmq_lib.rules.evidence import transaction_figures
+from txmq_lib.rules.decisions import RESUMABLE, resumes, with_resume_action
 from txmq_lib.rules.transaction import join_transaction, transactions_of
-from txmq_lib.rules.verdict import judged
 from txmq_lib.spark.local_frame import local_frame
 
-SETTLE, RESUME = "settle", "resume"
+SETTLE, RESUME, HOLD = "settle", "resume", "hold"
 DECISIONS = "manual_decision"
 
 
@@ -78,7 +75,7 @@ def decide(
 
 
 def _job(decision: str) -> str:
-    return RESUME if decision == ACTION_RESUME else SETTLE
+    return {ACTION_RESUME: RESUME, **dict.fromkeys(HOLDING, HOLD)}.get(decision, SETTLE)
 
 
 def _decide(current: Pass) -> PassReport:
@@ -94,40 +91,11 @@ def _decide(current: Pass) -> PassReport:
 
 
 def _plan(current: Pass) -> list[Planned]:
+    if current.arguments["decision"] in HOLDING:
+        return hold_plan(current)
     if current.arguments["decision"] == ACTION_RESUME:
         return _resume_plan(current)
     return _settle_plan(current)
-
-
-def standing_now(current: Pass, keys: DataFrame) -> DataFrame:
-    """What the transactions `keys` are now, and where they lie."""
-    policies = policies_of(current.settings)
-    evidence = evidence_of(current, current.cached(keys), orphans_of_before(current))
-    frontier, quarantine = frontier_with_runs(current), current.read("quarantine")
-    figures = transaction_figures(evidence)
-    verdicts = judged(figures, frontier, quarantine, policies=policies, now=current.now, pass_number=current.number)
-    return standing(verdicts, evidence.halves, evidence.given_up, policies=policies, now=current.now)
-
-
-def requested_rows(current: Pass, table: str) -> DataFrame:
-    """Rows of a table of messages that the arguments mean."""
-    rows, arguments = current.read(table), current.arguments
-    for column, values in (
-        ("transaction_id", arguments["transaction_ids"]),
-        ("producer_group", arguments["groups"]),
-        ("broker_name", arguments["brokers"]),
-    ):
-        if values:
-            rows = rows.where(F.col(column).isin(values))
-    if arguments["born_ms"] is not None:
-        rows = rows.where(F.unix_millis("born_timestamp") == arguments["born_ms"])
-    return rows
-
-
-def _collected(frame: DataFrame) -> list[Planned]:
-    return list(
-        frame.orderBy("born_timestamp", "broker_name", "transaction_id", "producer_group").toArrow().to_pylist()
-    )
 
 
 # --- settle
@@ -135,7 +103,7 @@ def _collected(frame: DataFrame) -> list[Planned]:
 
 def _settle_plan(current: Pass) -> list[Planned]:
     decision, name = current.arguments["decision"], ", ".join(current.arguments["transaction_ids"])
-    found = _collected(standing_now(current, transactions_of(requested_rows(current, "half_message"))))
+    found = collected(standing_now(current, transactions_of(requested_rows(current, "half_message"))))
     if not found:
         raise UsageError(f"no half message of transaction {name} has landed; an end needs its place")
     undecided = [row for row in found if row["verdict"] in UNDECIDED]
@@ -214,13 +182,13 @@ def _ends(current: Pass, rows: Sequence[Planned]) -> DataFrame:
 def _resume_plan(current: Pass) -> list[Planned]:
     given_up = transactions_of(requested_rows(current, "trans_check_max_time"))
     now_standing = current.cached(standing_now(current, given_up))
-    plan = _collected(with_resume_action(now_standing.where(F.col("verdict") == DISCARDED)))
+    plan = collected(with_resume_action(now_standing.where(F.col("verdict") == DISCARDED)))
     asked_for = {*current.arguments["transaction_ids"]}
     if not asked_for - {row["transaction_id"] for row in plan}:
         return plan
     # Named, and not given up now: an earlier run of the same command may have resumed it.
     resumed = transactions_of(resumes(current.read(DECISIONS)))
-    plan += _collected(
+    plan += collected(
         join_transaction(now_standing, resumed, "left_semi")
         .where(F.col("verdict") == PENDING)
         .withColumn("action", F.lit(PLAN_RESUMED_BEFORE))

@@ -132,7 +132,9 @@ def _is_served(current: Pass, producer_group: str | None) -> bool:
 
 def _open(current: Pass) -> DataFrame:
     """Every question of this pass as QUESTION and `known_reasons`."""
+    # Nobody is asked about what a person holds; a warehouse of before has no such column.
     pending = current.read("pending_half")
+    pending = pending.where("is_held is null or not is_held") if "is_held" in pending.columns else pending
     raised = near_times("check_timestamp", pending, "last_check_timestamp")
     born = near_times("born_timestamp", pending, "born_timestamp")
     questions = open_checks(pending, raised.rows(current, "check_request"), born.rows(current, ANSWERS))

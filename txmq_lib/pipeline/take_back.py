@@ -126,7 +126,9 @@ def _decisions_back(current: Pass, role: str) -> PassReport:
 def _landed_to(current: Pass, broker_name: str) -> DataFrame:
     """Rows of landing_frontier for what of a broker stays."""
     is_left = (F.col("broker_name") == broker_name) & (F.col("origin") == ORIGIN_LANDED)
-    landed = [current.read(table).where(is_left) for table in TABLE_OF_KIND.values() if table != "op_message"]
+    # Of most messages of the trace topic no row is left: it is read again.
+    kinds = [kind for kind in TABLE_OF_KIND if kind not in ("op", "trace")]
+    landed = [current.read(TABLE_OF_KIND[kind]).where(is_left) for kind in kinds]
     landed.append(
         current.read("op_message").where(is_left).withColumns({"topic": op_topic(), "queue_id": stored_queue_id()})
     )

@@ -24,6 +24,7 @@ from txmq_lib.delta.conform import struct_type
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import RemotingError
 from txmq_lib.names import (
+    ACTION_RESEND,
     ACTION_RESUME,
     COMMIT,
     DISCARDED,
@@ -46,10 +47,12 @@ from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.ready import make_ready
 from txmq_lib.passes.runner import preview, run_passes
 from txmq_lib.pipeline.decision_request import DecisionRequest
-from txmq_lib.pipeline.decisions import DECISIONS, RESUME, SETTLE, requested_rows, standing_now
+from txmq_lib.pipeline.decisions import DECISIONS, RESUME, SETTLE
 from txmq_lib.pipeline.land.live_brokers import access_of
+from txmq_lib.pipeline.resending import RESEND, letters, place_of, resendable
 from txmq_lib.pipeline.shared.roles import require_same_role
-from txmq_lib.rocketmq.remoting.broker import End, end_transaction, resume_check
+from txmq_lib.pipeline.shared.standing import requested_rows, standing_now
+from txmq_lib.rocketmq.remoting.broker import End, Letter, end_transaction, resume_check, send_message
 from txmq_lib.rocketmq.remoting.connection import SUCCESS, Access, Connection
 from txmq_lib.rocketmq.remoting.frame import Command
 from txmq_lib.rocketmq.remoting.name_server import name_server, routes
@@ -166,7 +169,10 @@ def _findings(outcomes: Sequence[Request]) -> Iterator[str]:
             code = "" if row["code"] is None else f" (code {row['code']})"
             what = f"{row['action']} of {row['transaction_id']} on {row['broker_name']}"
             yield f"{what}: {row['state']}{code}: {row['remark']}"
-    if any(row["state"] == REQUEST_ACCEPTED for row in outcomes):
+    taken = [row["action"] for row in outcomes if row["state"] == REQUEST_ACCEPTED]
+    if ACTION_RESEND in taken:
+        yield "sent again: consumers get it as a new message with the same UNIQ_KEY; the verdict stays what it is"
+    elif taken:
         yield "accepted is not visible yet: the verdict changes when what the broker writes has landed"
 
 
@@ -176,7 +182,9 @@ def _findings(outcomes: Sequence[Request]) -> Iterator[str]:
 def _planned(current: Pass) -> list[Request]:
     """What was decided for brokers, is undecided by what has landed, and was not sent before."""
     requested_for = current.arguments["requested_for"]
-    found = current.cached({RESOLVE: _answered, SETTLE: _settled, RESUME: _resumable}[requested_for](current))
+    found = current.cached(
+        {RESOLVE: _answered, SETTLE: _settled, RESUME: _resumable, RESEND: resendable}[requested_for](current)
+    )
     rows = found.orderBy("born_timestamp", *TRANSACTION_KEY).toArrow().to_pylist()
     if not rows:
         return []
@@ -190,7 +198,7 @@ def _planned(current: Pass) -> list[Request]:
         "requested_timestamp": current.now,
         "pass_number": current.number,
     }
-    return [{**common, **row} for row in rows if _place(row) not in sent and _transaction(row) not in sent]
+    return [{**common, **row} for row in rows if _place(row) not in sent and not sent & _rivals(row)]
 
 
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -202,6 +210,17 @@ def _transaction(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return (*(row[name] for name in TRANSACTION_KEY), row["action"] == ACTION_RESUME)
 
 
+def _rivals(row: Mapping[str, Any]) -> set[tuple[Any, ...]]:
+    """What of a transaction must not have been done before this is: it would be visible twice."""
+    rivals = {_transaction(row)}
+    if row["action"] == ACTION_RESUME:
+        rivals.add((*(row[name] for name in TRANSACTION_KEY), ACTION_RESEND))
+    elif row["action"] == ACTION_RESEND:
+        # A resume of this giving up: whoever is asked again may commit.
+        rivals.add((*(row[name] for name in TRANSACTION_KEY), ACTION_RESUME, row["given_up_queue_offset"]))
+    return rivals
+
+
 def _sent_before(current: Pass, planned: DataFrame) -> set[tuple[Any, ...]]:
     """What may have been done by requests for transactions of `planned`: their places, and of ends the transactions.
 
@@ -210,7 +229,11 @@ def _sent_before(current: Pass, planned: DataFrame) -> set[tuple[Any, ...]]:
     """
     requests = join_transaction(current.read(REQUESTS), transactions_of(planned), "left_semi")
     rows = (
-        requests.select(*TRANSACTION_KEY, "action", "commit_log_offset", "state", "pass_number").toArrow().to_pylist()
+        requests.select(
+            *TRANSACTION_KEY, "action", "commit_log_offset", "tran_state_table_offset", "state", "pass_number"
+        )
+        .toArrow()
+        .to_pylist()
     )
     unsent, refused = (
         {(_place(row), row["pass_number"]) for row in rows if row["state"] == state}
@@ -219,7 +242,16 @@ def _sent_before(current: Pass, planned: DataFrame) -> set[tuple[Any, ...]]:
     left = [row for row in rows if (_place(row), row["pass_number"]) not in unsent]
     ends = [row for row in left if row["action"] != ACTION_RESUME]
     taken = [row for row in ends if (_place(row), row["pass_number"]) not in refused]
-    return {_place(row) for row in left} | {_transaction(row) for row in taken}
+    resumed = [
+        row for row in left if row["action"] == ACTION_RESUME and (_place(row), row["pass_number"]) not in refused
+    ]
+    keys = [tuple(row[name] for name in TRANSACTION_KEY) for row in resumed]
+    return (
+        {_place(row) for row in left}
+        | {_transaction(row) for row in taken}
+        | {(*(row[name] for name in TRANSACTION_KEY), ACTION_RESEND) for row in taken if row["action"] == ACTION_RESEND}
+        | {(*key, ACTION_RESUME, row["tran_state_table_offset"]) for key, row in zip(keys, resumed, strict=True)}
+    )
 
 
 def _undecided(current: Pass, decided: DataFrame) -> DataFrame:
@@ -295,7 +327,8 @@ def _sent(current: Pass, name_servers: Sequence[str], access: Access) -> list[Re
                 results = [{**row, "state": REQUEST_NOT_SENT, "remark": GIVEN_UP_UNSENT} for row in part]
             else:
                 with current.timed("send"):
-                    results = [_outcome(brokers, row) for row in part]
+                    found = letters(current, part)
+                    results = [_outcome(brokers, row, found.get(place_of(row))) for row in part]
             _record_outcome(current, results, f"outcome_{number:06}")
             outcomes += results
     return outcomes
@@ -308,12 +341,14 @@ def _masters(name_servers: Sequence[str], access: Access) -> dict[str, str]:
     return {name: address for name, address in masters.items() if address is not None}
 
 
-def _outcome(brokers: _Brokers, row: Request) -> Request:
+def _outcome(brokers: _Brokers, row: Request, letter: Letter | None) -> Request:
+    if letter is None and row["action"] == ACTION_RESEND:
+        return {**row, "state": REQUEST_NOT_SENT, "remark": "its half is not in the tables any more"}
     connection = brokers.connection(row["broker_name"])
     if isinstance(connection, str):
         return {**row, "state": REQUEST_NOT_SENT, "remark": connection}
     try:
-        answer = _ask(connection, row)
+        answer = _ask(connection, row) if letter is None else send_message(connection, letter)
     except RemotingError as failure:
         brokers.give_up(row["broker_name"], failure.message)
         return {**row, "state": REQUEST_UNANSWERED, "remark": failure.message}

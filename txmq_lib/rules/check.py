@@ -12,6 +12,7 @@ from txmq_lib.rules.half import half_topic, stored_queue_id
 from txmq_lib.rules.moments import age_ms, later
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.settle import java_long, milliseconds
+from txmq_lib.rules.transaction import join_transaction
 
 ASK, GIVE_UP, WAIT = "ask", "give_up", "wait"
 
@@ -47,11 +48,20 @@ def check_interval_ms(policies: Policies) -> Column:
     return interval
 
 
+def with_held(open_transactions: DataFrame, held: DataFrame | None) -> DataFrame:
+    """`open_transactions` with `is_held`: true where its key is among `held`, else null; None holds nothing."""
+    if held is None:
+        return open_transactions.withColumn("is_held", F.lit(None).cast("boolean"))
+    marked = F.broadcast(held.withColumn("is_held", F.lit(True)))
+    return join_transaction(open_transactions, marked, "left")
+
+
 def with_action(open_transactions: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:
-    """`open_transactions` with `action` (ask, give_up or wait) and `reason` of giving up.
+    """`open_transactions` (with `is_held`) with `action` (ask, give_up or wait) and `reason` of giving up.
 
     Rule  giving up is judged before asking (R44); the last check keeps its full interval of grace (R61); immunity
-          burns no check times (R63). In the audit role nothing is given up: the broker does that.
+          burns no check times (R63). In the audit role nothing is given up: the broker does that. One that a person
+          holds waits, whatever is due.
     """
     has_waited = age_ms(now, F.col("last_check_timestamp")) >= check_interval_ms(policies)
     is_due = F.coalesce(has_waited, ~is_immune(policies, now))
@@ -59,17 +69,21 @@ def with_action(open_transactions: DataFrame, *, policies: Policies, now: dateti
     is_over_limit = F.col("check_times") >= policies.column("transaction_check_max")
     is_engine = policies.has_role(ROLE_ENGINE)
     reason = F.when(is_expired, GIVEN_UP_EXPIRED).when(is_over_limit & is_due, GIVEN_UP_CHECK_MAX)
+    is_held = F.coalesce("is_held", F.lit(False))
     action = (
-        F.when(is_engine & reason.isNotNull(), GIVE_UP).when(is_due & ~is_over_limit & ~is_expired, ASK).otherwise(WAIT)
+        F.when(is_held, WAIT)
+        .when(is_engine & reason.isNotNull(), GIVE_UP)
+        .when(is_due & ~is_over_limit & ~is_expired, ASK)
+        .otherwise(WAIT)
     )
-    return open_transactions.withColumns({"action": action, "reason": F.when(is_engine, reason)})
+    return open_transactions.withColumns({"action": action, "reason": F.when(~is_held & is_engine, reason)})
 
 
 def asked(open_transactions: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:
     """Rows of pending_half after the pass: of those to ask, one more check at `now`; when each is next due.
 
     The engine has giving up to do after the last check, and when a half expires; in the audit role nothing more is
-    due then.
+    due then, and nothing is for what is held.
     """
     is_asked = F.col("action") == ASK
     counted = open_transactions.withColumns(
@@ -86,7 +100,8 @@ def asked(open_transactions: DataFrame, *, policies: Policies, now: datetime) ->
     expiry = later(F.col("born_timestamp"), reserved + 1)
     is_last = F.col("check_times") >= policies.column("transaction_check_max")
     is_over = is_last | (F.greatest(due, F.lit(now)) >= expiry)
-    next_check = F.when(is_engine, F.least(due, expiry)).when(~is_over, due)
+    is_free = ~F.coalesce("is_held", F.lit(False))
+    next_check = F.when(is_free, F.when(is_engine, F.least(due, expiry)).when(~is_over, due))
     return counted.withColumn("next_check_timestamp", next_check).drop("action", "reason")
 
 

@@ -7,7 +7,15 @@ from datetime import datetime
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.names import ACTION_RESUME, PLAN_BROKERS, PLAN_EXPIRED, ROLE_AUDIT, TRANSACTION_KEY
+from txmq_lib.names import (
+    ACTION_HOLD,
+    ACTION_RELEASE,
+    ACTION_RESUME,
+    PLAN_BROKERS,
+    PLAN_EXPIRED,
+    ROLE_AUDIT,
+    TRANSACTION_KEY,
+)
 from txmq_lib.rules.moments import age_ms
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction import join_transaction
@@ -52,6 +60,13 @@ def with_resume_action(discarded: DataFrame) -> DataFrame:
 def resumes(decisions: DataFrame) -> DataFrame:
     """Rows of manual_decision that put a transaction back under check: its key and given_up_queue_offset."""
     return decisions.where(F.col("action") == ACTION_RESUME).select(*TRANSACTION_KEY, "given_up_queue_offset")
+
+
+def held(decisions: DataFrame) -> DataFrame:
+    """Keys of the transactions that rows of manual_decision hold: the last word about each is hold, not release."""
+    words = decisions.where(F.col("action").isin(ACTION_HOLD, ACTION_RELEASE))
+    last = words.groupBy(*TRANSACTION_KEY).agg(F.max_by("action", "pass_number").alias("_last"))
+    return last.where(F.col("_last") == ACTION_HOLD).drop("_last")
 
 
 def not_resumed(given_up: DataFrame, resumed: DataFrame) -> DataFrame:

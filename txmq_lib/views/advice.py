@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from txmq_lib import names
 from txmq_lib.views import reasons
+from txmq_lib.views.client_ends import client_ends, contradicts, said_states
 from txmq_lib.views.decision_progress import decided
 from txmq_lib.views.story import Event, Row, counted
 
@@ -45,6 +46,27 @@ TO_DO = {
     f"or ask the database of record, then {SETTLE}\n"
     "where a broker decides, with --to-broker",
 }
+# Where it is known whether a client of the group was connected, what comes first.
+CONNECTED_TO_DO = {
+    names.PENDING: "wait for the next check: a client of {group} is there to answer it\n"
+    f"or ask the database of record, then {SETTLE}\n"
+    "where a broker decides, with --to-broker",
+    names.DISCARDED: "a client of {group} is there: have it asked again: txmq resume {id}\n"
+    f"or ask the database of record, then {SETTLE}\n"
+    "where a broker decides, both with --to-broker",
+}
+GONE_TO_DO = {
+    names.PENDING: "do not wait for a check: start a client of {group}, or configure a resolver for it\n"
+    f"or ask the database of record, then {SETTLE}\n"
+    "where a broker decides, with --to-broker",
+    names.DISCARDED: f"ask the database of record, then {SETTLE}\n"
+    "or let a resolver for {group} do it: txmq resolve --given-up\n"
+    "where a broker decides, with --to-broker",
+}
+BOTH_SENT = "visible, with a second end accepted: its clients sent a commit and a rollback"
+CLIENTS_UNKNOWN = "where clients trace, the setting land.trace_topic tells which ends they sent"
+CONTRADICTED_BY_CLIENTS = "compare with the database of record: evidence contradicts, and none of it is left out"
+HELD = "somebody holds it, so nobody is asked: txmq release {id}"
 CHECKS_STOPPED = "do not wait for a check: look for an exception of each round in the broker's transaction.log"
 # What txmq itself decided reads otherwise: it applies one end, and gives up what has grown too old without a check.
 CONTRADICTED = "decided, and an end that says otherwise came later: it was not applied, the first one counts"
@@ -72,7 +94,29 @@ class Advice:
 
 
 def advice(events: Sequence[Event]) -> Advice | None:
-    """What the events of one transaction, in time order, call for; None where nothing is to be done."""
+    """What the events of one transaction, in time order, call for; None where nothing is to be done.
+
+    What its clients say they sent stands beside what was proved, and contradicts it where it does.
+    """
+    found = _by_verdict(events)
+    verdict = next((event.row["verdict"] for event in events if event.event == "verdict"), None)
+    said = client_ends(events)
+    if verdict is None or (found is not None and found.why == OVERTAKEN):
+        return found
+    if said is None:
+        is_asked = found is not None and found.meaning == MEANING[names.CONFLICT]
+        return replace(found, to_do=(*found.to_do, CLIENTS_UNKNOWN)) if found and is_asked else found
+    if contradicts(verdict, events):
+        others = () if found is None else found.to_do
+        return Advice(MEANING[verdict], f"contradicted: {said}", (CONTRADICTED_BY_CLIENTS, *others))
+    if found is None:
+        return None
+    is_fact = found.meaning == MEANING[names.CONFLICT] and said_states(events) == {names.COMMIT, names.ROLLBACK}
+    why = said if found.why is None else f"{found.why}; {said}"
+    return replace(found, meaning=BOTH_SENT if is_fact else found.meaning, why=why)
+
+
+def _by_verdict(events: Sequence[Event]) -> Advice | None:
     row = next((event.row for event in events if event.event == "verdict"), None)
     if row is None:
         return None
@@ -91,18 +135,37 @@ def advice(events: Sequence[Event]) -> Advice | None:
         return None
     is_expired = any(event.row["reason"] == names.GIVEN_UP_EXPIRED for event in events if event.event == "given_up")
     meaning = MEANING[verdict]
-    to_do = "\n".join(settled_by) if settled_by else TO_DO[verdict]
+    to_do = "\n".join(settled_by) if settled_by else _by_who_is_there(verdict, events)
     if verdict == names.CONFLICT and row["op_count"] < 2:
         meaning = CONTRADICTED
     elif verdict == names.DISCARDED and is_expired:
         meaning, to_do = GIVEN_UP_EXPIRED, f"ask the database of record, then {SETTLE}"
-    lines = tuple(line.format(**named) for line in to_do.split("\n"))
-    stopped = next((event.text for event in events if event.event == "checks_stopped"), None)
-    if verdict == names.PENDING and stopped is not None:
-        return Advice(meaning, f"{_why(events)}; {stopped}", (CHECKS_STOPPED, *lines[1:]))
+    first, *others = to_do.split("\n")
+    if verdict == names.PENDING:
+        first = _instead_of_waiting(events) or first
+    lines = tuple(line.format(**named) for line in (first, *others))
     if verdict in names.UNDECIDED:
-        return Advice(meaning, _why(events), lines)
+        return Advice(meaning, "; ".join([_why(events), *_standing_in_the_way(events)]), lines)
     return Advice(meaning, reasons.MEANING[reason] if settled_by else None, lines)
+
+
+def _by_who_is_there(verdict: str, events: Sequence[Event]) -> str:
+    """What to do, in lines, by whether a client could answer, where that is known."""
+    there = next((event for event in events if event.table == "connected_producer"), None)
+    if there is None:
+        return TO_DO[verdict]
+    return (CONNECTED_TO_DO if there.row["clients"] else GONE_TO_DO).get(verdict, TO_DO[verdict])
+
+
+def _instead_of_waiting(events: Sequence[Event]) -> str | None:
+    if any(event.event == "checks_stopped" for event in events):
+        return CHECKS_STOPPED
+    is_held = any(event.row["is_held"] for event in events if event.event == "pending")
+    return HELD if is_held else None
+
+
+def _standing_in_the_way(events: Sequence[Event]) -> list[str]:
+    return [event.text for event in events if event.table in ("check_cursor", "connected_producer")]
 
 
 def _is_overtaken(verdict: Row, events: Sequence[Event]) -> bool:

@@ -42,11 +42,14 @@ UNDECIDED = ", ".join(f"'{verdict}'" for verdict in names.UNDECIDED)
 KEY = ", ".join(names.TRANSACTION_KEY)
 
 
+HOLDING = f"'{names.ACTION_HOLD}', '{names.ACTION_RELEASE}'"
+
+
 def _last(table: str, told: str, at: str, number: str) -> str:
     lasts = ", ".join(
         f"arg_max({what}, {number}) AS {name}" for name, what in {"action": "action", "told": told}.items()
     )
-    return f"SELECT {KEY}, {lasts}, max({at}) AS at FROM {table} GROUP BY ALL"
+    return f"SELECT {KEY}, {lasts}, max({at}) AS at FROM {table} WHERE action NOT IN ({HOLDING}) GROUP BY ALL"
 
 
 def _same(name: str) -> str:
@@ -62,10 +65,25 @@ def _standing(name: str) -> str:
 RECORDED = "action || CASE WHEN is_planned_for_broker THEN ' to be sent' ELSE ' recorded' END"
 OUTCOME_LAST = f"2 * pass_number + (state <> '{names.REQUEST_SENDING}')::INT"
 VERDICTS_RELATION = f"""(
-    SELECT b.*, CASE WHEN b.verdict IN ({UNDECIDED}) THEN coalesce({_standing("s")}, {_standing("d")}) END AS decision
+    SELECT b.*, CASE WHEN b.verdict IN ({UNDECIDED}) THEN coalesce({_standing("s")}, {_standing("d")}) END AS decision,
+        t.client_ends
     FROM base AS b
+    LEFT JOIN (
+        SELECT transaction_id, producer_group,
+            string_agg(state || CASE WHEN is_from_check THEN ' to a check' ELSE '' END, ', ' ORDER BY first)
+                AS client_ends
+        FROM (SELECT transaction_id, producer_group, state, is_from_check, min(ended_timestamp) AS first
+            FROM traced GROUP BY ALL) GROUP BY ALL) AS t
+        ON t.transaction_id = b.transaction_id AND t.producer_group = b.producer_group
     LEFT JOIN ({_last("sent", "action || ' ' || state", "requested_timestamp", OUTCOME_LAST)}) AS s ON {_same("s")}
     LEFT JOIN ({_last("decided", RECORDED, "decided_timestamp", "pass_number")}) AS d ON {_same("d")})"""
+
+# Of a broker that was asked, a group without a row has no client connected.
+PENDING_RELATION = """(
+    SELECT base.*, CASE WHEN e.broker_name IS NOT NULL THEN coalesce(c.clients, 0) END AS clients
+    FROM base LEFT JOIN (SELECT broker_name FROM every WHERE producer_group = '*') AS e USING (broker_name)
+    LEFT JOIN connected AS c ON c.broker_name = base.broker_name AND c.producer_group = base.producer_group)"""
+CONNECTED = ("broker_name", "producer_group", "clients")
 
 BROKERS_RELATION = """(
     SELECT base.*, s.kind, s.source, s.version, s.store_type, s.broker_role, s.set_ups, s.differences,
@@ -101,11 +119,26 @@ PENDING = View(
         "broker_check_times",
         "queue_offset",
         "broker_name",
+        "clients",
     ),
     order=("first_store_timestamp",),
     time="first_store_timestamp",
     keys="transaction_id",
     filters=TRANSACTION,
+    relation=PENDING_RELATION,
+    needs=("broker_name", "producer_group"),
+    joined={
+        "every": Part("connected_producer", ("broker_name", "producer_group"), may_be_missing=True),
+        "connected": Part("connected_producer", CONNECTED, may_be_missing=True),
+    },
+    extra=(
+        Field(
+            "clients",
+            "integer",
+            True,
+            "clients of its group connected to its broker as it last landed live; null: not known",
+        ),
+    ),
 )
 CHECKS = View(
     command="checks",
@@ -211,6 +244,27 @@ ENDS = View(
         ),
     },
 )
+END_TRACES = View(
+    command="end-traces",
+    doc="Ends that clients say they sent (the trace topic), the newest first; whether a broker got them, none tells.",
+    table="end_trace",
+    narrow=(
+        "transaction_id",
+        "state",
+        "is_from_check",
+        "ended_timestamp",
+        "client",
+        "producer_group",
+        "real_topic",
+        "store_host",
+        "broker_name",
+    ),
+    order=("ended_timestamp desc",),
+    time="ended_timestamp",
+    keys="transaction_id",
+    filters={**TRANSACTION, "state": ("state",)},
+    states=(names.COMMIT, names.ROLLBACK, names.UNKNOWN),
+)
 OFFSETS = View(
     command="offsets",
     doc="Next offset, lag and state of every consumer queue, and what its group does with it over the last window.",
@@ -305,7 +359,7 @@ DECISIONS = View(
     time="decided_timestamp",
     keys="transaction_id",
     filters={**TRANSACTION, "state": ("action",)},
-    states=(names.COMMIT, names.ROLLBACK, names.ACTION_RESUME),
+    states=(names.COMMIT, names.ROLLBACK, names.ACTION_RESUME, names.ACTION_HOLD, names.ACTION_RELEASE),
 )
 SENT = View(
     command="sent",
@@ -361,6 +415,7 @@ VERDICTS = View(
         "broker_check_times",
         "last_timestamp",
         "broker_name",
+        "client_ends",
     ),
     order=("last_timestamp desc",),
     time="last_timestamp",
@@ -377,6 +432,11 @@ VERDICTS = View(
         "sent": Part(
             "broker_request", (*names.TRANSACTION_KEY, "action", "state", "requested_timestamp", "pass_number")
         ),
+        "traced": Part(
+            "end_trace",
+            ("transaction_id", "producer_group", "state", "is_from_check", "ended_timestamp"),
+            may_be_missing=True,
+        ),
     },
     extra=(
         Field(
@@ -386,6 +446,7 @@ VERDICTS = View(
             "decided by hand and not shown by the verdict yet: commit, rollback or resume, and how far it has come: "
             "recorded, to be sent, or what became of the request",
         ),
+        Field("client_ends", "string", True, "ends that its clients say they sent, each kind once (land.trace_topic)"),
     ),
 )
 ORPHANS = View(
@@ -500,7 +561,7 @@ LANDED = View(
     needs=("job", "pass_number", "state", "arguments"),
     extra=(
         Field("broker_name", "string", True, "broker the rows were landed for"),
-        Field("kind", "string", True, "half, op, message, max-time, end, offset, ack or store"),
+        Field("kind", "string", True, "half, op, message, max-time, end, trace, offset, ack, store or rocketmq"),
         Field("source", "string", True, "files, or the store directory"),
     ),
 )
@@ -515,6 +576,6 @@ QUARANTINE = View(
 )
 
 VIEWS = (
-    PENDING, CHECKS, ANSWERS, GIVEN_UP, DECISIONS, SENT, MESSAGES, ENDS, OFFSETS, VERDICTS, ORPHANS, BROKERS, RUNS,
-    PASSES, LANDED, QUARANTINE,
+    PENDING, CHECKS, ANSWERS, GIVEN_UP, DECISIONS, SENT, MESSAGES, ENDS, END_TRACES, OFFSETS, VERDICTS, ORPHANS,
+    BROKERS, RUNS, PASSES, LANDED, QUARANTINE,
 )  # fmt: skip

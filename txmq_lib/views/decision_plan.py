@@ -1,4 +1,4 @@
-"""What `settle` and `resume` would do now, from what has landed. It starts no JVM; `--apply` judges anew.
+"""What `settle`, `resume`, `hold` and `release` would do, from what has landed. Starts no JVM; `--apply` judges anew.
 
 What a transaction is follows from its rows as they are: a visible message or an op decides it, else a given-up row that
 nobody has resumed, else it is pending. The verdict of the last audit gives a decided one its name.
@@ -42,7 +42,10 @@ resumed AS (
 settled AS (
     SELECT {KEY}, arg_min(action, pass_number) AS settled_as, arg_min(decided_by, pass_number) AS settled_by,
         arg_min(reason, pass_number) AS settled_why
-    FROM ours WHERE action <> '{names.ACTION_RESUME}' GROUP BY ALL),
+    FROM ours WHERE action IN ('{names.COMMIT}', '{names.ROLLBACK}') GROUP BY ALL),
+held AS (
+    SELECT {KEY}, arg_max(action, pass_number) = '{names.ACTION_HOLD}' AS is_held
+    FROM ours WHERE action IN ('{names.ACTION_HOLD}', '{names.ACTION_RELEASE}') GROUP BY ALL),
 given_up AS (SELECT {KEY}, max(queue_offset) AS newest FROM lost GROUP BY ALL)
 SELECT {", ".join(f"p.{name}" for name in names.TRANSACTION_KEY if name != "born_timestamp")},
     {output("p.born_timestamp", "timestamp")} AS born_timestamp,
@@ -53,15 +56,17 @@ SELECT {", ".join(f"p.{name}" for name in names.TRANSACTION_KEY if name != "born
         WHEN v.verdict IN ('{names.DISCARDED_UNSEEN}', '{names.EXPIRED_UNSEEN}', '{names.DIVERTED}') THEN v.verdict
         ELSE '{names.PENDING}' END AS verdict,
     coalesce(visible, 0) > 0 OR coalesce(has_op, false) AS is_decided, upto IS NOT NULL AS is_resumed,
-    settled_as, settled_by, settled_why, epoch_ms(p.born_timestamp) AS born_ms
+    settled_as, settled_by, settled_why, epoch_ms(p.born_timestamp) AS born_ms,
+    coalesce(is_held, false) AS is_held
 FROM placed AS p LEFT JOIN seen AS s ON {SAME.format("s", "p")} LEFT JOIN closed AS c ON {SAME.format("c", "p")}
     LEFT JOIN resumed AS r ON {SAME.format("r", "p")} LEFT JOIN settled AS d ON {SAME.format("d", "p")}
+    LEFT JOIN held AS k ON {SAME.format("k", "p")}
     LEFT JOIN given_up AS g ON {SAME.format("g", "p")} LEFT JOIN verdict AS v ON {SAME.format("v", "p")}
 ORDER BY p.born_timestamp, p.broker_name, p.transaction_id, p.producer_group"""
 COLUMNS = (
     *(name for name in names.TRANSACTION_KEY if name != "born_timestamp"),
     *("born_timestamp", "real_topic", "tran_state_table_offset", "commit_log_offset", "verdict", "is_decided"),
-    *("is_resumed", "settled_as", "settled_by", "settled_why", "born_ms"),
+    *("is_resumed", "settled_as", "settled_by", "settled_why", "born_ms", "is_held"),
 )
 PLACE = ("queue_id", "queue_offset", "commit_log_offset", "real_topic")
 
@@ -131,6 +136,25 @@ def resume_plan(reader: WarehouseReader, sought: Sought, limits: Limits, now: da
     if missing := sorted({*sought.transaction_ids} - {row["transaction_id"] for row in plan}):
         raise UsageError(f"not given up now, so there is nothing to resume: {', '.join(missing)}")
     return plan
+
+
+def hold_plan(reader: WarehouseReader, sought: Sought, decision: str, limits: Limits) -> list[Planned]:
+    """A row per named transaction: held or released, or so before; UsageError where nobody asks about one."""
+    found = _standing(reader, sought, limits)
+    if missing := sorted({*sought.transaction_ids} - {row["transaction_id"] for row in found}):
+        raise UsageError(f"no half message has landed of transaction {', '.join(missing)}")
+    is_hold = decision == names.ACTION_HOLD
+    for row in found:
+        if row["is_brokers"]:
+            raise UsageError(
+                f"transaction {row['transaction_id']}: its broker asks about it, and nothing can stop it; txmq"
+                " holds what it asks about itself (role engine)"
+            )
+        if is_hold and (row["is_decided"] or row["verdict"] != names.PENDING):
+            raise UsageError(
+                f"transaction {row['transaction_id']} is {row['verdict'] or 'decided'} already: nobody is asked"
+            )
+    return [{**row, "action": decision if row["is_held"] != is_hold else names.PLAN_HELD_BEFORE} for row in found]
 
 
 def _resume_action(row: Mapping[str, Any], limits: Limits, now: datetime) -> str:

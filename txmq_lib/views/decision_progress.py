@@ -13,6 +13,7 @@ SEND = {
     names.COMMIT: "txmq settle {id} --commit --reason TEXT --to-broker --apply",
     names.ROLLBACK: "txmq settle {id} --rollback --reason TEXT --to-broker --apply",
     names.ACTION_RESUME: "txmq resume {id} --to-broker --apply",
+    names.ACTION_RESEND: "txmq resend {id} --reason TEXT --apply",
 }
 LAND = "land its broker again, then txmq audit: the verdict changes when what the broker writes has landed"
 # What became of a request, and what to do then.
@@ -26,6 +27,8 @@ SENT = {
     names.REQUEST_REFUSED: ("{action} sent, its broker refused it", "the answer is told above; txmq sent lists it"),
     names.REQUEST_NOT_SENT: ("{action} recorded, and not sent", "send it: {send}"),
 }
+# The broker has it as a new message: the transaction itself stays what it was.
+RESENT = ("its body was sent to its real topic again, its broker took it", "nothing: its consumers get it under its id")
 
 
 @dataclass(frozen=True)
@@ -44,10 +47,13 @@ def decided(verdict: str, events: Sequence[Event]) -> Decided | None:
     given_up = max((event.time or "" for event in events if event.event == "given_up"), default="")
     standing = [event for event in events if _stands(event, verdict, given_up)]
     requests = [event for event in standing if event.table == "broker_request"]
-    made = [event for event in standing if event.table == "manual_decision"]
+    holding = (names.ACTION_HOLD, names.ACTION_RELEASE)  # these decide nothing
+    made = [each for each in standing if each.table == "manual_decision" and each.row["action"] not in holding]
     if requests:
         last = requests[-1].row
         stands, to_do = SENT[last["state"]]
+        if (last["action"], last["state"]) == (names.ACTION_RESEND, names.REQUEST_ACCEPTED):
+            stands, to_do = RESENT
     elif made:
         last = made[-1].row
         stands, to_do = _recorded(last["action"], is_brokers=last["is_planned_for_broker"])

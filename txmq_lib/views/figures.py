@@ -10,7 +10,7 @@ from typing import Any
 
 from txmq_lib import names
 from txmq_lib.errors import TableMissingError
-from txmq_lib.views.catalogue import OFFSETS, VERDICTS
+from txmq_lib.views.catalogue import OFFSETS, PENDING, VERDICTS
 from txmq_lib.views.columns import in_utc, utc
 from txmq_lib.views.lag import LagWindow, lag_relation, lag_scans
 from txmq_lib.views.reader import Scan, WarehouseReader, sql_literal
@@ -23,7 +23,8 @@ OLDER = "older"
 @dataclass(frozen=True)
 class PendingGroup:
     """Undecided transactions of one producer group; ages are counts by AGE_CLASSES, `due` those to be asked about now,
-    `most_checks` the most anybody has asked about one, txmq or a broker."""
+    `most_checks` the most anybody has asked about one, txmq or a broker; `clients` of the group connected to a broker
+    as it last landed live, None where none told, and `unattended` the transactions on brokers where none was."""
 
     producer_group: str | None
     count: int
@@ -32,6 +33,8 @@ class PendingGroup:
     oldest_transaction_id: str
     due: int
     most_checks: int
+    clients: int | None = None
+    unattended: int = 0
 
 
 @dataclass(frozen=True)
@@ -129,10 +132,11 @@ def pending_groups(reader: WarehouseReader, now: datetime) -> list[PendingGroup]
     sql = f"""
         SELECT producer_group, count(*), {utc("min(first_store_timestamp)")},
             arg_min(transaction_id, first_store_timestamp), count(*) FILTER (next_check_timestamp <= $now),
-            max(greatest(check_times, broker_check_times)), {classes}
-        FROM (SELECT *, epoch($now) - epoch(first_store_timestamp) AS age FROM pending)
+            max(greatest(check_times, broker_check_times)), max(clients), count(*) FILTER (clients = 0), {classes}
+        FROM (SELECT *, epoch($now) - epoch(first_store_timestamp) AS age FROM {PENDING.relation})
         GROUP BY ALL ORDER BY count(*) DESC, producer_group"""
     columns = (
+        "broker_name",
         "producer_group",
         "first_store_timestamp",
         "transaction_id",
@@ -140,12 +144,21 @@ def pending_groups(reader: WarehouseReader, now: datetime) -> list[PendingGroup]
         "check_times",
         "broker_check_times",
     )
-    rows = reader.query(sql, {"now": now}, {"pending": Scan("pending_half", columns)})
+    told = {name: Scan(part.table, part.columns, may_be_missing=True) for name, part in PENDING.joined.items()}
+    rows = reader.query(sql, {"now": now}, {"base": Scan("pending_half", columns), **told})
     return [
         PendingGroup(
-            group, count, dict(zip([*AGE_CLASSES, OLDER], ages, strict=True)), in_utc(oldest), which, due, most
+            group,
+            count,
+            dict(zip([*AGE_CLASSES, OLDER], ages, strict=True)),
+            in_utc(oldest),
+            oldest_transaction_id=which,
+            due=due,
+            most_checks=most,
+            clients=clients,
+            unattended=unattended,
         )
-        for group, count, oldest, which, due, most, *ages in rows
+        for group, count, oldest, which, due, most, clients, unattended, *ages in rows
     ]
 
 

@@ -17,7 +17,7 @@ CONSUMER_COLUMNS: Final = (
 )
 PRODUCER_COLUMNS: Final = (
     *("producer_group", "pending", "oldest_timestamp", "oldest_transaction_id", "most_checks", "given_up"),
-    *("contradicted", "unproved", "committed", "rolled_back", "newest_timestamp"),
+    *("contradicted", "unproved", "committed", "rolled_back", "newest_timestamp", "clients"),
 )
 # What a group does with its queues, the worst first.
 WORST_FIRST: Final = (
@@ -66,6 +66,7 @@ def producer_groups(
 
     most_checks  the most that anybody has asked about one undecided transaction, txmq or a broker
     given_up, contradicted, unproved, committed, rolled_back  transactions by what audit says of them (COUNTED)
+    clients  connected to a live broker as it last landed, of the one with most; null where no broker told
     """
     condition, parameters = _either({"producer_group": groups, "broker_name": brokers})
     counts = ", ".join(
@@ -80,18 +81,24 @@ def producer_groups(
             FROM pending WHERE {condition} GROUP BY ALL),
         judged AS (
             SELECT producer_group, {counts}, max(last_timestamp) AS newest
-            FROM verdict WHERE {condition} GROUP BY ALL)
+            FROM verdict WHERE {condition} GROUP BY ALL),
+        connected AS (
+            SELECT producer_group, max(clients) AS clients FROM producers WHERE {condition} GROUP BY ALL)
         SELECT coalesce(w.producer_group, j.producer_group), coalesce(pending, 0) AS pending,
             {output("oldest", "timestamp")}, oldest_id, most_checks,
-            {", ".join(f"coalesce({name}, 0) AS {name}" for name in COUNTED)}, {output("newest", "timestamp")}
+            {", ".join(f"coalesce({name}, 0) AS {name}" for name in COUNTED)}, {output("newest", "timestamp")},
+            CASE WHEN (SELECT count(*) FROM told) > 0 THEN coalesce(c.clients, 0) END
         FROM waiting AS w FULL JOIN judged AS j ON w.producer_group IS NOT DISTINCT FROM j.producer_group
+        LEFT JOIN connected AS c ON c.producer_group = coalesce(w.producer_group, j.producer_group)
         ORDER BY pending DESC, given_up DESC, 1 NULLS LAST"""
     waiting = ("transaction_id", "first_store_timestamp", "check_times", "broker_check_times")
     scans = {
         "pending": Scan("pending_half", ("producer_group", "broker_name", *waiting)),
         "verdict": Scan("verdict", ("producer_group", "broker_name", "verdict", "last_timestamp")),
+        "producers": Scan("connected_producer", ("producer_group", "broker_name", "clients"), may_be_missing=True),
+        "told": Scan("connected_producer", ("producer_group",), may_be_missing=True),
     }
-    return reader.query(sql, parameters * 2, scans)
+    return reader.query(sql, parameters * 3, scans)
 
 
 def _either(filters: dict[str, Sequence[str]]) -> tuple[str, list[str]]:

@@ -31,6 +31,7 @@ DECIDED = {
     names.REQUEST_UNANSWERED: ("sent, unanswered: land, then audit", f"sent --state {names.REQUEST_UNANSWERED}"),
     names.REQUEST_SENDING: ("sent, maybe: land, then audit", f"sent --state {names.REQUEST_SENDING}"),
 }
+RESENT = f"{names.ACTION_RESEND} {names.REQUEST_ACCEPTED}"
 LAG_TROUBLES = {
     names.LAG_STOPPED: "stopped: messages wait, nobody reports",
     names.LAG_STALLED: "stalled: messages wait, the offset does not move",
@@ -172,7 +173,9 @@ def _of_verdicts(status: Status) -> Iterator[Problem]:
         text = f"{unknown[reason]:,} decided, commit or rollback not known: {reason}"
         yield Problem(text, f"verdicts --state resolved_unknown --reason {reason}")
     for ending, (text, command) in DECIDED.items():
-        if count := sum(each.count for each in status.decided if each.decision.endswith(f" {ending}")):
+        # A message that was sent again is done with: nothing that lands changes the verdict.
+        open_ones = [each for each in status.decided if each.decision != RESENT]
+        if count := sum(each.count for each in open_ones if each.decision.endswith(f" {ending}")):
             yield Problem(f"{count:,} {text}", command)
 
 
@@ -183,6 +186,10 @@ def _plain(status: Status) -> Iterator[Problem]:
             text = f"{last.job} pass {last.unfinished_number} started {age} ago, not ended"
             yield Problem(text, f"passes --job {last.job}")
     yield from _of_verdicts(status)
+    for group in status.pending:
+        if group.unattended:
+            text = f"{group.unattended:,} undecided of {group.producer_group}: no client connected"
+            yield Problem(text, f"producers --group {shlex.quote(group.producer_group or '')}")
     for state, meaning in LAG_TROUBLES.items():
         if queues := sum(group.lag_states.get(state, 0) for group in status.offsets):
             yield Problem(f"{queues:,} consumer queues {meaning}", f"offsets --lag-state {state}")

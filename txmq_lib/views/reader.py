@@ -56,6 +56,7 @@ class Scan:
     `where`  those that satisfy any, in each every column one of the values given; none: all
     `span`   and of these, those of a span of time
     `files`  a condition for which files may be left out, where statistics tell; what is asked must not depend on it
+    `may_be_missing`  whether a warehouse of before may lack the table: it has no rows then
     """
 
     table: str
@@ -63,6 +64,7 @@ class Scan:
     where: tuple[KeyValues, ...] = ()
     span: Span | None = None
     files: str | None = None
+    may_be_missing: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class WarehouseReader:
 
     def query(self, sql: str, parameters: Parameters, scans: Mapping[str, Scan]) -> Iterator[tuple[Any, ...]]:
         """Rows of `sql`, which may name each of `scans` once: they may be streams."""
-        sources = {name: self._files(scan) or self._stream(scan) for name, scan in scans.items()}
+        sources = {name: self._source(scan) for name, scan in scans.items()}
         return self._fetched(sql, parameters, sources)
 
     def rows(self, scan: Scan) -> list[dict[str, Any]]:
@@ -103,7 +105,7 @@ class WarehouseReader:
 
     def table(self, sql: str, parameters: Parameters, scans: Mapping[str, Scan]) -> pa.Table:
         """Rows of `sql` as `query` has them, whole and in Arrow's types."""
-        sources = {name: self._files(scan) or self._stream(scan) for name, scan in scans.items()}
+        sources = {name: self._source(scan) for name, scan in scans.items()}
         with self._asking(sources) as cursor:
             return cursor.sql(sql, params=parameters).to_arrow_table()
 
@@ -160,6 +162,14 @@ class WarehouseReader:
         low, high = ([files[f"{end}.{name}"].to_pylist() for name in columns] for end in ("min", "max"))
         return list(zip(zip(*low, strict=True), zip(*high, strict=True), strict=True))
 
+    def _source(self, scan: Scan) -> str | RecordBatchReader:
+        try:
+            return self._files(scan) or self._stream(scan)
+        except TableMissingError:
+            if not scan.may_be_missing:
+                raise
+            return f"SELECT {_no_row(scan)} WHERE false"
+
     def _files(self, scan: Scan) -> str | None:
         """SQL for the scan over its Parquet files; None where DuckDB cannot read them as they are."""
         with self._readable(scan.table) as delta:
@@ -167,9 +177,7 @@ class WarehouseReader:
                 return None
             files = delta.file_uris(file_pruning_predicate=_predicate(scan))
             has_old_files = bool(files) and self._has_old_files(scan.table, delta, files)
-        spec = table_spec(scan.table)
-        types_of = {field.name: duckdb_type(field.type) for field in spec.fields}
-        none = ", ".join(f"NULL::{types_of[name]} AS {quoted(name)}" for name in scan.columns)
+        spec, none = table_spec(scan.table), _no_row(scan)
         if not files:
             # No rows, told in types, so that DuckDB plans away whatever is joined with them.
             return f"SELECT {none} WHERE false"
@@ -218,6 +226,12 @@ class WarehouseReader:
             ) from None
         except (DeltaError, OSError) as error:
             raise InputError(f"table {path} cannot be read: {_first_line(error)}") from error
+
+
+def _no_row(scan: Scan) -> str:
+    """The columns of a scan as nulls of their types."""
+    types_of = {field.name: duckdb_type(field.type) for field in table_spec(scan.table).fields}
+    return ", ".join(f"NULL::{types_of[name]} AS {quoted(name)}" for name in scan.columns)
 
 
 def matching(where: Sequence[KeyValues]) -> tuple[str, list[str | int]]:

@@ -233,7 +233,9 @@ def _scans(
     if view.is_lag_judged:
         return {"base": base, **lag_scans(reader, _window(view, query))}
     joined = {
-        name: Scan(part.table, part.columns, files=part.files) if part.columns else replace(base, files=part.files)
+        name: Scan(part.table, part.columns, files=part.files, may_be_missing=part.may_be_missing)
+        if part.columns
+        else replace(base, files=part.files)
         for name, part in view.joined.items()
     }
     for name, part in view.joined.items():

@@ -8,9 +8,16 @@ from datetime import datetime
 from typing import Any
 
 from txmq_lib import names
+from txmq_lib.views.connected import Connected
 from txmq_lib.views.cursors import StoppedChecks
 
 Row = Mapping[str, Any]
+# Event and words of what was decided by hand, but for ends.
+DECIDED_AS = {
+    names.ACTION_RESUME: ("resumed", "put back under check"),
+    names.ACTION_HOLD: ("held", "held: nobody is asked about it"),
+    names.ACTION_RELEASE: ("released", "released: it is asked about again"),
+}
 
 
 @dataclass(frozen=True)
@@ -60,12 +67,11 @@ def answer_event(row: Row) -> Event:
 
 def decision_event(row: Row) -> Event:
     """What somebody decided by hand."""
-    is_resumed = row["action"] == names.ACTION_RESUME
-    what = "put back under check" if is_resumed else f"settled as {row['action']}"
+    event, what = DECIDED_AS.get(row["action"], ("settled", f"settled as {row['action']}"))
     why = f": {row['reason']}" if row["reason"] else ""
     planned = "; planned for the broker" if row["is_planned_for_broker"] else ""
     text = f"{what} by {row['decided_by']}, was {row['former_verdict']}{why}{planned}"
-    return Event(row["decided_timestamp"], "resumed" if is_resumed else "settled", "manual_decision", text, row)
+    return Event(row["decided_timestamp"], event, "manual_decision", text, row)
 
 
 def request_event(row: Row) -> Event:
@@ -96,6 +102,13 @@ def end_event(row: Row) -> Event:
     return Event(row["ts"], "end_received", "end_transaction", text, row)
 
 
+def client_end_event(row: Row) -> Event:
+    """An end that a client says it sent (R129); whether its broker got it, no trace tells."""
+    to = f" to {row['store_host']}" if row["store_host"] else ""
+    text = f"{_end_words(row, row['state'])}: sent{to}, says its client {row['client'] or 'of unknown address'}"
+    return Event(row["ended_timestamp"], "end_traced", "end_trace", text, row)
+
+
 def op_event(row: Row) -> Event:
     """An op message naming a half offset; it does not say commit or rollback (R25)."""
     kind = "physical" if row["queue_id"] == names.ROCKSDB_QUEUE_ID else "half"
@@ -123,9 +136,8 @@ def given_up_event(row: Row) -> Event:
 def pending_event(row: Row) -> Event:
     """Still undecided; its time is when the next check, or giving up, is due."""
     due = row["next_check_timestamp"]
-    text = f"pending, asked {counted(row['check_times'], 'time')}; " + (
-        f"next due {due}" if due else "nothing more is due"
-    )
+    rest = "held, so nothing is due" if row.get("is_held") else "nothing more is due"
+    text = f"pending, asked {counted(row['check_times'], 'time')}; " + (f"next due {due}" if due else rest)
     return Event(due, "pending", "pending_half", text, row)
 
 
@@ -145,6 +157,18 @@ def stopped_event(half: Row, queue: StoppedChecks) -> Event:
         f" this one at offset {half['queue_offset']}"
     )
     return Event(_iso(queue.last_seen_timestamp), "checks_stopped", "check_cursor", text, row)
+
+
+def connected_event(key: Row, found: Connected) -> Event:
+    """Whether a client could answer a check as the broker last landed live (R130); the time is that landing's."""
+    row = {**key, "clients": found.clients, "client_ids": found.client_ids, "since_timestamp": found.since}
+    group = key["producer_group"]
+    if found.clients:
+        text = f"{counted(found.clients, 'client')} of {group} connected as its broker landed: {found.client_ids}"
+        return Event(found.asked, "producer_connected", "connected_producer", text, row)
+    until = f"; the last one went before the landing of {found.since}" if found.since else ""
+    text = f"no client of {group} connected as its broker landed{until}"
+    return Event(found.asked, "producer_gone", "connected_producer", text, row)
 
 
 def verdict_event(row: Row) -> Event:
@@ -168,5 +192,6 @@ def counted(count: int, thing: str) -> str:
 
 def _end_words(row: Row, decision: str | None) -> str:
     said = decision or f"end with code {row['commit_or_rollback']}"
-    suffix = ", answering a check" if row["from_transaction_check"] else ""
+    is_from_check = row["is_from_check"] if "is_from_check" in row else row["from_transaction_check"]
+    suffix = ", answering a check" if is_from_check else ""
     return f"{said} from {row['producer_group']}{suffix}"

@@ -10,6 +10,7 @@ from typing import Any
 from txmq_lib import names
 from txmq_lib.names import END_KEY
 from txmq_lib.views import story
+from txmq_lib.views.connected import connected
 from txmq_lib.views.cursors import stopped_checks
 from txmq_lib.views.reader import KeyValues, Scan, WarehouseReader
 from txmq_lib.views.story import Event, Row
@@ -48,10 +49,16 @@ COLUMNS = {
     "broker_request": _keyed(
         "action state code remark requested_for requested_by requested_timestamp address commit_log_offset pass_number"
     ),
-    "pending_half": _keyed("half_offsets broker_check_times check_times last_check_timestamp next_check_timestamp"),
+    "pending_half": _keyed(
+        "half_offsets broker_check_times check_times last_check_timestamp next_check_timestamp is_held"
+    ),
     "verdict": _keyed(
         "real_topic verdict reason visible_count op_count half_count given_up_count contradicting_count check_times "
         "broker_check_times first_timestamp last_timestamp"
+    ),
+    "end_trace": _split(
+        "broker_name queue_id queue_offset position transaction_id producer_group real_topic state is_from_check "
+        "ended_timestamp client store_host"
     ),
     "op_message": _split("broker_name queue_id queue_offset position half_queue_offset store_timestamp origin"),
     "end_outcome": _split(
@@ -72,13 +79,14 @@ ORDER_AT_ONE_TIME = (
     "check_answer",
     "manual_decision",
     "broker_request",
+    "end_trace",
     "end_transaction",
     "end_outcome",
     "message",
     "op_message",
     "trans_check_max_time",
 )
-SHOWN_LAST = ("pending_half", "check_cursor", "verdict")
+SHOWN_LAST = ("pending_half", "check_cursor", "connected_producer", "verdict")
 
 Key = tuple[Any, ...]
 
@@ -112,7 +120,12 @@ def traces(
     halves = found["half_message"]
     owners = {(row["broker_name"], row["queue_id"], _named_offset(row)): _key(row) for row in halves}
     events_of = {each: defaultdict[Key | None, list[Event]](list) for each in transaction_ids}
-    own = (*_own_events(found), *_stopped_events(reader, found))
+    own = (
+        *_own_events(found),
+        *_stopped_events(reader, found),
+        *_connected_events(reader, found),
+        *_client_events(reader, transaction_ids, found),
+    )
     for key, event in (*own, *_op_events(reader, owners), *_end_events(reader, by_id, halves)):
         events_of[_id_of(key, event, events_of)][key].append(event)
     return {each: _stories(events) for each, events in events_of.items()}
@@ -209,6 +222,37 @@ def _stopped_events(reader: WarehouseReader, found: dict[str, list[dict[str, Any
         if queue is not None and half["queue_offset"] >= (queue.half_offset or 0):
             events.append((key, story.stopped_event(half, queue)))
     return events
+
+
+def _connected_events(
+    reader: WarehouseReader, found: dict[str, list[dict[str, Any]]]
+) -> list[tuple[Key | None, Event]]:
+    """Of undecided transactions, whether anybody of their group could be asked."""
+    undecided = {_key(row) for row in found["verdict"] if row["verdict"] in names.UNDECIDED}
+    undecided |= {_key(row) for row in found["pending_half"]}
+    if not undecided:
+        return []
+    keys = [dict(zip(names.TRANSACTION_KEY, key, strict=True)) for key in sorted(undecided, key=str)]
+    known = connected(reader, [(key["broker_name"], key["producer_group"]) for key in keys])
+    places = [(key, known.get((key["broker_name"], key["producer_group"]))) for key in keys]
+    return [(_key(key), story.connected_event(key, each)) for key, each in places if each is not None]
+
+
+def _client_events(
+    reader: WarehouseReader, transaction_ids: Sequence[str], found: dict[str, list[dict[str, Any]]]
+) -> list[tuple[Key | None, Event]]:
+    """Ends that clients say they sent: of every transaction of that id and group, whichever broker kept the record."""
+    where: KeyValues = {"transaction_id": transaction_ids}
+    rows = reader.rows(Scan("end_trace", COLUMNS["end_trace"], (where,), may_be_missing=True))
+    known = sorted({_key(row) for row in (*found["half_message"], *found["verdict"])}, key=str)
+    keys = {(key[1], key[2]): [each for each in known if each[1:3] == key[1:3]] for key in known}
+    ids = {key[1] for key in known}
+    # One of another group under a known id is of another message.
+    return [
+        (key, story.client_end_event(row))
+        for row in rows
+        for key in keys.get((row["transaction_id"], row["producer_group"]), [None][row["transaction_id"] in ids :])
+    ]
 
 
 def _named_offset(half: dict[str, Any]) -> int:

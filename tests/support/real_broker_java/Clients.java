@@ -33,7 +33,8 @@ public class Clients {
 
     static void run(String[] args) throws Exception {
         switch (args[0]) {
-            case "produce" -> produce(args[1], args[2], args[3], args[4], Integer.parseInt(args[5]), Long.parseLong(args[6]));
+            case "produce" -> produce(args[1], args[2], args[3], args[4], Integer.parseInt(args[5]), Long.parseLong(args[6]), false);
+            case "trace" -> produce(args[1], args[2], args[3], args[4], Integer.parseInt(args[5]), Long.parseLong(args[6]), true);
             case "consume" -> consume(args[1], args[2], args[3]);
             case "fill" -> fill(args[1], args[2], Integer.parseInt(args[3]), Integer.parseInt(args[4]));
             case "pull" -> pull(args[1], args[2], false);
@@ -57,9 +58,10 @@ public class Clients {
             : letter == 'R' ? LocalTransactionState.ROLLBACK_MESSAGE : LocalTransactionState.UNKNOW;
     }
 
-    /** Sends `count` transactional messages, plans in turn, a pause after each, and answers checks. */
-    static void produce(String namesrv, String group, String topic, String plans, int count, long pause) throws Exception {
-        TransactionMQProducer producer = new TransactionMQProducer(group, signature());
+    /** Sends `count` transactional messages, plans in turn, a pause after each, and answers checks; perhaps traces. */
+    static void produce(String namesrv, String group, String topic, String plans, int count, long pause, boolean traces)
+        throws Exception {
+        TransactionMQProducer producer = new TransactionMQProducer(null, group, signature(), traces, null);
         producer.setNamesrvAddr(namesrv);
         producer.setInstanceName(group + System.nanoTime());
         producer.setSendMsgTimeout(30000);

@@ -1,4 +1,4 @@
-"""The commands `settle` and `resume`: they show what they would do, and do it with `--apply` only."""
+"""The commands `settle`, `resume`, `hold`, `release` and `resend`: they show what they would do; `--apply` does it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from txmq_lib.cli.run.clock import EPOCH, Now, moment, wall_clock
 from txmq_lib.cli.run.name_servers import NameServersIfAny as NameServers
 from txmq_lib.cli.run.name_servers import name_servers_of
 from txmq_lib.errors import UsageError
-from txmq_lib.names import COMMIT, ROLLBACK
+from txmq_lib.names import ACTION_HOLD, ACTION_RELEASE, COMMIT, ROLLBACK
 
 if TYPE_CHECKING:
     from txmq_lib.pipeline.decision_request import DecisionRequest
@@ -27,6 +27,7 @@ TransactionId = Annotated[str, typer.Argument(metavar="TRANSACTION_ID", help="UN
 TransactionIds = Annotated[
     list[str] | None, typer.Argument(metavar="TRANSACTION_ID", help="UNIQ_KEYs of given-up messages.")
 ]
+SomeIds = Annotated[list[str], typer.Argument(metavar="TRANSACTION_ID", help="UNIQ_KEYs of the messages.")]
 Commit = Annotated[bool, typer.Option("--commit", help="Its local transaction committed: the message becomes visible.")]
 Rollback = Annotated[bool, typer.Option("--rollback", help="Its local transaction rolled back.")]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; recorded with who and when.")]
@@ -43,7 +44,7 @@ All = Annotated[bool, typer.Option("--all", help="Every given-up one.")]
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
-    for command in (settle, resume):
+    for command in (settle, resume, hold, release, resend):
         app.command(rich_help_panel=DECISIONS_PANEL)(command)
 
 
@@ -120,6 +121,82 @@ def resume(
         send(options, "resume", request, name_servers_of(options, namesrv), now=at, apply=apply, format_=format_)
     else:
         run_decision(options, request, now=at, wall_clock=wall_clock, apply=apply, format_=format_)
+
+
+def hold(
+    ctx: typer.Context,
+    transaction_ids: SomeIds,
+    reason: Reason,
+    broker: Brokers = None,
+    apply: Apply = False,
+    now: Now = None,
+    format_: Format = TABLE,
+) -> None:
+    """Ask nobody about undecided transactions, and do not give them up, until they are released (role engine)."""
+    if not reason.strip():
+        raise UsageError("hold needs a --reason: it is recorded")
+    _hold_or_release(ctx, ACTION_HOLD, transaction_ids, reason, broker, now, apply=apply, format_=format_)
+
+
+def release(
+    ctx: typer.Context,
+    transaction_ids: SomeIds,
+    reason: ReasonIfAny = None,
+    broker: Brokers = None,
+    apply: Apply = False,
+    now: Now = None,
+    format_: Format = TABLE,
+) -> None:
+    """Ask about held transactions again, from where their checks stood."""
+    _hold_or_release(ctx, ACTION_RELEASE, transaction_ids, reason, broker, now, apply=apply, format_=format_)
+
+
+def resend(
+    ctx: typer.Context,
+    transaction_ids: SomeIds,
+    reason: Reason,
+    broker: Brokers = None,
+    namesrv: NameServers = None,
+    apply: Apply = False,
+    now: Now = None,
+    format_: Format = TABLE,
+) -> None:
+    """Send the body of given-up transactions to their real topic again, through their live broker; each once."""
+    from txmq_lib.pipeline.decision_request import DecisionRequest
+    from txmq_lib.pipeline.resending import RESEND
+
+    if not reason.strip():
+        raise UsageError("resend needs a --reason: it is recorded")
+    request = DecisionRequest(
+        transaction_ids=tuple(transaction_ids), brokers=tuple(broker or ()), reason=reason, decided_by=who()
+    )
+    options = options_of(ctx)
+    servers = name_servers_of(options, namesrv)
+    send(options, RESEND, request, servers, now=moment(now), apply=apply, format_=format_)
+
+
+def _hold_or_release(
+    ctx: typer.Context,
+    decision: str,
+    transaction_ids: list[str],
+    reason: str | None,
+    brokers: list[str] | None,
+    now: str | None,
+    *,
+    apply: bool,
+    format_: OutputFormat,
+) -> None:
+    from txmq_lib.cli.run.decisions import run_decision
+    from txmq_lib.pipeline.decision_request import DecisionRequest
+
+    request = DecisionRequest(
+        transaction_ids=tuple(transaction_ids),
+        brokers=tuple(brokers or ()),
+        decision=decision,
+        reason=reason,
+        decided_by=who(),
+    )
+    run_decision(options_of(ctx), request, now=moment(now), wall_clock=wall_clock, apply=apply, format_=format_)
 
 
 def send(

@@ -41,6 +41,7 @@ FILE_KINDS = {
     "message": "messages of the real topics",
     "max-time": "given-up messages (TRANS_CHECK_MAX_TIME_TOPIC)",
     "end": "END_TRANSACTION requests",
+    "trace": "messages of the trace topic: the ends that clients say they sent",
     "offset": "consumer offset reports, or a broker's consumerOffset.json",
     "ack": "what consumers did with their queues: allocated, taken, acked, dropped",
 }

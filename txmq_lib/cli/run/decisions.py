@@ -14,9 +14,9 @@ from txmq_lib.cli.output.said import say
 from txmq_lib.cli.output.show import write_rows
 from txmq_lib.cli.run.before_spark import require_landed
 from txmq_lib.config.settings import Settings
-from txmq_lib.names import ACTION_RESUME, ROLE_AUDIT
+from txmq_lib.names import ACTION_HOLD, ACTION_RELEASE, ACTION_RESUME, ROLE_AUDIT
 from txmq_lib.pipeline.decision_request import PLAN_COLUMNS, DecisionRequest, Planned, findings
-from txmq_lib.views.decision_plan import Limits, Sought, resume_plan, settle_plan
+from txmq_lib.views.decision_plan import Limits, Sought, hold_plan, resume_plan, settle_plan
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.recorded_roles import recorded_roles
 
@@ -67,6 +67,8 @@ def plan_of(settings: Settings, request: DecisionRequest, now: datetime) -> list
     )
     if request.decision == ACTION_RESUME:
         return resume_plan(reader, sought, limits, now)
+    if request.decision in (ACTION_HOLD, ACTION_RELEASE):
+        return hold_plan(reader, sought, request.decision, limits)
     return settle_plan(reader, sought, request.decision, limits)
 
 

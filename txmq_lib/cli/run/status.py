@@ -133,7 +133,10 @@ def _pending(status: Status) -> Iterator[str]:
     age = span_text(status.now - oldest.oldest_timestamp)
     due = sum(group.due for group in status.pending)
     yield f"PENDING  {status.pending_count:,}   due now {due:,}   oldest {age}: {oldest.oldest_transaction_id}"
-    head = ("producer group", *(f"<{name}" for name in AGE_CLASSES), OLDER, "total", "oldest", "asked")
+    # Only live brokers tell who is connected.
+    is_told = any(group.clients is not None for group in status.pending)
+    clients = ("clients",) if is_told else ()
+    head = ("producer group", *(f"<{name}" for name in AGE_CLASSES), OLDER, "total", "oldest", "asked", *clients)
     rows = [
         (
             group.producer_group or "(none)",
@@ -141,6 +144,7 @@ def _pending(status: Status) -> Iterator[str]:
             f"{group.count:,}",
             span_text(status.now - group.oldest_timestamp),
             f"{group.most_checks:,}",
+            *(("-" if group.clients is None else f"{group.clients:,}",) if is_told else ()),
         )
         for group in status.pending[:LISTED]
     ]

@@ -26,6 +26,7 @@ from txmq_lib.pipeline.land import broker_offsets, events, inputs, live, message
 from txmq_lib.pipeline.land.files import LandingFile, list_files
 from txmq_lib.pipeline.land.live import UNREAD, Parts, Reading
 from txmq_lib.pipeline.land.live_brokers import LiveBroker, access_of, live_brokers
+from txmq_lib.pipeline.land.topics import trace_topics
 from txmq_lib.pipeline.shared.roles import (
     OF_NO_ROLE,
     record,
@@ -40,7 +41,7 @@ from txmq_lib.spark.session_conf import session_conf, where_unset
 
 JOB = "land"
 BROKERS_AT_ONCE = 16
-MESSAGE_KINDS = ("half", "op", "message", "max-time")
+MESSAGE_KINDS = ("half", "op", "message", "max-time", "trace")
 BYTES_PER_MESSAGE = 1024  # a guess: nobody knows before they are read
 WHILE_LANDING = {
     # What a landing keeps has bodies: to compress them takes half as long as to decode them, and gains an eighth.
@@ -147,10 +148,11 @@ def run_land_rocketmq(
     make_ready(warehouse)
     access = access_of(settings, environ)
     # Offsets need no queue: every few seconds name servers are not asked for the route of each real topic.
-    topics = () if parts == Parts.OFFSETS and not brokers else settings.land.topics
+    needs_routes = parts != Parts.OFFSETS or bool(brokers)
+    topics, besides = (settings.land.topics, trace_topics(settings.land)) if needs_routes else ((), ())
 
     def known(*wanted: str) -> list[LiveBroker]:
-        return live_brokers(name_servers, access, patterns=topics, wanted=wanted)
+        return live_brokers(name_servers, access, patterns=topics, besides=besides, wanted=wanted)
 
     reports: list[PassReport] = []
     failures: list[RemotingError] = []

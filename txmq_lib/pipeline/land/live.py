@@ -17,7 +17,7 @@ from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import RemotingError, UnreachableError
 from txmq_lib.names import HALF_TOPIC, OP_TOPIC_OF, TRANSACTION_TOPICS
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.land import broker_offsets, check_cursors, set_ups
+from txmq_lib.pipeline.land import broker_offsets, check_cursors, connected_producers, set_ups
 from txmq_lib.pipeline.land.broker_settings import live_findings
 from txmq_lib.pipeline.land.live_brokers import LiveBroker
 from txmq_lib.pipeline.land.live_landing import SOURCE, land_queues
@@ -31,6 +31,7 @@ from txmq_lib.rocketmq.remoting.broker import (
     broker_version,
     max_offsets,
     odd_topics,
+    producers_now,
 )
 from txmq_lib.rocketmq.remoting.connection import Access, Connection
 from txmq_lib.rocketmq.store.consumer_offset_file import ConsumerOffsetFile, ConsumerOffsets, parse_consumer_offsets
@@ -62,6 +63,7 @@ class Reading:
     offsets    the broker's consumer offsets as they were when the pass was planned; None where they were not read
     half_ends  the ends of its half queues just before that, by queue id
     set_ups    in what the broker is not set up as by default, by name
+    producers  ids of the clients connected then, by producer group; None where nobody told
     """
 
     broker: LiveBroker
@@ -70,6 +72,7 @@ class Reading:
     offsets: ConsumerOffsets | None = None
     half_ends: dict[int, int] = field(default_factory=dict)
     set_ups: list[str] = field(default_factory=list)
+    producers: dict[str, tuple[str, ...]] | None = None
     findings: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -94,7 +97,7 @@ def plan(
     broker = reading.broker
     reading.findings.clear()
     reading.counts.clear()
-    reading.offsets = None
+    reading.offsets = reading.producers = None
     reading.half_ends.clear()
     reading.set_ups.clear()
     if broker.address is None:
@@ -106,6 +109,7 @@ def plan(
             queues |= _told_set_up(reading, connection, settings)
         if Parts.OFFSETS in reading.parts:
             _read_offsets(reading, connection)
+            _read_producers(reading, connection)
     return {
         "kind": KIND,
         "broker_name": broker.name,
@@ -181,6 +185,13 @@ def _read_offsets(reading: Reading, connection: Connection) -> None:
         reading.tell(f"its consumer offsets could not be read: {failure.message}")
 
 
+def _read_producers(reading: Reading, connection: Connection) -> None:
+    try:
+        reading.producers = producers_now(connection)
+    except RemotingError as failure:
+        reading.tell(f"which producers are connected is not known: {failure.message}")
+
+
 def _state(reading: Reading, settings: Settings, now: datetime) -> str | None:
     """What two readings of the same offsets have in common; the broker's table has a version that always moves.
 
@@ -190,6 +201,8 @@ def _state(reading: Reading, settings: Settings, now: datetime) -> str | None:
     if offsets is None:
         return None
     told: list[Any] = [sorted(offsets.entries), sorted(offsets.bad)]
+    if reading.producers:
+        told.append([[group, sorted(ids)] for group, ids in sorted(reading.producers.items())])
     places = check_cursors.places(offsets, reading.half_ends)
     if any((place.half_offset or 0) < reading.half_ends.get(queue_id, 0) for queue_id, place in places.items()):
         interval_ms = settings.for_broker(reading.broker.name).transaction_check_interval_ms
@@ -210,6 +223,8 @@ def land(current: Pass, reading: Reading) -> None:
         table = ConsumerOffsetFile(reading.offsets, place, epoch_ms(current.now))
         broker_offsets.land(current, [table], broker_name=current.arguments["broker_name"], is_newest=True)
         check_cursors.land(current, reading.offsets, reading.half_ends, current.now, is_newest=True)
+    if reading.producers is not None:
+        connected_producers.land(current, reading.producers)
     if current.arguments["queues"]:
         unread = land_queues(current, reading.access)
         reading.counts[UNREAD] += len(unread)

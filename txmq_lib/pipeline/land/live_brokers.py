@@ -76,9 +76,16 @@ def require_name_server(name_servers: Sequence[str], access: Access) -> None:
 
 
 def live_brokers(
-    name_servers: Sequence[str], access: Access, *, patterns: Sequence[str], wanted: Sequence[str] = ()
+    name_servers: Sequence[str],
+    access: Access,
+    *,
+    patterns: Sequence[str],
+    besides: Sequence[str] = (),
+    wanted: Sequence[str] = (),
 ) -> list[LiveBroker]:
     """Every broker that has half messages, or those named in `wanted`, by name.
+
+    patterns, besides  the real topics that are landed, and others by their names
 
     Errors  UnreachableError where no name server answers; UsageError where a wanted broker is not known;
             ProtocolError where there are more brokers or queues than anybody has
@@ -86,7 +93,7 @@ def live_brokers(
     found: dict[str, _Found] = {}
     queue_count = 0
     with name_server(name_servers, access) as connection:
-        chosen = [topic for topic in topics(connection) if is_wanted(topic, patterns)]
+        chosen = [topic for topic in topics(connection) if is_wanted(topic, patterns) or topic in besides]
         for topic, route in routes(connection, sorted({HALF_TOPIC, *chosen})):
             if route is None:
                 continue

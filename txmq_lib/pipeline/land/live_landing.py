@@ -91,7 +91,12 @@ def _pulled(current: Pass, access: Access) -> tuple[list[Written], Told]:
     groups = list(grouped(ranges, most))
     broker_name = arguments["broker_name"]
     reading = Reading(
-        landing=Landing(broker_name, current.number, settings.for_broker(broker_name).role == ROLE_ENGINE),
+        landing=Landing(
+            broker_name,
+            current.number,
+            settings.for_broker(broker_name).role == ROLE_ENGINE,
+            settings.land.trace_topic,
+        ),
         table_paths=log_landing.paths(current.warehouse),
         topics=None,
         max_body_bytes=settings.land.max_body_bytes,

@@ -35,6 +35,7 @@ from txmq_lib.rules.half import (
 )
 from txmq_lib.rules.op import op_faults, op_tokens
 from txmq_lib.rules.runs import QUEUE
+from txmq_lib.rules.traces import end_traces, trace_faults, trace_records
 from txmq_lib.spark.local_frame import materialized
 
 TABLE_OF_KIND = {
@@ -42,6 +43,7 @@ TABLE_OF_KIND = {
     "op": "op_message",
     "message": "message",
     "max-time": "trans_check_max_time",
+    "trace": "end_trace",
 }
 PREPARED = "prepared"  # the step of halves made of prepared messages
 SUSPECTS = "_suspects"  # ends the steps of records beside those that tasks have written to files
@@ -93,7 +95,11 @@ def land_every_kind(
         (kind, queued.where(F.col("topic").isin(*topics)), is_engine and kind == "half")
         for kind, topics in TOPICS_OF_KIND.items()
     ]
-    parts.append(("message", queued.where(~F.col("topic").isin(*TRANSACTION_TOPICS)), False))
+    others = list(TRANSACTION_TOPICS)
+    if (trace_topic := current.settings.land.trace_topic) is not None:
+        parts.append(("trace", queued.where(F.col("topic") == trace_topic), False))
+        others.append(trace_topic)
+    parts.append(("message", queued.where(~F.col("topic").isin(*others)), False))
     landed = [
         _land_kind(current, rows, kind, broker_name, takes_prepared=takes_prepared, suffix=suffix)
         for kind, rows, takes_prepared in parts
@@ -103,7 +109,7 @@ def land_every_kind(
     with current.timed("count"):
         current.counts["never_visible"] = stored.where(is_never_visible()).count()
     if are_suspects:
-        for kind in TABLE_OF_KIND:
+        for kind, *_ in parts:
             current.counts[kind] = current.counts.get(kind, 0) + current.counts.pop(kind + suffix, 0)
     rivals = [found for _, found in landed if found is not None]
     return Landed(queued, reduce(DataFrame.unionByName, rivals) if rivals else None)
@@ -194,6 +200,12 @@ def _land_direct(
         new = judged.where(F.col("status") == NEW).drop("status")
     faults = [_conflicts(judged)] if CONFLICT in tally else []
     rivals = judged.where(F.col("status") == CONFLICT).select("position") if CONFLICT in tally else None
+    if kind == "trace":
+        records = current.cached(trace_records(new))
+        faults.append(trace_faults(new.withColumn("raw", _as_json()), records).select(*_fault_columns()))
+        rows = end_traces(records).withColumn("landed_pass", F.lit(current.number).cast("bigint"))
+        current.append(TABLE_OF_KIND[kind], rows, step=step)
+        return faults, rivals
     if kind == "op":
         odd = op_faults(new.withColumn("raw", _as_json())).withColumn("queue_id", stored_queue_id())
         faults.append(odd.select(*_fault_columns()))

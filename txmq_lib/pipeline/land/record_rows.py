@@ -46,6 +46,7 @@ class Landing:
     broker_name: str
     pass_number: int
     is_engine: bool
+    trace_topic: str | None = None
 
 
 def table_of(topic: str | None) -> str:
@@ -64,6 +65,9 @@ class Records:
         self.is_good: Numbers = _mask(batch["reason"].is_null()) & ~np.isin(flags, _NEVER_VISIBLE)
         """Whether a record lies in a queue and nothing is wrong with it, as far as its decoder saw."""
         self.is_plain = self.is_good & self._is_bounded()
+        if landing.trace_topic is not None:
+            # A message of it is taken apart by Spark: it is a row for each end that it tells.
+            self.is_plain &= ~_mask(pc.equal(batch["topic"], landing.trace_topic).fill_null(False))
 
     def _is_bounded(self) -> Numbers:
         sizes = pc.binary_length(self._batch["body"]).fill_null(0).to_numpy()

@@ -21,7 +21,7 @@ from txmq_lib.pipeline.land import broker_offsets, check_cursors, inputs, log_la
 from txmq_lib.pipeline.land.broker_settings import DEFAULTS, conf_findings
 from txmq_lib.pipeline.land.record_files import Reading
 from txmq_lib.pipeline.land.record_rows import Landing
-from txmq_lib.pipeline.land.topics import ALWAYS_TAKEN, is_every_topic, is_taken
+from txmq_lib.pipeline.land.topics import ALWAYS_TAKEN, is_every_topic, is_taken, trace_topics
 from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
 from txmq_lib.rocketmq.store.commit_log import LogFile, RecordIdentity, list_files, log_end, record_at
 from txmq_lib.rocketmq.store.consume_queue import QueueBounds, queue_bounds
@@ -168,9 +168,9 @@ def _landed_by_tasks(current: Pass, broker_name: str) -> log_landing.LandedLog |
     parts = log_landing.stretches(files, arguments["from_offset"], arguments["to_offset"], arguments["cuts"])
     is_engine = settings.for_broker(broker_name).role == ROLE_ENGINE
     reading = Reading(
-        landing=Landing(broker_name, current.number, is_engine),
+        landing=Landing(broker_name, current.number, is_engine, settings.land.trace_topic),
         table_paths=log_landing.paths(current.warehouse),
-        topics=None if is_every_topic(arguments["topics"]) else (*ALWAYS_TAKEN, *arguments["topics"]),
+        topics=None if is_every_topic(arguments["topics"]) else _topics(current),
         max_body_bytes=settings.land.max_body_bytes,
         most_suspect_bytes=MATERIALIZED_BYTES // max(len(parts), 1),
     )
@@ -200,8 +200,13 @@ def _options(current: Pass) -> dict[str, str]:
         "max_body_bytes": str(current.settings.land.max_body_bytes),
     }
     if not is_every_topic(arguments["topics"]):
-        options["topics"] = json.dumps([*ALWAYS_TAKEN, *arguments["topics"]])
+        options["topics"] = json.dumps(_topics(current))
     return options
+
+
+def _topics(current: Pass) -> tuple[str, ...]:
+    """What is read of the log where not all of it is."""
+    return (*ALWAYS_TAKEN, *current.arguments["topics"], *trace_topics(current.settings.land))
 
 
 def _described(current: Pass, records: DataFrame) -> DataFrame:

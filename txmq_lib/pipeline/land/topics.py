@@ -8,10 +8,16 @@ from fnmatch import fnmatchcase
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from txmq_lib.config.settings import Land
 from txmq_lib.names import DIVERTING_TOPICS, HALF_TOPICS, PROPERTY_REAL_TOPIC, TRANSACTION_TOPICS
 
 EVERY_TOPIC = ("*",)
 ALWAYS_TAKEN = (*TRANSACTION_TOPICS, *DIVERTING_TOPICS)
+
+
+def trace_topics(land: Land) -> tuple[str, ...]:
+    """The topic of traces, where it is read."""
+    return () if land.trace_topic is None else (land.trace_topic,)
 
 
 def is_every_topic(patterns: Sequence[str]) -> bool:

@@ -14,7 +14,7 @@ from txmq_lib.pipeline.shared.evidence import evidence_of
 from txmq_lib.pipeline.shared.orphans import orphans_of_before
 from txmq_lib.pipeline.shared.policies import policies_of
 from txmq_lib.pipeline.shared.pruning import near_messages, near_offsets, near_ops, near_times
-from txmq_lib.rules.decisions import resumes
+from txmq_lib.rules.decisions import held, resumes
 from txmq_lib.rules.pending import messages_there, named_by_ops
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.settle import PLACE
@@ -61,17 +61,20 @@ class Inputs:
     ends     None where nobody sent one and none waits
     pending  rows of pending_half
     new      None where nothing has landed since the pass before
+    held     transactions that a person holds; None where nobody has decided anything by hand
     """
 
     policies: Policies
     ends: Ends | None
     pending: DataFrame
     new: New | None
+    held: DataFrame | None
 
 
 def read(current: Pass) -> Inputs:
     """All that can be read before anything is decided. What of the past a decision concerns is read with it."""
-    return Inputs(policies_of(current.settings), _ends(current), current.read("pending_half"), _new(current))
+    policies, pending = policies_of(current.settings), current.read("pending_half")
+    return Inputs(policies, _ends(current), pending, _new(current), _held(current))
 
 
 def _ends(current: Pass) -> Ends | None:
@@ -88,6 +91,11 @@ def _new(current: Pass) -> New | None:
     with current.timed("pending"):
         halves = current.planned_once(touched_halves(current))
         return New(halves, relevant_ops(current, halves))
+
+
+def _held(current: Pass) -> DataFrame | None:
+    has_decisions = current.input_versions["manual_decision"] > 0
+    return held(current.read("manual_decision")) if has_decisions else None
 
 
 def has_held(current: Pass) -> bool:

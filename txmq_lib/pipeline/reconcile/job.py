@@ -22,7 +22,7 @@ from txmq_lib.pipeline.reconcile.writes import Outcome, write
 from txmq_lib.pipeline.shared.idle import is_idle
 from txmq_lib.pipeline.shared.roles import record, require_same_role
 from txmq_lib.rules import check, settle
-from txmq_lib.rules.pending import closed, named_offsets, opened_unless_named
+from txmq_lib.rules.pending import OF_THE_PASS, closed, named_offsets, opened_unless_named
 from txmq_lib.rules.transaction import join_transaction
 
 JOB = "reconcile"
@@ -106,7 +106,7 @@ def _which_ends(rows: DataFrame) -> tuple[int, int]:
 def _undecided(current: Pass, given: Inputs, effective: DataFrame) -> DataFrame:
     """Undecided transactions with `action` and `reason`."""
     if given.new is None:
-        as_it_is = given.pending.drop("next_check_timestamp")
+        as_it_is = check.with_held(given.pending.drop(*OF_THE_PASS), given.held)
         return current.planned_once(check.with_action(as_it_is, policies=given.policies, now=current.now))
     halves, ops = given.new
     bitmap = current.broadcastable(named_offsets(ops, effective))
@@ -125,7 +125,7 @@ def _undecided(current: Pass, given: Inputs, effective: DataFrame) -> DataFrame:
         given_up,
         inputs.relevant_resumes(current, candidates),
     ).unionByName(keys.distinct())
-    undecided = join_transaction(candidates, decided, "left_anti")
+    undecided = check.with_held(join_transaction(candidates, decided, "left_anti"), given.held)
     return current.cached(check.with_action(undecided, policies=given.policies, now=current.now))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -13,6 +13,7 @@ from txmq_lib.rocketmq.remoting.connection import LARGE_ANSWER, SUCCESS, Connect
 from txmq_lib.rocketmq.remoting.frame import Command
 from txmq_lib.rocketmq.store.set_up import compaction_topics
 
+SEND_MESSAGE: Final = 10
 PULL_MESSAGE: Final = 11
 GET_ALL_TOPIC_CONFIG: Final = 21
 GET_BROKER_CONFIG: Final = 26
@@ -22,8 +23,13 @@ GET_MIN_OFFSET: Final = 31
 END_TRANSACTION: Final = 37
 GET_ALL_CONSUMER_OFFSET: Final = 43
 RESUME_CHECK_HALF_MESSAGE: Final = 323
+GET_ALL_PRODUCER_INFO: Final = 328
 
+NOT_SUPPORTED: Final = 3
+
+CREATES_TOPICS: Final = "TBW102"  # what a topic that is not there is made after
 LONGEST_VERSION: Final = 64
+LONGEST_CLIENT_ID: Final = 255
 # A broker sends no more in one answer, whatever it is asked for.
 MESSAGES_PER_PULL: Final = 32
 
@@ -154,6 +160,29 @@ def all_consumer_offsets(connection: Connection) -> bytes:
     return answer.body
 
 
+def producers_now(connection: Connection) -> dict[str, tuple[str, ...]] | None:
+    """Ids of the clients that are connected now, by producer group (R130); None of a broker that does not tell."""
+    answer = connection.ask(Command(GET_ALL_PRODUCER_INFO), most_bytes=LARGE_ANSWER)
+    if answer.code == NOT_SUPPORTED:
+        return None
+    connection.require_success(answer, "producers")
+    try:
+        document = storable(parsed(answer.body))
+    except (ValueError, RecursionError):
+        document = None
+    groups = document.get("data") if isinstance(document, dict) else None
+    if not isinstance(groups, dict):
+        raise ProtocolError(f"{connection.address}: producers that are no JSON object of groups")
+    return {group: tuple(_client_ids(clients)) for group, clients in groups.items()}
+
+
+def _client_ids(clients: object) -> Iterator[str]:
+    for client in clients if isinstance(clients, list) else ():
+        client_id = client.get("clientId") if isinstance(client, dict) else None
+        if isinstance(client_id, str):
+            yield client_id[:LONGEST_CLIENT_ID]
+
+
 @dataclass(frozen=True)
 class End:
     """An END_TRANSACTION that answers a check: `commit_or_rollback` is 8 or 12; the half is told by both offsets."""
@@ -181,6 +210,43 @@ def end_transaction(connection: Connection, end: End) -> Command:
                 "transactionId": end.transaction_id,
                 "topic": end.topic,
             },
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A message to send to a queue of a topic; queue -1: the broker chooses."""
+
+    producer_group: str
+    topic: str
+    queue_id: int
+    flag: int
+    born_ms: int
+    properties: Mapping[str, str]
+    body: bytes
+
+
+def send_message(connection: Connection, letter: Letter) -> Command:
+    """The broker's answer to a plain message, whatever its code; success says that it is stored."""
+    return connection.ask(
+        Command(
+            SEND_MESSAGE,
+            {
+                "producerGroup": letter.producer_group,
+                "topic": letter.topic,
+                "defaultTopic": CREATES_TOPICS,
+                "defaultTopicQueueNums": "4",
+                "queueId": str(letter.queue_id),
+                "sysFlag": "0",
+                "bornTimestamp": str(letter.born_ms),
+                "flag": str(letter.flag),
+                "properties": "".join(f"{name}\x01{value}\x02" for name, value in letter.properties.items()),
+                "reconsumeTimes": "0",
+                "unitMode": "false",
+                "batch": "false",
+            },
+            letter.body,
         )
     )
 

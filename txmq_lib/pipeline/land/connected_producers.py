@@ -1,0 +1,59 @@
+"""Which producer groups had clients connected to a live broker as it landed, kept where that changed (R130)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from txmq_lib.config.table_specs import table_spec
+from txmq_lib.delta.conform import struct_type
+from txmq_lib.names import EVERY_GROUP
+from txmq_lib.passes.current import Pass
+from txmq_lib.spark.local_frame import local_frame
+
+TABLE = STEP = "connected_producer"
+MOST_NAMED = 10
+# What a row says of its group.
+SAID = ("clients", "client_ids")
+
+
+def land(current: Pass, producers: Mapping[str, Sequence[str]]) -> None:
+    """Keep the clients of each group where they are not what they were, and that the broker was asked.
+
+    producers  group -> ids of its connected clients; a group that was connected before and is not among them has none
+    """
+    if TABLE not in current.input_versions:
+        return  # planned by a version of before
+    broker_name, now = current.arguments["broker_name"], current.now
+    known = {
+        row["producer_group"]: row
+        for row in current.warehouse.materialized_rows(TABLE)
+        if row["broker_name"] == broker_name
+    }
+    found = {group: _said(producers.get(group, ())) for group in {*known, *producers} - {EVERY_GROUP}}
+    changed = {
+        group: said
+        for group, said in found.items()
+        if group not in known or any(known[group][name] != said[name] for name in SAID)
+    }
+    every = known.get(EVERY_GROUP)
+    interval = timedelta(milliseconds=current.settings.for_broker(broker_name).transaction_check_interval_ms)
+    # Each landing of a busy broker would write else.
+    if (
+        not changed
+        and every is not None
+        and now.timestamp() - every["since_timestamp"].timestamp() < interval.total_seconds()
+    ):
+        return
+    changed[EVERY_GROUP] = {"clients": sum(len(ids) for ids in producers.values()), "client_ids": None}
+    common = {"broker_name": broker_name, "since_timestamp": now, "pass_number": current.number}
+    rows: list[dict[str, Any]] = [{**common, "producer_group": group, **said} for group, said in changed.items()]
+    current.upsert(
+        TABLE, local_frame(current.warehouse.spark, rows, struct_type(table_spec(TABLE))), step=STEP, count=len(rows)
+    )
+    del current.counts[STEP]  # of what landed it tells nothing
+
+
+def _said(ids: Sequence[str]) -> dict[str, Any]:
+    return {"clients": len(ids), "client_ids": ", ".join(sorted(ids)[:MOST_NAMED]) or None}

@@ -1,0 +1,93 @@
+"""What `resend` sends: the bodies of given-up transactions, as plain messages of their real topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import Row as SparkRow
+from pyspark.sql import functions as F
+
+from txmq_lib.names import (
+    ACTION_RESEND,
+    DISCARDED,
+    DISCARDED_UNSEEN,
+    EXPIRED_UNSEEN,
+    PROPERTY_CHECK_TIMES,
+    PROPERTY_PREPARED_QUEUE_OFFSET,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TRAN_MSG,
+    TRANSACTION_KEY,
+)
+from txmq_lib.passes.current import Pass
+from txmq_lib.pipeline.shared.pruning import near_offsets
+from txmq_lib.pipeline.shared.standing import requested_rows, standing_now
+from txmq_lib.rocketmq.remoting.broker import Letter
+from txmq_lib.rules.moments import epoch_ms
+from txmq_lib.rules.transaction import transactions_of
+
+RESEND = "resend"
+# Nobody decided these, and their broker asks no more.
+RESENDABLE = (DISCARDED, DISCARDED_UNSEEN, EXPIRED_UNSEEN)
+# Of a half, not of the message that a producer sent: with them a broker would take it for another half.
+OF_HALVES = (
+    PROPERTY_TRAN_MSG,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_CHECK_TIMES,
+    PROPERTY_PREPARED_QUEUE_OFFSET,
+)
+PLACE = ("broker_name", "commit_log_offset", "transaction_id")
+
+Row = Mapping[str, Any]
+
+
+def resendable(current: Pass) -> DataFrame:
+    """Requests for those of the named transactions whose broker has given them up, and whose real topic is known."""
+    standing = standing_now(current, transactions_of(requested_rows(current, "half_message")))
+    chosen = standing.where("is_brokers and real_topic is not null").where(F.col("verdict").isin(*RESENDABLE))
+    return chosen.select(
+        *TRANSACTION_KEY,
+        F.lit(ACTION_RESEND).alias("action"),
+        F.lit(current.arguments["reason"]).cast("string").alias("reason"),
+        *("real_topic", "queue_id", "tran_state_table_offset", "commit_log_offset", "given_up_queue_offset"),
+        F.col("verdict").alias("former_verdict"),
+        F.lit(None).cast("string").alias("offset_msg_id"),
+    )
+
+
+def letters(current: Pass, requests: Sequence[Row]) -> dict[tuple[Any, ...], Letter]:
+    """The message of each request to resend, by PLACE: its half as its producer sent it, under the same UNIQ_KEY."""
+    wanted = [row for row in requests if row["action"] == ACTION_RESEND]
+    if not wanted:
+        return {}
+    places = current.warehouse.spark.createDataFrame(
+        [(row["broker_name"], row["commit_log_offset"]) for row in wanted],
+        "broker_name string, commit_log_offset bigint",
+    )
+    near = near_offsets("commit_log_offset", places, "commit_log_offset").rows(current, "half_message")
+    found = near.join(F.broadcast(places), on=["broker_name", "commit_log_offset"], how="left_semi")
+    columns = (*PLACE, "real_topic", "real_queue_id", "producer_group", "flag", "born_timestamp", "properties", "body")
+    halves = {place_of(row): row.asDict() for row in found.select(*columns).collect()}
+    topics = {place_of(row): row["real_topic"] for row in wanted}
+    return {place: _letter(halves[place], topic) for place, topic in topics.items() if place in halves}
+
+
+def place_of(row: Row | SparkRow) -> tuple[Any, ...]:
+    """Which half a request is about."""
+    return tuple(row[name] for name in PLACE)
+
+
+def _letter(half: Row, topic: str) -> Letter:
+    queue_id = half["real_queue_id"]
+    return Letter(
+        producer_group=half["producer_group"] or "",
+        topic=topic,
+        queue_id=-1 if queue_id is None else queue_id,
+        flag=half["flag"],
+        born_ms=epoch_ms(half["born_timestamp"].astimezone()),
+        properties={name: value for name, value in half["properties"].items() if name not in OF_HALVES},
+        body=bytes(half["body"]),
+    )
