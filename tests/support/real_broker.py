@@ -112,7 +112,7 @@ class RealRocketmq:
         self._tls_options = self._tls() if has_tls else []
         self.jars = jars(version)
         self.namesrv_port, self.broker_port = free_port(), free_port()
-        self._settings = {**QUICK, **broker_settings}
+        self.settings = {**QUICK, **broker_settings}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._clients: list[Client] = []
 
@@ -158,7 +158,7 @@ class RealRocketmq:
             "flushDiskType": "ASYNC_FLUSH", "brokerRole": "ASYNC_MASTER", "defaultTopicQueueNums": "4",
             "autoCreateTopicEnable": "true", "autoCreateSubscriptionGroup": "true",
             "flushConsumerOffsetInterval": "1000", "osPageCacheBusyTimeOutMills": "5000",
-            "waitTimeMillsInSendQueue": "5000", **self._settings,
+            "waitTimeMillsInSendQueue": "5000", **self.settings,
         }  # fmt: skip
         conf = self.directory / "broker.conf"
         _write_properties(conf, lines)

@@ -63,4 +63,4 @@ def test_what_is_decided_says_nothing_of_clients_and_a_warehouse_of_before_is_re
     uri = warehouse({"verdict": [{**KEY, "verdict": "PENDING"}], "pending_half": [KEY]})
     shutil.rmtree(Path(uri) / "connected_producer")
     for command in (["trace", "T1"], ["pending"], ["producers"], ["status", "--now", "2026-11-21T12:00:00Z"]):
-        assert txmq("--warehouse", uri, *command)[0] == 0, command
+        assert txmq("--warehouse", uri, *command)[0] in (0, 1), command  # 1: pending for too long
