@@ -16,7 +16,6 @@ REASONS = {
     "config/settings.py": "the one place where a setting is declared",
     "names.py": "the one place where a name on the wire or in a table is spelt",
     "passes/writer.py": "the ways to write once, which all go through one gate at its end",
-    "pipeline/decisions.py": "settle and resume: one plan, told before it is carried out",
     "pipeline/land/files.py": "listing and reading of files: what is listed is what is read",
     "pipeline/land/job.py": "the three landings begin alike and share one pass",
     "pipeline/land/live.py": "the plan of a live landing, and the landing by it",
