@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import crash
+import orders
 from matrix import Matrix, all_faults
 from rich.console import Console
 from rich.table import Table
@@ -23,7 +24,9 @@ def main() -> int:
     parser.add_argument(
         "--moments", type=int, default=MOMENTS, help="at how many moments commands are sent a signal (10)"
     )
-    parser.add_argument("--states", type=int, default=0, help="of a power cut, at most so many a step, by chance (all)")
+    parser.add_argument(
+        "--states", type=int, default=0, help="of power cuts and orders, at most so many each, by chance (all)"
+    )
     parser.add_argument("--unsynced", action="store_true", help="power cuts as if nothing were synced and mended")
     parser.add_argument("--minutes", type=float, default=math.inf, help="how long commands are sent signals (all)")
     options = parser.parse_args()
@@ -34,7 +37,8 @@ def main() -> int:
         faults = {name: fault for name, fault in all_faults(options.kills).items() if options.only in name}
         commands = list(named(options.only))
         cuts = [name for name in crash.CUTS if options.only in name]
-        if not faults and not commands and not cuts:
+        pairs = [pair for pair in orders.PAIRS if options.only in orders.named(*pair)]
+        if not (faults or commands or cuts or pairs):
             parser.error(f"no fault's name contains {options.only!r}")
         matrices: dict[str, Matrix] = {}
         for scenario, fault in faults.values():
@@ -48,22 +52,46 @@ def main() -> int:
             table.add_row(*told, "; ".join(outcome.notes))
         by_cut = Table(*crash.COLUMNS, title="Power cuts")
         is_sound &= _cut_off(Path(place), cuts, options, console, by_cut)
+        by_order = Table(*orders.COLUMNS, title="Two jobs at once")
+        is_sound &= _in_orders(Path(place), pairs, options, console, by_order)
         by_signals = Table(*COLUMNS, title="Commands ended by signals")
-        if commands:
-            trials = Trials(Path(place), commands, options.moments)
-            for told in trials.run(options.minutes):
-                console.print(told, markup=False, soft_wrap=True)
-            trials.close()
-            for counted in trials.counted.values():
-                is_sound &= counted.is_sound
-                by_signals.add_row(*counted.row())
+        is_sound &= _by_signals(Path(place), commands, options, console, by_signals)
     if faults:
         console.print(table)
+    if pairs:
+        console.print(by_order)
     if cuts:
         console.print(by_cut)
     if commands:
         console.print(by_signals)
     return 0 if is_sound else 1
+
+
+def _by_signals(
+    place: Path, commands: Sequence[str], options: argparse.Namespace, console: Console, table: Table
+) -> bool:
+    """The named commands ended by signals; whether all was as told."""
+    if not commands:
+        return True
+    trials = Trials(place, commands, options.moments)
+    for told in trials.run(options.minutes):
+        console.print(told, markup=False, soft_wrap=True)
+    trials.close()
+    for counted in trials.counted.values():
+        table.add_row(*counted.row())
+    return all(counted.is_sound for counted in trials.counted.values())
+
+
+def _in_orders(
+    place: Path, pairs: Sequence[tuple[str, str]], options: argparse.Namespace, console: Console, table: Table
+) -> bool:
+    """Pairs of jobs in the orders of their writes; whether all ended as one after the other."""
+    is_sound = True
+    for seen in orders.run(place / "orders", pairs, options.states) if pairs else ():
+        is_sound &= not seen.differing
+        console.print(*seen.row(), sep=" | ", markup=False, soft_wrap=True)
+        table.add_row(*seen.row())
+    return is_sound
 
 
 def _cut_off(place: Path, names: Sequence[str], options: argparse.Namespace, console: Console, table: Table) -> bool:
