@@ -12,16 +12,18 @@ if TYPE_CHECKING:
     from txmq_lib.api.opened import open_warehouse as open
     from txmq_lib.api.rows import Rows
     from txmq_lib.errors import TxmqError
+    from txmq_lib.rocketmq.own_reads import register
 
     __version__: str
 
-__all__ = ["Rows", "Txmq", "TxmqError", "__version__", "open"]
+__all__ = ["Rows", "Txmq", "TxmqError", "__version__", "open", "register"]
 
 _PLACES = {
     "Rows": ("txmq_lib.api.rows", "Rows"),
     "Txmq": ("txmq_lib.api.opened", "Txmq"),
     "TxmqError": ("txmq_lib.errors", "TxmqError"),
     "open": ("txmq_lib.api.opened", "open_warehouse"),
+    "register": ("txmq_lib.rocketmq.own_reads", "register"),
 }
 
 

@@ -122,7 +122,7 @@ def test_importing_it_imports_nothing_heavy_and_it_has_a_version():
     code = "import sys, txmq_lib as t; print(t.__version__); print({'pyspark', 'duckdb', 'pyarrow'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [txmq.__version__, "set()"]
-    assert set(txmq.__all__) == {"Rows", "Txmq", "TxmqError", "__version__", "open"}
+    assert set(txmq.__all__) == {"Rows", "Txmq", "TxmqError", "__version__", "open", "register"}
 
 
 def test_the_lines_of_the_page_run(warehouse, tmp_path, monkeypatch, capsys):
