@@ -24,6 +24,11 @@ def reconcile(house: House) -> None:
     house.reconcile()
 
 
+@pytest.fixture(autouse=True)
+def is_another_boot(monkeypatch):
+    monkeypatch.setattr("txmq_lib.passes.damage.this_boot", lambda: "another")
+
+
 @pytest.fixture
 def landed(open_house) -> House:
     house = open_house(*SETTINGS)

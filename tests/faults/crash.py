@@ -19,7 +19,7 @@ from txmq_lib.config.resources import conf_dir
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import TxmqError
-from txmq_lib.passes import ready, runner, writer
+from txmq_lib.passes import damage, ready, runner, writer
 from txmq_lib.spark.session import build_session
 
 # Scenario, and whether passes work as those of many rows do.
@@ -67,6 +67,7 @@ def run(place: Path, name: str, *, most: int = 0, unsynced: bool = False) -> Ite
         if by_spark:
             patched.setattr(runner, "SMALL_PASS_BYTES", -1)
             patched.setattr(writer, "FEW_ROWS", -1)
+        patched.setattr(damage, "this_boot", lambda: "another")
         if unsynced:
             patched.setattr(ready, "mend_after_power_cut", lambda uri, say: None)
         cuts = _Cuts(place, scenario, "Spark" if by_spark else "deltalake", counts_syncs=not unsynced)

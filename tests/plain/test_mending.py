@@ -127,6 +127,16 @@ def test_so_is_one_whose_data_file_is_not_whole(passes, harm):
     assert passes.newest("message") == 0
 
 
+def test_data_files_are_not_read_where_the_machine_has_not_stopped(passes, monkeypatch):
+    monkeypatch.setattr("txmq_lib.passes.damage.this_boot", lambda: "this")
+    passes.row("reconcile", 1, "started", {"input_versions": UNNAMED, "boot": "this"})
+    passes.write("reconcile", 1, "message")
+    zeroed(passes.data_file("message"))
+    assert said_by_start(passes.place) == []
+    monkeypatch.setattr("txmq_lib.passes.damage.this_boot", lambda: "the next")
+    assert said_by_start(passes.place)
+
+
 @pytest.mark.parametrize("harm", [empty, torn, zeroed, gone])
 def test_a_committed_row_whose_own_file_is_not_whole_leaves_the_pass_open(passes, harm):
     before = passes.newest("pass")

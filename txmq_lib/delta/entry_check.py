@@ -83,10 +83,10 @@ class TableCheck:
                 self._entries[version] = Entry(fault="is not there")
         return self._entries[version]
 
-    def faults(self, behind: int, named: Iterable[int]) -> Iterator[tuple[int, str]]:
+    def faults(self, behind: int, named: Iterable[int], *, is_read: bool = True) -> Iterator[tuple[int, str]]:
         """Versions behind `behind`, and of those `named`, whose commit cannot be believed, each with why.
 
-        Data files of the former are read whole; of the latter they have to be there.
+        Their data files have to be there in their size; those of the former are read whole where `is_read`.
         """
         oldest = self.versions[0] if self.versions else 0
         for version in {*named, *range(behind + 1, self.newest + 1)}:
@@ -95,7 +95,7 @@ class TableCheck:
             entry = self.entry(version)
             if entry.fault:
                 yield version, f"its log entry {entry.fault}"
-            elif fault := self._file_fault(version, is_read=version > behind):
+            elif fault := self._file_fault(version, is_read=is_read and version > behind):
                 yield version, fault
 
     def checkpoint_fault(self, behind: int) -> str:
@@ -146,6 +146,7 @@ def _entry_of(text: str) -> Entry:
             added += 1
         elif kind == "cdc":
             files.append((unquote(action["path"]), None))
+            added += 1
         elif kind == "remove":
             removed.append(unquote(action["path"]))
         has_txn |= kind == "txn"

@@ -18,8 +18,9 @@ from typing import Any
 
 from txmq_lib.config.table_specs import RUN_TABLE, table_specs
 from txmq_lib.delta.entry_check import Entry, TableCheck
+from txmq_lib.files.boot import this_boot
 from txmq_lib.names import JOB_TO_BROKER
-from txmq_lib.passes.pass_log import ABANDONED, COMMITTED, INPUT_VERSIONS, OWN_VERSIONS, STARTED, pass_tag
+from txmq_lib.passes.pass_log import ABANDONED, BOOT, COMMITTED, INPUT_VERSIONS, OWN_VERSIONS, STARTED, pass_tag
 
 COPY = "put back a copy of the warehouse"
 ROWS_LOOKED_BACK = 50
@@ -79,7 +80,9 @@ class _Examination:
         checkpoints: list[Path] = []
         for name, table in self._tables.items():
             behind = self._durable.get(name, -1)
-            first = min(table.faults(behind, self._named.get(name, set())), default=None)
+            # Reading files takes its time, and what was written since the machine started is as it was written.
+            is_read = name == "pass" or not self._is_of_this_boot
+            first = min(table.faults(behind, self._named.get(name, set()), is_read=is_read), default=None)
             if first is not None:
                 self._damaged.append(f"{name} version {first[0]}: {first[1]}")
                 self._cut(name, first[0])
@@ -176,6 +179,14 @@ class _Examination:
         )
         named = ((version, _TAG.fullmatch(entry.tag), entry) for version, entry in found if not entry.fault)
         return [(version, tag[1], int(tag[2]), tag[3], entry) for version, tag, entry in named if tag]
+
+    @cached_property
+    def _is_of_this_boot(self) -> bool:
+        """Whether all open plans were recorded since this machine started."""
+        ended = {(job, number) for _, job, number, state, _ in self._passes if state in (COMMITTED, ABANDONED)}
+        plans = [row for row in self._passes if row[3] == STARTED and row[1:3] not in ended]
+        boot = this_boot()
+        return bool(boot) and all(json.loads(row[4].note).get(BOOT) == boot for row in plans)
 
     @cached_property
     def _named(self) -> dict[str, set[int]]:

@@ -22,7 +22,7 @@ CLAIM, CARRIED_ON, GIVEN_UP = "fate", "carried on", "given up"
 # The step by which a take-back gives a broker a new role, and where a job's note keeps the last of these it knows.
 ROLE_GIVEN = "role_given"
 # What plans and committed rows note with their commits.
-INPUT_VERSIONS, OWN_VERSIONS = "input_versions", "own_versions"
+INPUT_VERSIONS, OWN_VERSIONS, BOOT = "input_versions", "own_versions", "boot"
 PLANNED = re.compile(rf"txmq/([^/]+)/pass/{STARTED}")
 _COMMITTED = re.compile(rf"txmq/([^/]+)/pass/{COMMITTED}")
 

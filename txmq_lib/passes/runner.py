@@ -16,6 +16,7 @@ from txmq_lib.config.table_specs import table_specs
 from txmq_lib.delta.conflicts import is_cancelled
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import PassConflict, PassReplayed, PlanInputsGone, RoleChanged
+from txmq_lib.files.boot import this_boot
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.exclusion import (
     LAST_TAKE_BACK,
@@ -27,6 +28,7 @@ from txmq_lib.passes.exclusion import (
 )
 from txmq_lib.passes.job import Job
 from txmq_lib.passes.pass_log import (
+    BOOT,
     CARRIED_ON,
     GIVEN_UP,
     INPUT_VERSIONS,
@@ -173,7 +175,10 @@ def _planned(mine: Pass, *, taken_back: int) -> Pass:
     mine.plan_id = plan_id
     # What a plan reads must not vanish behind it.
     mine.warehouse.make_durable(durable_versions(mine.warehouse))
-    mine.append_row(STARTED, {"plan_id": plan_id, LAST_TAKE_BACK: taken_back, INPUT_VERSIONS: mine.input_versions})
+    mine.append_row(
+        STARTED,
+        {"plan_id": plan_id, LAST_TAKE_BACK: taken_back, INPUT_VERSIONS: mine.input_versions, BOOT: this_boot()},
+    )
     # Delta skips a second plan of this number without a word, so look whose plan landed.
     if plan_note(plan_commit(mine.warehouse.log("pass"), mine.job, mine.number)).get("plan_id") == plan_id:
         return mine
