@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 
-from house import BROKER
+from deciding_broker import Deciding
+from house import BROKER, wall_clock
 from moment import NOW
+from record_encoder import encode_record
 from resolving import half
 from small_log import START_MS, SmallLog
 from test_copies_and_rivals import message_of, op_of
 
 from txmq_lib.cli import main
+from txmq_lib.pipeline.land.job import run_land_rocketmq
 
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 
@@ -79,3 +82,29 @@ def test_a_store_gives_them_where_the_trace_topic_is_set_and_else_its_messages(o
     assert (row["broker_name"], row["transaction_id"], row["state"], row["is_from_check"]) == (
         BROKER, "T1", "commit", False,
     )  # fmt: skip
+
+
+def test_a_live_broker_gives_them_once_and_only_where_the_trace_topic_is_set(open_house):
+    broker = Deciding(halves=1)
+    body = (end("T0", "COMMIT_MESSAGE") + end("T0", "ROLLBACK_MESSAGE", check="true")).encode()
+    record = encode_record(9000, topic=TRACE_TOPIC.encode(), body=body, properties=b"UNIQ_KEY\x01M\x02")
+    broker.broker.queues[TRACE_TOPIC, 0] = [record]
+    try:
+        plain = open_house("role=audit", "rocketmq.timeout=5s", name="plain")
+        house = open_house("role=audit", "rocketmq.timeout=5s", f"land.trace_topic={TRACE_TOPIC}")
+        for each in (plain, house):
+            run_land_rocketmq(
+                each.warehouse, each.settings, name_servers=[broker.names.address], now=NOW, wall_clock=wall_clock,
+                environ={},
+            )  # fmt: skip
+        again = run_land_rocketmq(
+            house.warehouse, house.settings, name_servers=[broker.names.address], now=NOW, wall_clock=wall_clock,
+            environ={},
+        )  # fmt: skip
+    finally:
+        broker.close()
+    assert plain.rows("end_trace") == [] == plain.rows("message") == house.rows("message")
+    found = [(row["state"], row["is_from_check"], row["client"]) for row in house.rows("end_trace")]
+    assert sorted(found) == [("commit", False, "10.1.2.3:42426"), ("rollback", True, "10.1.2.3:42426")]
+    ends = {row["topic"]: row["next_offset"] for row in house.rows("landing_frontier")}
+    assert (ends[TRACE_TOPIC], "idle" in again.counts) == (1, True)

@@ -12,12 +12,12 @@ from record_encoder import STORE_MS, encode_record
 from remoting_server import FakeBroker, RemotingServer, answer
 
 from txmq_lib.config.settings import Settings
-from txmq_lib.errors import RefusedError, SettingsError, UnreachableError, UsageError
+from txmq_lib.errors import ProtocolError, RefusedError, SettingsError, UnreachableError, UsageError
 from txmq_lib.pipeline.land import job, live
 from txmq_lib.pipeline.land.broker_settings import conf_findings, live_findings
 from txmq_lib.pipeline.land.live_brokers import LiveBroker, access_of, is_wanted, live_brokers
 from txmq_lib.pipeline.land.live_ranges import KnownQueue, plan_queues
-from txmq_lib.rocketmq.remoting.broker import Queue
+from txmq_lib.rocketmq.remoting.broker import Queue, producers_now
 from txmq_lib.rocketmq.remoting.connection import Access, Connection
 from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
 
@@ -362,3 +362,34 @@ def test_all_brokers_are_asked_at_once_and_what_one_meets_is_its_own(monkeypatch
     assert first()["known"] == "what is known of a"
     with pytest.raises(UnreachableError, match="b is down"):
         second()
+
+
+PRODUCERS = [
+    (b'{"data":{"G":[{"clientId":"10.0.0.9@1","version":1}],"H":[]}}', {"G": ("10.0.0.9@1",), "H": ()}),
+    (b'{"data":{}}', {}),
+    (b'{"data":{"G":null,"H":"x","I":[null,1,{},{"clientId":7}]}}', {"G": (), "H": (), "I": ()}),
+    (b'{"data":{"G":[{"clientId":"' + b"c" * 300 + b'"}]}}', {"G": ("c" * 255,)}),
+    (b'{"data":{"\\ud800":[{"clientId":"\\udfff"}]}}', {"?": ("?",)}),
+    (b'{"data":[]}', None),
+    (b"[]", None),
+    (b"", None),
+    (b"[" * 100_000, None),
+]
+
+
+@pytest.mark.parametrize(("body", "found"), PRODUCERS, ids=lambda value: str(value)[:40])
+def test_connected_producers_are_those_that_can_be_made_out(body, found):
+    with (
+        RemotingServer(lambda request: answer(request, body=body)) as server,
+        Connection(server.address, ACCESS) as connection,
+    ):
+        if found is None:
+            with pytest.raises(ProtocolError, match="producers that are no JSON object of groups"):
+                producers_now(connection)
+        else:
+            assert producers_now(connection) == found
+
+
+def test_a_broker_that_does_not_know_the_request_tells_nothing_of_producers():
+    with RemotingServer(lambda request: answer(request, 3)) as server, Connection(server.address, ACCESS) as connection:
+        assert producers_now(connection) is None
