@@ -79,7 +79,7 @@ class _Examination:
         """All that is to be done."""
         checkpoints: list[Path] = []
         for name, table in self._tables.items():
-            behind = self._durable.get(name, -1)
+            behind = self._durable[name]
             # Reading files takes its time, and what was written since the machine started is as it was written.
             is_read = name == "pass" or not self._is_of_this_boot
             first = min(table.faults(behind, self._named.get(name, set()), is_read=is_read), default=None)
@@ -212,9 +212,12 @@ class _Examination:
             for name, version in note.get(INPUT_VERSIONS, {}).items():
                 durable[name] = max(durable.get(name, -1), int(version), *own.get(name, ()))
             plan = self._version_of(job, number, STARTED)
-            durable["pass"] = max(durable.get("pass", -1), -1 if plan is None else plan)
+            if plan is not None:
+                durable["pass"] = max(durable.get("pass", -1), plan)
         durable[RUN_TABLE] = self._tables[RUN_TABLE].newest - RUNS_LOOKED_BACK
-        return durable
+        # Where nobody tells, no further back than this: else all of a long log would be read at every start.
+        untold = (name for name in self._tables if name not in durable)
+        return durable | {name: self._tables[name].newest - ROWS_LOOKED_BACK for name in untold}
 
     def _version_of(self, job: str, number: int, state: str) -> int | None:
         return next((row[0] for row in self._passes if row[1:4] == (job, number, state)), None)

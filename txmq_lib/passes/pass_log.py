@@ -12,7 +12,7 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from txmq_lib.config.table_specs import table_specs
-from txmq_lib.delta.log_view import DeltaLogView
+from txmq_lib.delta.log_view import COMMITS_LOOKED_BACK, DeltaLogView
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.names import JOB_TAKE_BACK
 
@@ -83,7 +83,7 @@ def durable_versions(warehouse: Warehouse) -> dict[str, int]:
 
     The pass log itself: up to the newest plan of these passes.
     """
-    log, durable = warehouse.log("pass"), dict.fromkeys(table_specs(), -1)
+    log, durable = warehouse.log("pass"), dict[str, int]()
     for writer, number in log.txn_versions().items():
         found = _COMMITTED.fullmatch(writer)
         commit = log.tagged_commit(pass_tag(found[1], number, COMMITTED)) if found else None
@@ -91,11 +91,13 @@ def durable_versions(warehouse: Warehouse) -> dict[str, int]:
             continue
         note = json.loads(commit.note)
         for name, version in note.get(INPUT_VERSIONS, {}).items():
-            known = max([int(version), *note.get(OWN_VERSIONS, {}).get(name, ())])
-            durable[name] = max(durable.get(name, -1), known)
+            durable[name] = max(durable.get(name, -1), int(version), *note.get(OWN_VERSIONS, {}).get(name, ()))
         plan = log.tagged_commit(pass_tag(found[1], number, STARTED))
-        durable["pass"] = max(durable["pass"], plan.version if plan is not None else -1)
-    return durable
+        if plan is not None:
+            durable["pass"] = max(durable.get("pass", -1), plan.version)
+    # Where nobody tells, no further back than this: else all of a long log would be put there.
+    untold = (name for name in table_specs() if name not in durable)
+    return durable | {name: max(warehouse.log(name).version - COMMITS_LOOKED_BACK, -1) for name in untold}
 
 
 def known_since(warehouse: Warehouse, note: Mapping[str, Any], upto: Mapping[str, int]) -> dict[str, int]:
