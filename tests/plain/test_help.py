@@ -38,7 +38,14 @@ def test_the_values_of_a_choice_stand_in_its_help():
 
 @pytest.mark.parametrize(
     "command",
-    [["settle", "T1", "--commit", "--reason", "paid"], ["resume", "--all"], ["take-back", "--broker", "a"]],
+    [
+        ["settle", "T1", "--commit", "--reason", "paid"],
+        ["resume", "--all"],
+        ["take-back", "--broker", "a"],
+        ["hold", "T1", "--reason", "asked"],
+        ["release", "T1"],
+        ["upgrade"],
+    ],
     ids=lambda command: command[0],
 )
 def test_dry_run_is_what_is_done_without_apply_and_contradicts_it(capsys, tmp_path, command):

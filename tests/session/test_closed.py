@@ -95,7 +95,18 @@ COMMANDS = {
 WITHOUT_SPARK = {
     *("wakeup", "pending", "checks", "answers", "given-up", "decisions", "sent", "messages", "ends", "offsets"),
     *("verdicts", "passes", "landed", "quarantine", "trace", "status", "report", "metrics", "alert", "doctor"),
-    *("config show", "orphans", "end-traces", "brokers", "groups", "producers", "init-config", "runs", "mend"),
+    *(
+        "config show",
+        "orphans",
+        "end-traces",
+        "brokers",
+        "groups",
+        "producers",
+        "init-config",
+        "runs",
+        "upgrade",
+        "mend",
+    ),
 }
 
 

@@ -26,6 +26,15 @@ def can_write(path: str) -> bool:
     return not _IN_NO_HOST.search(path)
 
 
+def table_properties(spec: TableSpec) -> dict[str, str]:
+    """The properties a table is made with: the views use deltalake, which refuses deletion vectors as a dataset."""
+    properties = {
+        "delta.enableDeletionVectors": "false",
+        "delta.dataSkippingStatsColumns": ",".join(spec.skipping_columns),
+    }
+    return properties | ({"delta.enableChangeDataFeed": "true"} if spec.has_feed else {})
+
+
 def create_table(path: str, spec: TableSpec, properties: Mapping[str, str]) -> None:
     """Create an empty table, unless it is there already."""
     schema = Schema.from_json(json.dumps(spec.to_json()))

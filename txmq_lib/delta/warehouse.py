@@ -15,7 +15,7 @@ from txmq_lib.delta.durable import sync_commits, sync_new_table
 from txmq_lib.delta.log_entries import DataFile, LogEntries, on_disk
 from txmq_lib.delta.log_view import DeltaLogView, reckoned_bytes
 from txmq_lib.delta.plain_files import frame_of_files
-from txmq_lib.delta.small_writes import can_write, create_table, stored_schema
+from txmq_lib.delta.small_writes import can_write, create_table, stored_schema, table_properties
 from txmq_lib.errors import SchemaError, TableMissingError
 from txmq_lib.spark.local_frame import local_frame
 
@@ -115,7 +115,7 @@ class Warehouse:
         lines = [f"  - {name}: {each}" for name, each in found.items() if str(each) and not each.can_be_added]
         if lines:
             raise SchemaError(
-                "tables of another version of txmq, or changed since; nothing was written (documentation: Upgrade):\n"
+                "tables of another version of txmq, or changed since; nothing was written (txmq upgrade tells more):\n"
                 + "\n".join(lines)
             )
         for name, differences in found.items():
@@ -222,13 +222,7 @@ class Warehouse:
         return self._created_empty[table]
 
     def _create(self, spec: TableSpec) -> None:
-        # The read views use deltalake, which refuses deletion vectors as a dataset.
-        properties = {
-            "delta.enableDeletionVectors": "false",
-            "delta.dataSkippingStatsColumns": ",".join(spec.skipping_columns),
-        }
-        if spec.has_feed:
-            properties["delta.enableChangeDataFeed"] = "true"
+        properties = table_properties(spec)
         if (path := self.local_path(spec.table)) is not None:
             create_table(path, spec, properties)
         else:

@@ -129,10 +129,12 @@ def hold(
     reason: Reason,
     broker: Brokers = None,
     apply: Apply = False,
+    dry_run: DryRun = False,
     now: Now = None,
     format_: Format = TABLE,
 ) -> None:
     """Ask nobody about undecided transactions, and do not give them up, until they are released (role engine)."""
+    require_one_of(apply, dry_run)
     if not reason.strip():
         raise UsageError("hold needs a --reason: it is recorded")
     _hold_or_release(ctx, ACTION_HOLD, transaction_ids, reason, broker, now, apply=apply, format_=format_)
@@ -144,10 +146,12 @@ def release(
     reason: ReasonIfAny = None,
     broker: Brokers = None,
     apply: Apply = False,
+    dry_run: DryRun = False,
     now: Now = None,
     format_: Format = TABLE,
 ) -> None:
     """Ask about held transactions again, from where their checks stood."""
+    require_one_of(apply, dry_run)
     _hold_or_release(ctx, ACTION_RELEASE, transaction_ids, reason, broker, now, apply=apply, format_=format_)
 
 
@@ -158,6 +162,7 @@ def resend(
     broker: Brokers = None,
     namesrv: NameServers = None,
     apply: Apply = False,
+    dry_run: DryRun = False,
     now: Now = None,
     format_: Format = TABLE,
 ) -> None:
@@ -165,6 +170,7 @@ def resend(
     from txmq_lib.pipeline.decision_request import DecisionRequest
     from txmq_lib.pipeline.resending import RESEND
 
+    require_one_of(apply, dry_run)
     if not reason.strip():
         raise UsageError("resend needs a --reason: it is recorded")
     request = DecisionRequest(

@@ -13,7 +13,7 @@ import typer
 from txmq_lib.cli.commands import decisions
 from txmq_lib.cli.commands.decisions import Apply, ToBroker, send, who
 from txmq_lib.cli.options import options_of
-from txmq_lib.cli.output.formats import PASSES_PANEL, Brokers, OutputFormat
+from txmq_lib.cli.output.formats import PASSES_PANEL, TABLE, Brokers, Format, OutputFormat
 from txmq_lib.cli.output.said import say
 from txmq_lib.cli.run.clock import Now, moment, wall_clock
 from txmq_lib.cli.run.name_servers import NameServers, NameServersIfAny, name_servers, name_servers_of
@@ -49,7 +49,7 @@ FILE_KINDS = {
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
-    for command in (init, reconcile, resolve, rollup, audit, run, serve, wakeup, maintain, take_back, mend):
+    for command in (init, reconcile, resolve, rollup, audit, run, serve, wakeup, maintain, take_back, mend, upgrade):
         app.command(command.__name__.replace("_", "-"), rich_help_panel=PASSES_PANEL)(command)
     land = typer.Typer(
         help="Land files (.jsonl, .jsonl.gz, .parquet), a broker's store, or live brokers.", no_args_is_help=True
@@ -278,6 +278,16 @@ def take_back(
     run_job("take-back", options_of(ctx), job, require=require, is_recorded=apply)
     if not apply:
         say("nothing was done; --apply does it", err=True)
+
+
+def upgrade(
+    ctx: typer.Context, apply: Apply = False, dry_run: decisions.DryRun = False, format_: Format = TABLE
+) -> None:
+    """Make the tables of an earlier version those of this one: new tables, new columns; each is told first."""
+    from txmq_lib.cli.run.upgrade import run_upgrade
+
+    decisions.require_one_of(apply, dry_run)
+    run_upgrade(options_of(ctx), format_, apply=apply)
 
 
 def _landing(kind: str) -> Callable[..., None]:

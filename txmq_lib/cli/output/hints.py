@@ -9,11 +9,51 @@ from collections.abc import Callable
 from txmq_lib.cli.options import Options
 
 # What may stand behind `txmq` in a sentence of ours.
-_COMMAND = re.compile(
-    r"\btxmq (?=(?:alert|answers|audit|brokers|checks|decisions|doctor|ends|given-up|groups|init|land|landed|maintain|"
-    r"messages|metrics|offsets|orphans|passes|pending|producers|quarantine|reconcile|report|resolve|resume|rollup|run|"
-    r"runs|sent|serve|settle|status|take-back|trace|upgrade|verdicts)\b(?!-))"
-)
+COMMANDS = [
+    "alert",
+    "answers",
+    "audit",
+    "brokers",
+    "checks",
+    "decisions",
+    "doctor",
+    "end-traces",
+    "ends",
+    "given-up",
+    "groups",
+    "hold",
+    "init",
+    "land",
+    "landed",
+    "maintain",
+    "mend",
+    "messages",
+    "metrics",
+    "offsets",
+    "orphans",
+    "passes",
+    "pending",
+    "producers",
+    "quarantine",
+    "reconcile",
+    "release",
+    "report",
+    "resend",
+    "resolve",
+    "resume",
+    "rollup",
+    "run",
+    "runs",
+    "sent",
+    "serve",
+    "settle",
+    "status",
+    "take-back",
+    "trace",
+    "upgrade",
+    "verdicts",
+]
+_COMMAND = re.compile(rf"\btxmq (?=(?:{'|'.join(COMMANDS)})\b(?!-))")
 
 
 def pasteable(options: Options) -> Callable[[str], str]:
