@@ -40,6 +40,7 @@ ROLES = "end_to_end/test_roles.py"
 ONCE = "end_to_end/test_exactly_once.py"
 RECORDS, BATCHES = ("plain/test_records.py",), ("plain/test_message_batch.py",)
 QUEUE_FILES = ("plain/test_queue_files.py",)
+DURABLE, MENDING, MODEL = ("plain/test_durable.py",), ("plain/test_mending.py",), ("model/test_claims_model.py",)
 CONFLICTS = ("rules/test_offsets.py", "model/test_offsets_model.py")
 
 MUTANTS = (
@@ -347,5 +348,18 @@ MUTANTS = (
     Mutant("property_columns._split", "a name and its value are cut one byte off", "middles + 1", "middles", BATCHES),
     Mutant("_repeats_a_name", "of a name twice both count", "(keyed[1:] == keyed[:-1]).any()", "False", BATCHES),
     Mutant("QueueFacts.and_of", "the last record of a queue is the first task's", "max(self.last,", "min(self.last,", QUEUE_FILES),
+    # --- what a power cut leaves
+    Mutant("sync_commits", "entries are not put on the disk", "_sync_all(kept)", "kept", DURABLE),
+    Mutant("sync_commits", "the directory of entries is not", "_sync_all([log])", "log", DURABLE),
+    Mutant("sync_files", "directories of files are not", "_sync_all(sorted(", "list(sorted(", DURABLE),
+    Mutant("runner._planned", "a plan relies on what is not on the disk", ".make_durable(durable_versions(mine.warehouse))", "", MODEL),
+    Mutant("_entry_of", "an empty entry is a commit of nothing", 'Entry(fault="is empty")', "Entry()", MENDING),
+    Mutant("_entry_of", "an entry cut off at the end of a line is whole", "added < stated or lacks_txn", "False", MENDING),
+    Mutant("TableCheck._file_fault", "data files are not looked at", " and (fault :=", " and not (fault :=", MENDING),
+    Mutant("_Examination._drop_steps", "steps of a plan that goes stay", "moved |= self._cut(name, version)", "version", MENDING),
+    Mutant("_Examination._wrote_what_goes", "what a committed pass names is believed gone", "any(version >= cut for", "any(False for", MENDING),
+    Mutant("_Examination._require_kept_files", "files that are gone are read again", ".exists() for", ".name for", MENDING),
+    Mutant("_Examination._undo", "what was sent to a broker is forgotten", "job == JOB_TO_BROKER", "False", MENDING),
+    Mutant("mend_after_power_cut", "committed passes are undone by themselves", "not found.is_of_open_plans", "False", MENDING),
     Mutant("facts_of", "the newest time is that of any record", ".take(pa.array(good))", "", QUEUE_FILES),
 )  # fmt: skip
