@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from txmq_lib.delta import durable
 from txmq_lib.files.atomic_file import write_whole
+from txmq_lib.pipeline import maintain, to_broker
 
 
 @pytest.fixture
@@ -80,3 +82,12 @@ def test_a_small_file_is_synced_before_it_takes_its_place(tmp_path, synced):
     write_whole(tmp_path / "state.json", "text")
     assert [os.path.dirname(path) for path in synced] == [str(tmp_path), str(tmp_path.parent)]
     assert (tmp_path / "state.json").read_text() == "text"
+
+
+@pytest.mark.parametrize(
+    ("function", "before", "after"),
+    [(to_broker._sent, "{REQUEST_SENDING}_", "_outcome(brokers"), (maintain._maintain, "_compact(", "remove_expired(")],
+)
+def test_what_cannot_be_taken_back_is_done_once_what_it_relies_on_is_on_the_disk(function, before, after):
+    text = inspect.getsource(function)
+    assert text.index(before) < text.index("current.make_durable()") < text.index(after)

@@ -12,15 +12,12 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote
 
 LOG = "_delta_log"
 _OF_A_VERSION = re.compile(r"\.?(\d{20})\.(?:json|crc|checkpoint\..*|.*\.parquet|json\.crc)")
 _LAST_CHECKPOINT = "_last_checkpoint"
-# Journals take what several wait for at once in one go.
-_AT_ONCE = 8
 
 
 def sync_files(root: str, names: Iterable[str]) -> None:
@@ -79,13 +76,9 @@ def _directories(file: Path, root: Path) -> Iterator[Path]:
 
 
 def _sync_all(paths: Iterable[Path]) -> None:
-    some = list(dict.fromkeys(paths))
-    if len(some) < 2:
-        for path in some:
-            _sync(path)
-        return
-    with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(some))) as pool:
-        list(pool.map(_sync, some))
+    # One after the other: the first takes a journal along, and those behind it wait for little.
+    for path in dict.fromkeys(paths):
+        _sync(path)
 
 
 def _sync(path: Path) -> None:
