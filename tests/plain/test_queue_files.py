@@ -39,7 +39,7 @@ def pulled(queues: dict[tuple[str, int], list[bytes]], ranges: list[QueueRange],
 
 
 def test_of_each_queue_the_first_and_last_records_and_the_newest_time_are_told(tmp_path):
-    bad = stored(0, crc=1)
+    bad = encode_record(PLACE, topic=b"TopicA", queue_offset=0, store_ms=STORE_MS + 99, crc=1)
     torn = stored(3)[:4] + bytes(4) + stored(3)[8:]
     queues = {("TopicA", 0): [bad, stored(1), stored(2), torn], ("TopicB", 0): [stored(0, "TopicB")]}
     ranges = [QueueRange("TopicA", 0, 0, 4), QueueRange("TopicB", 0, 0, 1)]

@@ -70,6 +70,11 @@ def test_hostile_bytes_never_raise_and_are_no_record_together_where_they_are_non
     assert sum(batch.num_rows for batch in decode_batches(Records(data, bounds[is_whole]))) == len(whole)
 
 
+def test_a_record_without_a_topic_is_none():
+    record = encode_record(0, topic=b"", body=b"a longer body")
+    assert frames_by_outline(record, [0], [len(record)]) == [None]
+
+
 def test_records_are_taken_up_to_the_first_that_is_none_and_to_the_limit():
     log = encode_records(0, 5)
     size = len(log) // 5
