@@ -107,7 +107,7 @@ def test_tasks_of_few_messages_and_spark_land_the_same_rows(open_house, served, 
         counts = +Counter(land(by_spark, served, Parts.QUEUES).counts)
     monkeypatch.setattr(live_landing, "MESSAGES_PER_TASK", 100)
     monkeypatch.setattr(log_landing, "STRETCHES_PER_CORE", 100)
-    monkeypatch.setattr(live_landing, "_by_spark", forbidden)
+    monkeypatch.setattr(live_landing, "_land_by_spark", forbidden)
     assert +Counter(land(by_tasks, served, Parts.QUEUES).counts) == counts
     for table in LANDED:
         assert sorted(map(repr, by_tasks.rows(table))) == sorted(map(repr, by_spark.rows(table))), table

@@ -6,7 +6,8 @@ process. A pass over many rows spends it on rows: it keeps what is dear to compu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 from weakref import WeakSet
@@ -16,6 +17,7 @@ from pyspark.sql import DataFrame
 from txmq_lib.files.materialized import MATERIALIZED_BYTES
 from txmq_lib.passes.plan import Plan
 from txmq_lib.spark.local_frame import materialized
+from txmq_lib.spark.tuning import tuned
 
 # How many rows may be sent whole to every task: some 300 MiB of numbers, 100 MiB of keys or of queues.
 NUMBERS, KEYS, QUEUES = 3_000_000, 500_000, 200_000
@@ -74,9 +76,15 @@ class Frames(Plan):
         self.is_small = rows is not None
         return rows
 
-    def weigh(self, bytes_held: Callable[[], int]) -> None:
-        """Look how much an input holds that looked small: where it is much the pass is small no longer."""
-        self.is_small = self.is_small and bytes_held() <= MATERIALIZED_BYTES
+    @contextmanager
+    def planned_for(self, held_bytes: int) -> Iterator[None]:
+        """Within it the pass is planned for rows that hold so much, whatever its input looked like."""
+        was_small, self.is_small = self.is_small, held_bytes <= MATERIALIZED_BYTES
+        try:
+            with tuned(self.warehouse.spark, input_bytes=held_bytes, is_small=self.is_small):
+                yield
+        finally:
+            self.is_small = was_small
 
     def release(self) -> None:
         """Let go of all that is kept."""

@@ -210,11 +210,6 @@ def _state(reading: Reading, settings: Settings, now: datetime) -> str | None:
     return digest(told)
 
 
-def planned_messages(arguments: Mapping[str, Any]) -> int:
-    """How many messages a plan is to read."""
-    return sum(stop - start for _, _, _, start, stop, *_ in arguments["queues"])
-
-
 def land(current: Pass, reading: Reading) -> None:
     """Land what the plan names. What cannot be read after all is told and left for the next landing."""
     set_ups.land(current)

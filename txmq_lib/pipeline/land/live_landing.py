@@ -52,9 +52,10 @@ def land_queues(current: Pass, access: Access) -> dict[Queue, str]:
     """Land the messages of the plan's ranges and move the frontier; why some could not be read to the end."""
     unread: dict[Queue, str] = {}
     read = _by_tasks(current, access, unread) if log_landing.can_write(current.warehouse) else None
-    if read is None:
-        read = _by_spark(current, unread)
-    messages.move_frontier(current, frontier_reports(current, read))
+    if read is not None:
+        messages.move_frontier(current, frontier_reports(current, read))
+    else:
+        _land_by_spark(current, unread)
     return unread
 
 
@@ -137,17 +138,18 @@ def _newest(runs: pa.Table) -> ReadTo:
     return ReadTo(None if newest is None else epoch_ms(newest), pc.max(own["last_commit_log_offset"]).as_py())
 
 
-def _by_spark(current: Pass, unread: dict[Queue, str]) -> ReadQueues:
-    """Pull by Spark's reader, judge every row by its key, and append those that are new."""
+def _land_by_spark(current: Pass, unread: dict[Queue, str]) -> None:
+    """Pull by Spark's reader, judge every row by its key, append those that are new, and move the frontier."""
     with current.timed("read"):
         stored = _described(current, _source(current)).localCheckpoint(eager=True)
         lost = stored.where(F.col("reason") == RANGE_UNREAD).select("topic", "queue_id", F.unbase64("raw").alias("why"))
         unread |= {Queue(row["topic"], row["queue_id"]): bytes(row["why"]).decode() for row in lost.collect()}
-        current.weigh(lambda: inputs.bytes_held(stored))
+        held_bytes = inputs.bytes_held(stored)
     rows = _readable(stored.where(~F.col("reason").eqNullSafe(RANGE_UNREAD)), halves_held_back(unread))
-    landed = messages.land_every_kind(current, rows, broker_name=current.arguments["broker_name"], source=SOURCE)
-    good = messages.without_place(landed.rows.where("reason is null"), landed.rivals)
-    return queues_of_rows(current, rows, good, {*unread})
+    with current.planned_for(held_bytes):
+        landed = messages.land_every_kind(current, rows, broker_name=current.arguments["broker_name"], source=SOURCE)
+        good = messages.without_place(landed.rows.where("reason is null"), landed.rivals)
+        messages.move_frontier(current, frontier_reports(current, queues_of_rows(current, rows, good, {*unread})))
 
 
 def _source(current: Pass) -> DataFrame:
