@@ -54,3 +54,26 @@ def test_dry_run_is_what_is_done_without_apply_and_contradicts_it(capsys, tmp_pa
     assert ended[0] == ended[1]
     assert main([*where, *command, "--apply", "--dry-run"]) == 2
     assert "give one of them" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("pendng", "No such command 'pendng'. Did you mean 'pending', "),
+        ("pending --nope", "No such option: --nope"),
+        ("pending --limit x", "Invalid value for '--limit': "),
+        ("pending --format xml", "'xml' is not one of 'table', 'json', 'csv'"),
+        ("settle", "Missing argument 'TRANSACTION_ID'"),
+        ("settle T1 --commit", "Missing option '--reason'"),
+        ("land half", "Missing argument 'PATH...'"),
+        ("--now", "No such option: --now"),
+        ("init-config nope", "'nope' is not one of 'audit', 'engine', 'live'"),
+    ],
+)
+def test_what_is_typed_wrongly_is_said_in_one_line(capsys, words, said):
+    status = main(words.split())
+    out, err = capsys.readouterr()
+    assert (status, out, err.count("\n")) == (2, "", 1), err
+    assert err.startswith("error USAGE: ")
+    assert said in err
+    assert "--help tells more" in err

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,7 +17,7 @@ from txmq_lib.cli.commands import decisions, jobs, monitoring, views
 from txmq_lib.cli.options import Options, settings_files
 from txmq_lib.cli.output.said import say, say_error
 from txmq_lib.config.resources import txmq_version
-from txmq_lib.errors import EXIT_DONE, EXIT_FAILED, TxmqError, code_and_words
+from txmq_lib.errors import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, TxmqError, code_and_words
 
 GLOBAL_OPTIONS = ("--conf", "--set", "--warehouse")
 GLOBAL_FLAGS = ("--verbose", "-v")
@@ -91,17 +91,30 @@ def run(argv: Sequence[str] | None = None) -> int:
     arguments = globals_first(with_values(sys.argv[1:] if argv is None else argv))
     is_verbose = any(flag in arguments for flag in GLOBAL_FLAGS)
     try:
-        app(arguments, prog_name="txmq")
+        left_with = app(arguments, prog_name="txmq", standalone_mode=False)
+        return left_with if isinstance(left_with, int) else EXIT_DONE
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else EXIT_DONE
     except TxmqError as error:
         _tell(error.code, error.message, is_verbose)
         return error.exit_status
     except Exception as error:
+        if hasattr(error, "format_message"):  # Typer's own of what was typed: it has no public name
+            return _wrongly_typed(error)
         code, words = code_and_words(error)
         _tell(code, words if is_verbose else f"{words} (--verbose shows where)", is_verbose)
         return EXIT_FAILED
-    return EXIT_DONE
+
+
+def _wrongly_typed(error: Any) -> int:  # noqa: ANN401 - see above
+    """One line on what was typed; the whole help where nothing was."""
+    path = error.ctx.command_path if getattr(error, "ctx", None) else "txmq"
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return EXIT_USAGE
+    words = " ".join(error.format_message().split()).replace("Value error, ", "").rstrip(".")
+    _tell("USAGE", f"{words}; {path} --help tells more", False)
+    return EXIT_USAGE
 
 
 def globals_first(arguments: Sequence[str]) -> list[str]:
