@@ -33,8 +33,8 @@ def planned(txmq, uri: str, *more: str) -> tuple[int, dict[str, tuple[str, str |
     return status, {row["table"]: (row["what"], row["columns"]) for row in rows}, err
 
 
-def shown(txmq, uri: str, old: set[str] | None = None) -> dict[str, list[dict]]:
-    """The rows of every view that a warehouse answers; of columns only those that are in `old`, where that is given."""
+def shown(txmq, uri: str) -> dict[str, list[str]]:
+    """The rows of every view that a warehouse answers."""
     found = {}
     for view in VIEWS:
         status, out, _ = txmq("--warehouse", uri, view.command, *NOW, "--format", "json")
@@ -46,7 +46,7 @@ def shown(txmq, uri: str, old: set[str] | None = None) -> dict[str, list[dict]]:
 
 def test_a_released_warehouse_is_upgraded_and_every_view_is_the_same_before_and_after(txmq, released):
     before = shown(txmq, released)
-    assert len(before["verdicts"]) == 377
+    assert (len(before["messages"]), len(before["given-up"]), len(before["passes"])) == (318, 16, 3)
     status, plan, err = planned(txmq, released)
     made = {name for name, (what, _) in plan.items() if what == "make"}
     added = {name for name, (what, _) in plan.items() if what == "add columns"}
