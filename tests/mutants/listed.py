@@ -259,6 +259,8 @@ MUTANTS = (
     Mutant("_small", "what is beside a body may be any size", " LARGE_BYTES", " LARGE_BYTES * LARGE_BYTES", LARGE_LINES),
     Mutant("large_lines._decoded", "any padding is base64", " or (padding and (count + padding) % 4)", "", LARGE_LINES),
     Mutant("_small", "escapes in a body are not read", "_unescaped(line[begun:ended])", "line[begun:ended].decode()", LARGE_LINES),
+    Mutant("_read_whole", "a page of a Parquet file is looked at by nobody", "file.iter_batches(batch_size=size, use_threads=False)", "()",
+           ("sources/test_landing_files.py::test_a_parquet_file_with_a_damaged_page_costs_only_itself",)),
     Mutant("json_faults", "a torn escape is none", " & ~_has_torn_escape()", "", CONTRACT),
     Mutant("is_no_text", "a number passes for a text", '!= "STRING"', '== "NONE"', CONTRACT),
     Mutant("offset_fault", "an offset may have no next one", "HIGHEST_OFFSET", "2**63 - 1", CONTRACT),
