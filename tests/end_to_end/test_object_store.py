@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import minio
 import pyarrow as pa
 import pytest
+from captured import unpack_store
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
+from moment import NOW_TEXT
 from s3_proxy import Fault, Faults, S3Proxy, no_fault, s3_proxy
+from truth import VERDICT_COUNTS
 
 pytestmark = pytest.mark.real
 
@@ -61,3 +71,102 @@ def test_the_proxy_counts_and_fails_what_it_is_told_to(store):
     with store.counting() as seen:
         assert DeltaTable(uri).version() == 0
     assert seen.total > 4  # asked again
+
+
+# Two of Spark's threads and two of deltalake's on one table, in a JVM that knows S3.
+RACE = """
+import sys, threading
+import pyarrow as pa
+from deltalake import write_deltalake
+from txmq_lib.config.settings import Settings
+from txmq_lib.spark.session import build_session
+uri, classes = sys.argv[1:]
+spark = build_session("race", Settings.load((), (f"spark.spark.driver.extraClassPath={classes}",), uri))
+def by_spark(number):
+    for row in range(3):
+        spark.createDataFrame([(10 * number + row,)], "n long").write.format("delta").mode("append").save(uri)
+def by_deltalake(number):
+    for row in range(3):
+        write_deltalake(uri, pa.table({"n": pa.array([10 * number + row], pa.int64())}), mode="append")
+threads = [threading.Thread(target=work, args=(n,)) for n, work in enumerate([by_spark, by_deltalake] * 2)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+"""
+
+
+def test_of_commits_of_spark_and_of_deltalake_at_once_none_is_lost(store):
+    uri = f"s3a://{minio.BUCKET}/race"
+    write_deltalake(uri, pa.table({"n": pa.array([], pa.int64())}))
+    store.set(delay_s=0.05)
+    raced = subprocess.run(
+        [sys.executable, "-c", RACE, uri, classes()], capture_output=True, text=True, timeout=900, check=False
+    )
+    assert raced.returncode == 0, raced.stderr[-2000:]
+    rows = DeltaTable(uri).to_pyarrow_table()["n"].to_pylist()
+    assert sorted(rows) == [10 * number + row for number in range(4) for row in range(3)]
+    assert DeltaTable(uri).version() == 12
+
+
+def tell(figures: str) -> None:
+    sys.stderr.write(figures + "\n")
+
+
+def classes() -> str:
+    return ":".join(map(str, minio.jars()))
+
+
+def txmq(conf: Path, *words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).parent / "txmq"), "--conf", str(conf), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1_500, check=False, env={**os.environ})
+    assert done.returncode == status, done.stderr[-3000:]
+    return done
+
+
+def settings_file(place: Path, warehouse: str) -> Path:
+    conf = place / "txmq.yaml"
+    conf.write_text(
+        f"warehouse: {warehouse}\nrole: audit\nspark:\n  spark.driver.extraClassPath: {classes()}\n", encoding="utf-8"
+    )
+    return conf
+
+
+def test_the_capture_on_a_store_gives_its_verdicts_and_an_idle_run_asks_little(store, tmp_path):
+    conf = settings_file(tmp_path, f"s3://{minio.BUCKET}/basic")
+    txmq(conf, "land", "store", str(unpack_store("basic", tmp_path)), "--broker", "broker-a", "--now", NOW_TEXT)
+    txmq(conf, "run", "--now", NOW_TEXT)
+    shown = json.loads(txmq(conf, "verdicts", "--format", "json", "--limit", "100000").stdout)
+    assert Counter(row["verdict"] for row in shown) == VERDICT_COUNTS["basic"]
+    with store.counting() as seen:
+        txmq(conf, "run", "--now", NOW_TEXT)
+    tell(f"idle run: {seen}")
+    assert seen.total <= 100
+    for view in ("status", "pending", "landed"):
+        with store.counting() as seen:
+            txmq(conf, view)
+        tell(f"{view}: {seen}")
+
+
+@pytest.mark.parametrize(
+    ("uri", "environment", "words"),
+    [
+        ("s3://nowhere/w", {}, "there is no bucket nowhere"),
+        (f"s3://{minio.BUCKET}/w", {"AWS_SECRET_ACCESS_KEY": "another"}, "refuses the credentials (SignatureDoesNotMatch)"),
+        (f"s3://{minio.BUCKET}/w", {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "cannot be reached"),
+        (f"s3://{minio.BUCKET}/w", {"AWS_S3_LOCKING_PROVIDER": "dynamodb"}, "AWS_S3_LOCKING_PROVIDER"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_store_is_one_line_before_a_jvm_starts(
+    store, tmp_path, monkeypatch, uri, environment, words
+):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    conf = settings_file(tmp_path, uri)
+    begun = time.monotonic()
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "txmq"), "--conf", str(conf), "init"],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) <= 2
+    tell(f"{words}: {time.monotonic() - begun:.1f} s")

@@ -11,7 +11,9 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
-from txmq_lib.delta.log_entries import FEW_FILES, LogEntries, real_path
+from txmq_lib.delta.log_actions import real_path
+from txmq_lib.delta.log_entries import FEW_FILES, LogEntries
+from txmq_lib.delta.log_folder import LocalFolder
 from txmq_lib.delta.log_view import LEAST_ROW_BYTES, DeltaLogView
 
 NO_SESSION = cast("SparkSession", None)  # a log on this machine needs none
@@ -41,11 +43,11 @@ def known_files(entries: LogEntries, version: int) -> set[str] | None:
 
 
 def test_there_is_no_version_where_there_is_no_table(tmp_path):
-    assert LogEntries(NO_SESSION, str(tmp_path / "none")).newest() == -1
+    assert LogEntries(LocalFolder(str(tmp_path / "none"))).newest() == -1
 
 
 def test_versions_files_and_transaction_numbers_are_those_that_deltalake_knows(place):
-    entries = LogEntries(NO_SESSION, place)
+    entries = LogEntries(LocalFolder(place))
     append(place, 1, 2, number=1)
     assert known_files(entries, 1) == real_files(place)
     append(place, 3, app_id="b", number=7)
@@ -62,16 +64,16 @@ def test_texts_in_the_statistics_may_have_line_ends_of_unicode(tmp_path):
     path, texts = str(tmp_path / "texts"), ["a\u2028b", "c\u2029", "\u0085d", "\x1c\x0b\x0c", "\r\n"]
     for text in texts:
         write_deltalake(path, pa.table({"text": [text]}), mode="append")
-    entries = LogEntries(NO_SESSION, path)
+    entries = LogEntries(LocalFolder(path))
     assert [len(entries.commit(version).added) for version in range(len(texts))] == [1] * len(texts)
     assert known_files(entries, 4) == real_files(path)
 
 
 def test_many_rows_that_are_alike_count_for_more_than_their_file_is_long(place):
-    entries = LogEntries(NO_SESSION, place)
+    entries = LogEntries(LocalFolder(place))
     append(place, *[2] * 50_000)
     append(place, 3)
-    log = DeltaLogView(NO_SESSION, place, entries)
+    log = DeltaLogView(NO_SESSION, place, entries, entries.newest())
     (alike,), (one,) = entries.commit(1).added, entries.commit(2).added
     assert (alike.rows, one.rows) == (50_000, 1)
     assert alike.size < 50_000 * LEAST_ROW_BYTES < log.bytes_between(0, 2)
@@ -85,7 +87,7 @@ def real_files(path: str, version: int | None = None) -> set[str]:
 
 
 def test_only_commits_that_do_nothing_but_insert_tell_what_they_inserted(place):
-    entries = LogEntries(NO_SESSION, place)
+    entries = LogEntries(LocalFolder(place))
     append(place, 1, 2)
     append(place, 3)
     DeltaTable(place).optimize.compact()
@@ -103,7 +105,7 @@ def test_only_commits_that_do_nothing_but_insert_tell_what_they_inserted(place):
 def test_many_files_are_left_to_delta(place):
     for value in range(FEW_FILES + 1):
         append(place, 2 * value)
-    entries = LogEntries(NO_SESSION, place)
+    entries = LogEntries(LocalFolder(place))
     assert known_files(entries, FEW_FILES) == real_files(place, FEW_FILES)
     assert known_files(entries, FEW_FILES + 1) is None
 
@@ -112,17 +114,108 @@ def test_a_log_that_lost_entries_tells_nothing_by_itself(place):
     append(place, 1)
     append(place, 2)
     Path(place, "_delta_log", f"{0:020d}.json").unlink()
-    entries = LogEntries(NO_SESSION, place)
+    entries = LogEntries(LocalFolder(place))
     assert entries.newest() == 2
     assert (entries.txns(2), entries.few_files(2, 2), entries.commit(0)) == (None, None, None)
     assert entries.commit(2) is not None
 
 
 def test_a_table_made_anew_in_its_place_is_read_anew(place, tmp_path):
-    entries = LogEntries(NO_SESSION, place)
+    entries = LogEntries(LocalFolder(place))
     append(place, 1)
     append(place, 2)
     assert entries.txns(entries.newest()) == {"a": 1}
     Path(place).rename(tmp_path / "away")
     write_deltalake(place, numbers(), partition_by=["part"])
     assert entries.txns(entries.newest()) == {}
+
+
+class Far(LocalFolder):
+    """A log that is taken for one in a store, and what was asked of it."""
+
+    is_near = False
+
+    def __init__(self, table_path: str) -> None:
+        super().__init__(table_path)
+        self.asked_for: list[str] = []
+
+    def names(self, start: str) -> list[str]:
+        self.asked_for.append(f"names from {start}")
+        return super().names(start)
+
+    def read(self, name: str) -> bytes | None:
+        self.asked_for.append(name)
+        return super().read(name)
+
+
+def grown(place: str, commits: int, *, checkpoint_at: int) -> None:
+    for number in range(1, commits + 1):
+        append(place, number, app_id=f"app-{number % 3}", number=number)
+        if number == checkpoint_at:
+            DeltaTable(place).create_checkpoint()
+
+
+@pytest.mark.parametrize("commits", [12, 24])
+def test_what_is_asked_of_a_store_begins_at_the_checkpoint_however_long_the_log_is(place, commits):
+    grown(place, commits, checkpoint_at=commits - 2)
+    folder = Far(place)
+    entries = LogEntries(folder)
+    newest = entries.newest()
+    assert newest == commits
+    # The checkpoint's name, then names from it on.
+    assert folder.asked_for == ["_last_checkpoint", f"names from {commits - 2:020d}.json"]
+    assert known_files(entries, newest) == real_files(place)
+    assert entries.txns(newest) == {f"app-{n % 3}": n for n in range(commits - 2, commits + 1)}
+    read = [name for name in folder.asked_for if name.endswith(".json") and not name.startswith("names")]
+    assert read == [f"{version:020d}.json" for version in (commits - 1, commits)]
+
+
+def test_a_second_look_asks_for_names_behind_the_known_version_and_reads_what_is_new(place):
+    folder = Far(place)
+    entries = LogEntries(folder)
+    append(place, 1)
+    assert entries.txns(entries.newest()) == {"a": 1}
+    folder.asked_for.clear()
+    assert entries.txns(entries.newest()) == {"a": 1}
+    assert folder.asked_for == [f"names from {1:020d}.json"]
+    append(place, 2, number=2)
+    folder.asked_for.clear()
+    assert entries.txns(entries.newest()) == {"a": 2}
+    assert folder.asked_for == [f"names from {1:020d}.json", f"{2:020d}.json", f"names from {1:020d}.json"][:2]
+
+
+def test_a_first_look_at_a_log_that_is_known_to_have_reached_a_version_is_one_request(place):
+    grown(place, 5, checkpoint_at=2)
+    folder = Far(place)
+    assert LogEntries(folder).newest(since=4) == 5
+    assert folder.asked_for == [f"names from {4:020d}.json"]
+    # A version that is not there was another table's.
+    assert LogEntries(Far(place)).newest(since=9) == 5
+
+
+def test_the_log_tells_the_same_from_a_checkpoint_on_as_from_its_first_entry(place):
+    grown(place, 9, checkpoint_at=0)
+    DeltaTable(place).optimize.compact()
+    whole = LogEntries(LocalFolder(place))
+    facts = whole.txns(10), known_files(whole, 10), whole.metadata(10)
+    DeltaTable(place).create_checkpoint()
+    for version in range(9):
+        Path(place, "_delta_log", f"{version:020d}.json").unlink()
+    later = LogEntries(LocalFolder(place))
+    assert (later.txns(later.newest()), known_files(later, 10), later.metadata(10)) == facts
+    assert {file.partition["part"] for file in later.few_files(10, 10)} == {"0", "1"}
+    assert {file.rows for file in later.few_files(10, 10)} == {file.rows for file in whole.few_files(10, 10)}
+
+
+def test_a_checkpoint_that_cannot_be_read_or_is_newer_than_the_look_is_no_harm(place):
+    grown(place, 6, checkpoint_at=3)
+    log = Path(place, "_delta_log")
+    entries = LogEntries(LocalFolder(place))
+    newest = entries.newest()
+    append(place, 9, number=9)
+    DeltaTable(place).create_checkpoint()
+    assert entries.txns(newest).get("a") is None
+    assert known_files(LogEntries(LocalFolder(place)), 7) == real_files(place)
+    for checkpoint in log.glob("*.checkpoint.parquet"):
+        checkpoint.write_bytes(b"torn")
+    assert LogEntries(LocalFolder(place)).txns(7)["a"] == 9

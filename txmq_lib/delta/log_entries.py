@@ -1,58 +1,27 @@
-"""The entries of a table's Delta log, read once each: what Delta's own snapshot would run a Spark job to tell."""
+"""A table's Delta log as far as it was looked at: what Delta's own snapshot would run a Spark job to tell.
+
+A look asks for what is behind the last known version. The first one begins at a checkpoint, so that what is read does
+not grow with the table's history.
+"""
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
-from urllib.parse import unquote
 
-from pyspark.sql import SparkSession
-
-from txmq_lib.spark.jvm import jvm_class
+from txmq_lib.delta.checkpoint import LAST_CHECKPOINT, Checkpoint, checkpoint_of, file_name, named_version
+from txmq_lib.delta.log_actions import Commit, DataFile, Metadata, commit_of
+from txmq_lib.delta.log_folder import LogFolder, side_by_side
 
 COMMIT_FILE = re.compile(r"(\d{20})\.json")
 CHECKPOINT_FILE = re.compile(r"(\d{20})\.checkpoint\..*parquet")
 # Of how many versions it is remembered which files they have, and of how many files at most.
 REMEMBERED_VERSIONS, FEW_FILES = 64, 32
 REMEMBERED_COMMITS = 200
-# The first of a file's statistics; decoding them all takes longer than the rest of an entry.
-NUM_RECORDS = re.compile(r'"numRecords"\s*:\s*(\d+)')
-COLUMN_MAPPING = "delta.columnMapping.mode"
-
-
-@dataclass(frozen=True)
-class DataFile:
-    """A file of a table: path below it, bytes, rows (0: not told), partition values.
-
-    Where it is not `is_plain` only Delta can read it.
-    """
-
-    path: str
-    size: int
-    rows: int
-    partition: Mapping[str, str | None]
-    is_plain: bool
-
-
-@dataclass(frozen=True)
-class Commit:
-    """What the log entry of one version says.
-
-    inserted  files whose rows it inserted; None where it did anything else to rows
-    """
-
-    info: dict[str, Any]
-    txns: dict[str, int]
-    added: tuple[DataFile, ...]
-    removed: tuple[str, ...]
-    inserted: tuple[DataFile, ...] | None
-    configuration: dict[str, str] | None
+# Beyond so many entries a checkpoint on the way is sought, and so many are read at a time.
+MANY_ENTRIES = 100
 
 
 @dataclass
@@ -62,159 +31,158 @@ class _Known:
     version: int = -1
     txns: dict[str, int] = field(default_factory=dict)
     files: dict[str, DataFile] = field(default_factory=dict)
-    is_mapped: bool = False
+    metadata: Metadata = field(default_factory=Metadata)
     # None: many files, or such that only Delta can read.
     few_files: OrderedDict[int, tuple[DataFile, ...] | None] = field(default_factory=OrderedDict)
 
+    @classmethod
+    def at(cls, checkpoint: Checkpoint) -> _Known:
+        """As a checkpoint has it."""
+        known = cls(checkpoint.version, dict(checkpoint.txns), dict(checkpoint.files), checkpoint.metadata)
+        known._remember_few_files()
+        return known
+
     def follow(self, version: int, commit: Commit) -> None:
+        """Take in the next entry."""
         self.version = version
         self.txns.update(commit.txns)
         for path in commit.removed:
             self.files.pop(path, None)
         self.files.update((file.path, file) for file in commit.added)
-        if commit.configuration is not None:
-            self.is_mapped = commit.configuration.get(COLUMN_MAPPING, "none") != "none"
-        is_readable = len(self.files) <= FEW_FILES and not self.is_mapped
+        self.metadata = commit.metadata or self.metadata
+        self._remember_few_files()
+
+    def _remember_few_files(self) -> None:
+        is_readable = len(self.files) <= FEW_FILES and not self.metadata.is_mapped
         files = tuple(self.files.values()) if is_readable else ()
-        self.few_files[version] = files if is_readable and all(file.is_plain for file in files) else None
+        self.few_files[self.version] = files if is_readable and all(file.is_plain for file in files) else None
         while len(self.few_files) > REMEMBERED_VERSIONS:
             self.few_files.popitem(last=False)
 
 
 class LogEntries:
-    """The log of one table, as files. What was read of it is kept: an entry never changes."""
+    """The log of one table. What was read of it is kept: an entry never changes."""
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
-        self._spark = spark  # asked for logs that are not on this machine only
-        self._path = path
-        local = on_disk(path)
-        # Through the JVM each file costs milliseconds.
-        self._local = Path(local, "_delta_log") if local is not None else None
+    def __init__(self, folder: LogFolder) -> None:
+        self._folder = folder
+        self._newest: int | None = None
+        self._has_checkpoint = False
         self._commits: OrderedDict[int, Commit] = OrderedDict()
-        self._known: _Known | None = _Known()
+        # None: not followed yet. Where entries are missing Delta has to tell.
+        self._known: _Known | None = None
+        self._is_torn = False
 
-    def newest(self) -> int:
-        """The table's newest version; -1 for no table."""
-        return max(self.versions(), default=-1)
+    @property
+    def known_newest(self) -> int | None:
+        """The newest version as of the last look; -1 for no table, None before any look."""
+        return self._newest
+
+    def newest(self, *, since: int | None = None) -> int:
+        """The table's newest version, by a look; -1 for no table.
+
+        since  a version that it is known to have reached: what lies before it is not listed, nor looked for
+        """
+        start = self._newest if self._newest not in (None, -1) else since
+        names = self._folder.names(_entry(start)) if start is not None else []
+        if start is None or _entry(start) not in names:
+            # The first look, or what was known is gone: another table stands in its place.
+            self._forget()
+            names = self._first_look()
+        # It stands behind all entries in the order of names.
+        self._has_checkpoint = LAST_CHECKPOINT in names
+        self._newest = max(_versions(names), default=-1)
+        return self._newest
 
     def versions(self) -> list[int]:
         """Versions whose entries the log still holds."""
-        return [int(found[1]) for found in map(COMMIT_FILE.fullmatch, self._names()) if found]
+        return _versions(self._folder.names(""))
 
     def checkpoints(self) -> list[int]:
         """Versions of which the log holds a checkpoint."""
-        return [int(found[1]) for found in map(CHECKPOINT_FILE.fullmatch, self._names()) if found]
+        return [int(found[1]) for found in map(CHECKPOINT_FILE.fullmatch, self._folder.names("")) if found]
 
     def commit(self, version: int) -> Commit | None:
         """What the entry of a version says, or None where the log no longer holds it."""
         if version not in self._commits:
-            text = self._text(version)
-            if text is None:
+            content = self._folder.read(_entry(version))
+            if content is None:
                 return None
-            self._commits[version] = _commit_of(text)
+            self._commits[version] = commit_of(content.decode())
             while len(self._commits) > REMEMBERED_COMMITS:
                 self._commits.popitem(last=False)
         return self._commits[version]
 
+    def fetch(self, versions: Iterable[int]) -> None:
+        """Read entries that will be asked for, side by side."""
+        if not self._folder.is_near:
+            missing = [version for version in versions if version not in self._commits]
+            self._folder.prepare([_entry(version) for version in missing])
+            side_by_side(self.commit, missing)
+
     def txns(self, newest: int) -> dict[str, int] | None:
-        """The highest txnVersion of every app id; None where the log no longer holds every entry."""
+        """The highest txnVersion of every app id; None where the log does not tell."""
         known = self._followed(newest)
         return None if known is None else known.txns
+
+    def metadata(self, newest: int) -> Metadata | None:
+        """The table's metadata; None where the log does not tell."""
+        known = self._followed(newest)
+        return None if known is None else known.metadata
 
     def few_files(self, version: int, newest: int) -> tuple[DataFile, ...] | None:
         """The files a version has, where they are few and plain; else, and where nothing tells, None."""
         known = self._followed(newest)
         return None if known is None else known.few_files.get(version)
 
+    def _forget(self) -> None:
+        self._known, self._is_torn = None, False
+        self._commits.clear()
+
+    def _first_look(self) -> list[str]:
+        if self._folder.is_near:
+            return self._folder.names("0")
+        named = named_version(self._folder.read(LAST_CHECKPOINT))
+        names = self._folder.names(_entry(named)) if named >= 0 else []
+        return names if _versions(names) else self._folder.names("0")
+
     def _followed(self, newest: int) -> _Known | None:
-        if self._known is not None and self._known.version > newest:  # another table stands in its place
-            self._known = _Known()
-            self._commits.clear()
-        while self._known is not None and self._known.version < newest:
-            commit = self.commit(self._known.version + 1)
-            if commit is None:
-                # Entries were removed, as the table's retention says: from here on Delta has to tell.
-                self._known = None
-            else:
-                self._known.follow(self._known.version + 1, commit)
-        return self._known
+        if self._known is None or newest - self._known.version > MANY_ENTRIES:
+            self._begin(newest)
+        known = self._known
+        while known is not None and not self._is_torn and known.version < newest:
+            ahead = range(known.version + 1, min(newest, known.version + MANY_ENTRIES) + 1)
+            self.fetch(ahead)
+            for version in ahead:
+                commit = self.commit(version)
+                if commit is None:
+                    # Entries were removed, as the table's retention says, behind no checkpoint that is read here.
+                    self._is_torn = True
+                    break
+                known.follow(version, commit)
+        return None if self._is_torn else known
 
-    def _names(self) -> list[str]:
-        if self._local is not None:
-            return os.listdir(self._local) if self._local.is_dir() else []
-        filesystem, folder = self._folder()
-        if not filesystem.exists(folder):
-            return []
-        return [status.getPath().getName() for status in filesystem.listStatus(folder)]
-
-    def _text(self, version: int) -> str | None:
-        name = f"{version:020d}.json"
-        if self._local is not None:
-            try:
-                return (self._local / name).read_text(encoding="utf-8")
-            except FileNotFoundError:
-                return None
-        filesystem, folder = self._folder()
-        path = jvm_class(self._spark, "org.apache.hadoop.fs.Path")(folder, name)
-        if not filesystem.exists(path):
-            return None
-        stream = filesystem.open(path)
-        try:
-            return str(jvm_class(self._spark, "org.apache.commons.io.IOUtils").toString(stream, "UTF-8"))
-        finally:
-            stream.close()
-
-    def _folder(self) -> tuple[Any, Any]:
-        folder = jvm_class(self._spark, "org.apache.hadoop.fs.Path")(f"{self._path}/_delta_log")
-        return folder.getFileSystem(self._spark._jsparkSession.sessionState().newHadoopConf()), folder
+    def _begin(self, newest: int) -> None:
+        """Begin at a checkpoint, where there is one ahead of what is known."""
+        reached = -1 if self._known is None else self._known.version
+        version = named_version(self._folder.read(LAST_CHECKPOINT)) if self._has_checkpoint else -1
+        if version > newest:  # made since the last look
+            version = max((made for made in self.checkpoints() if made <= newest), default=-1)
+        if version > reached and (content := self._folder.read(file_name(version))) is not None:
+            checkpoint = checkpoint_of(version, content)
+            if checkpoint is not None:
+                self._known, self._is_torn = _Known.at(checkpoint), False
+        self._known = self._known or _Known()
 
 
-def _commit_of(text: str) -> Commit:
-    info: dict[str, Any] = {}
-    txns: dict[str, int] = {}
-    added: list[DataFile] = []
-    removed: list[str] = []
-    inserted: list[DataFile] = []
-    configuration: dict[str, str] | None = None
-    is_insert = True
-    # Not splitlines: statistics have texts in them, with line ends of their own such as U+2028.
-    for line in filter(None, text.split("\n")):
-        for kind, action in json.loads(line).items():
-            if kind == "commitInfo":
-                info = action
-            elif kind == "txn":
-                txns[action["appId"]] = int(action["version"])
-            elif kind == "add":
-                added.append(_file_of(action))
-                inserted += [added[-1]] if action["dataChange"] else []
-            elif kind == "remove":
-                removed.append(action["path"])
-                is_insert = is_insert and not action["dataChange"]
-            elif kind == "cdc":
-                is_insert = False
-            elif kind == "metaData":
-                configuration = dict(action.get("configuration", {}))
-    return Commit(info, txns, tuple(added), tuple(removed), tuple(inserted) if is_insert else None, configuration)
+def _entry(version: int) -> str:
+    return f"{version:020d}.json"
 
 
-def _file_of(action: Mapping[str, Any]) -> DataFile:
-    path = str(action["path"])
-    is_below = not path.startswith("/") and ":" not in path.split("/")[0]
-    return DataFile(
-        path=path,
-        size=int(action["size"]),
-        rows=int(matched[1]) if (matched := NUM_RECORDS.search(action.get("stats") or "")) else 0,
-        partition=dict(action.get("partitionValues") or {}),
-        is_plain=is_below and not action.get("deletionVector"),
-    )
+def _versions(names: Iterable[str]) -> list[int]:
+    return [int(found[1]) for found in map(COMMIT_FILE.fullmatch, names) if found]
 
 
 def on_disk(path: str) -> str | None:
     """A path on this machine's disk without its scheme; None for any other place."""
     bare = path.removeprefix("file:")
     return bare if ":" not in bare else None
-
-
-def real_path(file: DataFile) -> str:
-    """The path of a plain file below its table, as file systems have it."""
-    return unquote(file.path)

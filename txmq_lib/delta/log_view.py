@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from txmq_lib.delta.log_entries import DataFile, LogEntries
+from txmq_lib.delta.log_actions import DataFile
+from txmq_lib.delta.log_entries import LogEntries
+from txmq_lib.delta.log_folder import REQUESTS_AT_ONCE
 from txmq_lib.spark.jvm import jvm_class, set_active
 
 COMMITS_LOOKED_BACK = 50  # where nothing tells from when on to look
@@ -48,13 +50,13 @@ def reckoned_bytes(files: Iterable[DataFile]) -> int:
 
 
 class DeltaLogView:
-    """The newest version of one table's log."""
+    """One table's log up to a version: the newest, as of the last look."""
 
-    def __init__(self, spark: SparkSession, path: str, entries: LogEntries) -> None:
+    def __init__(self, spark: SparkSession, path: str, entries: LogEntries, version: int) -> None:
+        self.path = path
         self._spark = spark
-        self._path = path
         self._entries = entries
-        self._version = entries.newest()
+        self._version = version
 
     @property
     def version(self) -> int:
@@ -75,7 +77,8 @@ class DeltaLogView:
 
     def schema(self) -> str:
         """The table's schema, in JSON as Spark writes it."""
-        return str(self._snapshot.metadata().schemaString())
+        metadata = self._entries.metadata(self.version)
+        return metadata.schema if metadata is not None else str(self._snapshot.metadata().schemaString())
 
     def few_files(self, version: int) -> tuple[DataFile, ...] | None:
         """The files of a version where they are few and plain Parquet; None: let Delta read it."""
@@ -89,9 +92,9 @@ class DeltaLogView:
         if upto - after > COMMITS_LOOKED_BACK:
             return None
         files: list[DataFile] = []
-        for version in range(after + 1, upto + 1):
+        for version in self._fetched(range(after + 1, upto + 1)):
             commit = self._entries.commit(version)
-            if commit is None or commit.inserted is None or commit.configuration is not None:
+            if commit is None or commit.inserted is None or commit.metadata is not None:
                 return None
             files += commit.inserted
         return files if all(file.is_plain for file in files) else None
@@ -103,7 +106,7 @@ class DeltaLogView:
         costs no Spark job.
         """
         oldest = self.version - COMMITS_LOOKED_BACK if after is None else after
-        for version in range(self.version, max(-1, oldest), -1):
+        for version in self._fetched(range(self.version, max(-1, oldest), -1)):
             commit = self._entries.commit(version)
             if commit is None:
                 return None
@@ -117,7 +120,7 @@ class DeltaLogView:
         """Bytes written behind version `after` up to `upto`; None where the log does not tell, or beyond 50 commits."""
         if upto - after > COMMITS_LOOKED_BACK:
             return None
-        commits = [self._entries.commit(version) for version in range(after + 1, upto + 1)]
+        commits = [self._entries.commit(version) for version in self._fetched(range(after + 1, upto + 1))]
         if any(commit is None for commit in commits):
             return None
         return reckoned_bytes(file for commit in commits if commit is not None for file in commit.added)
@@ -139,14 +142,14 @@ class DeltaLogView:
 
         None where the log no longer tells what came next: Delta's change feed would leave it out without a word.
         """
-        while known < upto:
-            if known + 1 not in own:
-                operation = self.operation(known + 1)
+        for version in self._fetched(range(known + 1, upto + 1)):
+            if version not in own:
+                operation = self.operation(version)
                 if operation is None:
                     return None
                 if operation not in QUIET_OPERATIONS:
                     break
-            known += 1
+            known = version
         return known
 
     def is_readable(self, version: int) -> bool:
@@ -154,8 +157,15 @@ class DeltaLogView:
         start = max((checkpoint for checkpoint in self._entries.checkpoints() if checkpoint <= version), default=-1)
         return set(self._entries.versions()).issuperset(range(start + 1, version + 1))
 
+    def newest_checkpoint(self) -> int:
+        """The newest version of which the log holds a checkpoint; -1 where it holds none."""
+        return max(self._entries.checkpoints(), default=-1)
+
     def configuration(self, key: str) -> str | None:
         """A table property, or None where it is not set."""
+        metadata = self._entries.metadata(self.version)
+        if metadata is not None:
+            return metadata.configuration.get(key)
         found = self._snapshot.metadata().configuration().get(key)
         return str(found.get()) if found.isDefined() else None
 
@@ -167,6 +177,13 @@ class DeltaLogView:
         """Files that are no longer of the newest version and still kept: path."""
         return DataFrame(self._snapshot.tombstones().toDF(), self._spark).select("path")
 
+    def _fetched(self, versions: Sequence[int]) -> Iterator[int]:
+        """`versions` in their order, the entries of the next few read side by side before they are asked for."""
+        for place in range(0, len(versions), REQUESTS_AT_ONCE):
+            part = versions[place : place + REQUESTS_AT_ONCE]
+            self._entries.fetch(part)
+            yield from part
+
     def _commit_info(self, version: int) -> dict[str, Any] | None:
         commit = self._entries.commit(version)
         return None if commit is None else commit.info
@@ -177,5 +194,5 @@ class DeltaLogView:
         set_active(self._spark)
         none = jvm_class(self._spark, "scala.Option").empty()
         delta_log = jvm_class(self._spark, "org.apache.spark.sql.delta.DeltaLog")
-        log = delta_log.forTable(self._spark._jsparkSession, self._path)
+        log = delta_log.forTable(self._spark._jsparkSession, self.path)
         return log.update(False, none, none)

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from txmq_lib.config.table_specs import TableSpec
 from txmq_lib.delta.conform import in_order, struct_type
-from txmq_lib.delta.log_entries import DataFile, real_path
+from txmq_lib.delta.log_actions import DataFile, real_path
 from txmq_lib.spark.glob_escape import pattern_of
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, Schema, write_deltalake
 
+from txmq_lib.config.object_stores import storage_options
 from txmq_lib.config.table_specs import RUN_TABLE, table_spec
 from txmq_lib.delta.durable import sync_commits
-from txmq_lib.delta.small_writes import create_table
+from txmq_lib.delta.small_writes import HOOKS, create_table, open_table
 
 KEPT = timedelta(days=90)
 # A commit a run: after so many they are put together, and what is older than KEPT goes.
@@ -23,13 +24,13 @@ def append_runs(warehouse: str, rows: Sequence[Mapping[str, Any]], *, wall: date
     """Append rows of the table, which is made where it is not there. Errors are those of deltalake."""
     path = f"{warehouse.rstrip('/')}/{RUN_TABLE}"
     spec = table_spec(RUN_TABLE)
-    if not DeltaTable.is_deltatable(path):
+    if not DeltaTable.is_deltatable(path, storage_options(path)):
         create_table(path, spec, {"delta.enableDeletionVectors": "false"})
-    table = DeltaTable(path)
+    table = open_table(path)
     before = table.version()
     schema = pa.schema(Schema.from_json(table.schema().to_json()).to_arrow())
     whole = [{name: row.get(name) for name in spec.columns} for row in rows]
-    write_deltalake(table, pa.Table.from_pylist(whole, schema), mode="append")
+    write_deltalake(table, pa.Table.from_pylist(whole, schema), mode="append", post_commithook_properties=HOOKS)
     if table.version() % TIDIED_EVERY == 0:
         _tidy(table, wall)
     if ":" not in (place := path.removeprefix("file:")):

@@ -1,4 +1,4 @@
-"""Writes of a small pass to a table on this machine, by deltalake: a hundredth of the time Spark takes for a commit.
+"""Writes of a small pass by deltalake, a hundredth of the time Spark takes for a commit: here, or on an object store.
 
 The protocol is that of Delta: a commit carries the transaction number of its step, and loses against another one that
 carries it too.
@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Schema,
+    Transaction,
+    write_deltalake,
+)
 from deltalake.exceptions import DeltaError
 
+from txmq_lib.config.object_stores import storage_options
 from txmq_lib.config.table_specs import TableSpec
 
 # deltalake takes a table's path for the host of a URL in one place, and panics at these (1.6.6, logstore/mod.rs).
@@ -26,13 +34,34 @@ def can_write(path: str) -> bool:
     return not _IN_NO_HOST.search(path)
 
 
+# Who opens a table reads so many log entries at most. Each checkpoint costs as much as the table has files.
+CHECKPOINT_EVERY = 20
+# Else every commit lists the whole log; `maintain` cleans it.
+HOOKS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
+# Tables on object stores, brought up to date by their newest entries only.
+_OPEN: dict[str, DeltaTable] = {}
+
+
 def table_properties(spec: TableSpec) -> dict[str, str]:
     """The properties a table is made with: the views use deltalake, which refuses deletion vectors as a dataset."""
     properties = {
         "delta.enableDeletionVectors": "false",
+        "delta.checkpointInterval": str(CHECKPOINT_EVERY),
         "delta.dataSkippingStatsColumns": ",".join(spec.skipping_columns),
     }
     return properties | ({"delta.enableChangeDataFeed": "true"} if spec.has_feed else {})
+
+
+def open_table(path: str) -> DeltaTable:
+    """The table as it is now."""
+    options = storage_options(path)
+    if options is None:
+        return DeltaTable(path)
+    if path in _OPEN:
+        _OPEN[path].update_incremental()
+    else:
+        _OPEN[path] = DeltaTable(path, storage_options=options)
+    return _OPEN[path]
 
 
 def create_table(path: str, spec: TableSpec, properties: Mapping[str, str]) -> None:
@@ -46,15 +75,11 @@ def create_table(path: str, spec: TableSpec, properties: Mapping[str, str]) -> N
             partition_by=list(spec.partition_by),
             description=spec.doc,
             configuration=dict(properties),
+            storage_options=storage_options(path),
         )
     except DeltaError:
-        if not DeltaTable.is_deltatable(path):  # else somebody else has just created it
+        if not DeltaTable.is_deltatable(path, storage_options(path)):  # else somebody else has just created it
             raise
-
-
-def stored_schema(path: str) -> str:
-    """The schema of a table, in JSON as Spark writes it."""
-    return str(DeltaTable(path).schema().to_json())
 
 
 def with_own_arrays(rows: pa.Table) -> pa.Table:
@@ -65,37 +90,61 @@ def with_own_arrays(rows: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True)
 class SmallWrite:
-    """What the commit of one write carries: whose step it is, the number of its pass, and its tag."""
+    """What the commit of one write carries: whose step it is, the number of its pass, and its tag.
+
+    highest  the highest number of this step that has landed by now; without it deltalake reads the log for that
+    """
 
     app_id: str
     number: int
     tag: str
+    highest: Callable[[], int] | None = None
 
     def append(self, path: str, rows: pa.Table) -> None:
         """Append rows, once. CommitFailedError where somebody else wrote the same step meanwhile."""
-        table = DeltaTable(path)
+        table = open_table(path)
         if not self._has_landed(table):
-            write_deltalake(table, rows, mode="append", commit_properties=self._properties())
+            write_deltalake(
+                table,
+                rows,
+                mode="append",
+                commit_properties=self._properties(),
+                post_commithook_properties=HOOKS,
+            )
 
     def overwrite(self, path: str, rows: pa.Table, *, where: str | None) -> None:
         """Put rows in the place of all there are (of those that satisfy `where`), once."""
-        table = DeltaTable(path)
+        table = open_table(path)
         if not self._has_landed(table):
-            write_deltalake(table, rows, mode="overwrite", predicate=where, commit_properties=self._properties())
+            write_deltalake(
+                table,
+                rows,
+                mode="overwrite",
+                predicate=where,
+                commit_properties=self._properties(),
+                post_commithook_properties=HOOKS,
+            )
 
     def upsert(self, path: str, rows: pa.Table, *, key: Sequence[str], only_if: str | None) -> None:
         """MERGE rows (s) into the table (t) on its key, once; `only_if` lets a match be updated."""
-        table = DeltaTable(path)
+        table = open_table(path)
         if self._has_landed(table):
             return
         on = " and ".join(f"(t.{name} is not distinct from s.{name})" for name in key)
         merge = table.merge(
-            rows, predicate=on, source_alias="s", target_alias="t", commit_properties=self._properties()
+            rows,
+            predicate=on,
+            source_alias="s",
+            target_alias="t",
+            commit_properties=self._properties(),
+            post_commithook_properties=HOOKS,
         )
         merge.when_matched_update_all(only_if).when_not_matched_insert_all().execute()
 
     def _has_landed(self, table: DeltaTable) -> bool:
-        return (table.transaction_version(self.app_id) or 0) >= self.number
+        # Asked behind the look at the table: what lands in between is a conflict.
+        highest = self.highest() if self.highest is not None else table.transaction_version(self.app_id)
+        return (highest or 0) >= self.number
 
     def _properties(self) -> CommitProperties:
         return CommitProperties(

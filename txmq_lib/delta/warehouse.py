@@ -9,14 +9,19 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from txmq_lib.config.object_stores import storage_options
 from txmq_lib.config.table_specs import RUN_TABLE, TableSpec, table_spec, table_specs
 from txmq_lib.delta.conform import struct_type
 from txmq_lib.delta.durable import sync_commits, sync_new_table
-from txmq_lib.delta.log_entries import DataFile, LogEntries, on_disk
-from txmq_lib.delta.log_view import DeltaLogView, reckoned_bytes
+from txmq_lib.delta.last_seen import last_seen
+from txmq_lib.delta.log_actions import DataFile
+from txmq_lib.delta.log_entries import on_disk
+from txmq_lib.delta.log_folder import side_by_side
+from txmq_lib.delta.log_view import reckoned_bytes
 from txmq_lib.delta.plain_files import frame_of_files
-from txmq_lib.delta.small_writes import can_write, create_table, stored_schema, table_properties
-from txmq_lib.errors import SchemaError, TableMissingError
+from txmq_lib.delta.small_writes import can_write, create_table, table_properties
+from txmq_lib.delta.table_logs import TableLogs
+from txmq_lib.errors import SchemaError
 from txmq_lib.spark.local_frame import local_frame
 
 # Tables that came after the first version: a warehouse of before gets them when it is opened.
@@ -29,18 +34,11 @@ def _no_hook(table: str, step: str) -> None:
     return None
 
 
-def _in_full(spark: SparkSession, uri: str) -> str:
-    # On a cluster of Hadoop a path without a scheme is HDFS's, and nothing of it is to be looked for on this disk.
-    default = str(spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS"))
-    return uri if ":" in uri or default.startswith("file:") else f"{default.rstrip('/')}{uri}"
-
-
-class Warehouse:
+class Warehouse(TableLogs):
     """Delta tables under one URI, named as in `schemas/`."""
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
-        self.spark = spark
-        self.uri = _in_full(spark, uri).rstrip("/")
+        super().__init__(spark, uri)
         # Called after every write with (table, step): where tests kill a pass.
         self.on_write: Callable[[str, str], None] = _no_hook
         # Called likewise between the parts of what takes long and writes only in the end: where a service leaves off.
@@ -51,17 +49,17 @@ class Warehouse:
         self.is_looked_after = False
         self._durable: dict[str, int] = {}
         self._created_empty: dict[str, bool] = {}
-        self._entries: dict[str, LogEntries] = {}
         self._materialized: dict[str, tuple[int, list[Row]]] = {}
-
-    def path(self, table: str) -> str:
-        """Where a table lies."""
-        return f"{self.uri}/{table}"
 
     def local_path(self, table: str) -> str | None:
         """Where a table can be written from here, on this disk; None where it cannot, or executors are elsewhere."""
         path = on_disk(self.path(table)) if self.is_on_one_machine else None
         return path if path is not None and can_write(path) else None
+
+    def small_path(self, table: str) -> str | None:
+        """Where a few rows can be written from here; None where Spark has to."""
+        path = self.path(table)
+        return path if storage_options(path) is not None and can_write(path) else self.local_path(table)
 
     def is_few(self, table: str, version: int | None = None) -> bool:
         """Whether a version of the table, or the newest, has few files and little in them."""
@@ -72,13 +70,9 @@ class Warehouse:
         files = self._few_files(table, version)
         return None if files is None else reckoned_bytes(files)
 
-    def exists(self, table: str) -> bool:
-        """True where the table has been created."""
-        return self.log(table).version >= 0
-
     def create_missing(self) -> list[str]:
         """Create the tables that do not exist yet; their names."""
-        missing = [name for name in table_specs() if not self.exists(name)]
+        missing = [name for name, version in self.look_at(table_specs()).items() if version < 0]
         with ThreadPoolExecutor(max_workers=4) as pool:
             list(pool.map(lambda name: self._create(table_spec(name)), [name for name in missing if name != "pass"]))
         self._create(table_spec(RUN_TABLE))
@@ -94,24 +88,22 @@ class Warehouse:
         if not self.exists("pass"):
             self.create_missing()
         if not self._has_wanted_columns:
+            seen = last_seen(self.log_upto("pass", 0))
+            # Behind the look at `pass`: who wrote since has put a row there since.
+            self.look_at((name for name in table_specs() if name != "pass"), since=seen)
             for name in LATER_TABLES:
                 if not self.exists(name):
                     self._create(table_spec(name))
-            self._require_wanted_columns()
+            if not seen.has_columns:
+                self._require_wanted_columns()
             self._has_wanted_columns = True
-
-    def _stored_schema(self, table: str) -> str:
-        path = self.local_path(table)
-        # Delta takes a second to look at a table for the first time.
-        return stored_schema(path) if path is not None else self.log(table).schema()
+            self._keep_look()
 
     def _require_wanted_columns(self) -> None:
         # Only the writing jobs look: Spark would read nulls for a missing column, and a pass would end at a write.
-        found = {
-            name: spec.differences(self._stored_schema(name))
-            for name, spec in table_specs().items()
-            if self.exists(name)
-        }
+        stored = [name for name in table_specs() if self.exists(name)]
+        schemas = side_by_side(lambda name: self.log_upto(name, 0).schema(), stored)
+        found = {name: table_spec(name).differences(schema) for name, schema in zip(stored, schemas, strict=True)}
         lines = [f"  - {name}: {each}" for name, each in found.items() if str(each) and not each.can_be_added]
         if lines:
             raise SchemaError(
@@ -132,28 +124,11 @@ class Warehouse:
         place = self.path(table).replace("`", "``")
         self.spark.sql(f"ALTER TABLE delta.`{place}` ADD COLUMNS ({columns})")
 
-    def log(self, table: str) -> DeltaLogView:
-        """The table's log, refreshed."""
-        if table not in self._entries:
-            self._entries[table] = LogEntries(self.spark, self.path(table))
-        return DeltaLogView(self.spark, self.path(table), self._entries[table])
-
-    def existing_log(self, table: str) -> DeltaLogView:
-        """The table's log, refreshed; TableMissingError where it does not exist."""
-        log = self.log(table)
-        if log.version < 0:
-            raise TableMissingError(f"no table {self.path(table)}; create it with: txmq --warehouse {self.uri} init")
-        return log
-
-    def version(self, table: str) -> int:
-        """The table's newest Delta version; TableMissingError where it does not exist."""
-        return self.existing_log(table).version
-
     def make_durable(self, known: Mapping[str, int]) -> None:
         """Put tables that are on this machine on its disk; `known`: a version of each up to which it is there."""
         for table, version in known.items():
-            path, newest = on_disk(self.path(table)), self.log(table).version
-            if path is not None:
+            if (path := on_disk(self.path(table))) is not None:
+                newest = self.log(table).version
                 sync_commits(path, max(version, self._durable.get(table, -1)), newest)
                 self._durable[table] = newest
 
@@ -188,7 +163,7 @@ class Warehouse:
             return self.read(table, upto)
         if after >= upto:
             return self.empty(table)
-        files = self.log(table).inserted_files(after, upto)
+        files = self.log_upto(table, upto).inserted_files(after, upto)
         if files is not None and not taken_back:
             return self._frame_of(table, files)
         feed = (
@@ -203,7 +178,7 @@ class Warehouse:
         return feed.where("_change_type = 'insert'").drop(*CHANGE_COLUMNS)
 
     def _few_files(self, table: str, version: int | None) -> tuple[DataFile, ...] | None:
-        log = self.log(table)
+        log = self.log(table) if version is None else self.log_upto(table, version)
         files = log.few_files(log.version if version is None else version)
         return files if files is not None and sum(file.size for file in files) <= READ_WHOLE_BYTES else None
 
@@ -218,12 +193,12 @@ class Warehouse:
     def _was_created_empty(self, table: str) -> bool:
         # Version 0 of a cloned table has rows.
         if table not in self._created_empty:
-            self._created_empty[table] = self.log(table).operation(0) == "CREATE TABLE"
+            self._created_empty[table] = self.log_upto(table, 0).operation(0) == "CREATE TABLE"
         return self._created_empty[table]
 
     def _create(self, spec: TableSpec) -> None:
         properties = table_properties(spec)
-        if (path := self.local_path(spec.table)) is not None:
+        if (path := self.small_path(spec.table)) is not None:
             create_table(path, spec, properties)
         else:
             self._create_by_spark(spec, properties)

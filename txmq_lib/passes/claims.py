@@ -13,6 +13,7 @@ import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from txmq_lib.config.resources import txmq_version
@@ -88,6 +89,8 @@ class Claims(Plan):
 
     def make_durable(self) -> None:
         """Put all that this plan, and others meanwhile, have written on the disk."""
+        if not self.warehouse.is_on_disk:
+            return
         passes = durable_versions(self.warehouse)["pass"]
         self.warehouse.make_durable({**self.input_versions, "pass": passes})
 
@@ -114,8 +117,10 @@ class Claims(Plan):
     def _append_to_log(self, state: str, rows: list[dict[str, Any]], tag: str) -> None:
         warehouse, schema = self.warehouse, struct_type(table_spec("pass"))
         stamp = (app_id(self.job, "pass", state), self.number, tag)
-        path = warehouse.local_path("pass")
+        path = warehouse.small_path("pass")
         if path is not None:
-            SmallWrite(*stamp).append(path, arrow_rows(rows, schema))
+            highest = partial(warehouse.highest_number, "pass", stamp[0])
+            SmallWrite(*stamp, highest).append(path, arrow_rows(rows, schema))
         else:
             SparkWrite(*stamp).append(warehouse.path("pass"), local_frame(warehouse.spark, rows, schema))
+        warehouse.wrote_pass_row()

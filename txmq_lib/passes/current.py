@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from txmq_lib.delta.last_seen import COLUMNS, columns_digest
 from txmq_lib.passes.pass_log import COMMITTED, INPUT_VERSIONS, OWN_VERSIONS, ROLE_GIVEN, last_role_given
 from txmq_lib.passes.reader import Reader
 from txmq_lib.passes.writer import Writer
@@ -50,6 +51,7 @@ class Pass(Reader, Writer):
         left = {
             INPUT_VERSIONS: self.input_versions,
             OWN_VERSIONS: self._own_versions,
+            COLUMNS: columns_digest(),
             "settings_fingerprint": self.settings.fingerprint(),
             "next_due_ms": next_due_ms,
             ROLE_GIVEN: last_role_given(self.warehouse),

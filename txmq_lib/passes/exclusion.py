@@ -51,7 +51,8 @@ def is_older_than_take_back(warehouse: Warehouse, job: str, number: int) -> bool
 
 def last_done_take_back(warehouse: Warehouse) -> int:
     """The newest take-back that has done all it does; 0 where there is none."""
-    latest, unfinished_number = last_take_back(warehouse), unfinished(warehouse.log("pass")).get(JOB_TAKE_BACK)
+    latest = last_take_back(warehouse)
+    unfinished_number = unfinished(warehouse.log("pass")).get(JOB_TAKE_BACK) if latest else None
     return latest if unfinished_number is None else min(latest, unfinished_number - 1)
 
 

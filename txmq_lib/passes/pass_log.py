@@ -53,7 +53,7 @@ def last_take_back(warehouse: Warehouse) -> int:
 
 def last_role_given(warehouse: Warehouse) -> int:
     """The newest take-back that gave a broker a new role: what landed of it is judged anew. 0 where there is none."""
-    return warehouse.log("broker").txn_version(app_id(JOB_TAKE_BACK, "broker", ROLE_GIVEN))
+    return warehouse.log_upto("broker", 0).txn_version(app_id(JOB_TAKE_BACK, "broker", ROLE_GIVEN))
 
 
 def plan_row(warehouse: Warehouse, job: str, number: int) -> Row:
@@ -63,12 +63,11 @@ def plan_row(warehouse: Warehouse, job: str, number: int) -> Row:
     return rows.withColumn("now_us", F.unix_micros("now")).collect()[0]
 
 
-def last_note(warehouse: Warehouse, job: str) -> dict[str, Any]:
+def last_note(warehouse: Warehouse, log: DeltaLogView, job: str) -> dict[str, Any]:
     """What the last committed pass of a job left for the next; empty where there is none.
 
-    The note of its commit while the log holds that, else what its row tells.
+    The note of its commit while the `log` of `pass` holds that, else what its row tells.
     """
-    log = warehouse.log("pass")
     number = log.txn_version(app_id(job, "pass", COMMITTED))
     if number == 0:
         return {}
@@ -83,6 +82,8 @@ def durable_versions(warehouse: Warehouse) -> dict[str, int]:
 
     The pass log itself: up to the newest plan of these passes.
     """
+    if not warehouse.is_on_disk:
+        return {}
     log, durable = warehouse.log("pass"), dict[str, int]()
     for writer, number in log.txn_versions().items():
         found = _COMMITTED.fullmatch(writer)
@@ -110,7 +111,7 @@ def known_since(warehouse: Warehouse, note: Mapping[str, Any], upto: Mapping[str
         return {}
     own = note.get(OWN_VERSIONS, {})
     known = {
-        name: warehouse.log(name).all_known_to(int(version), upto[name], own.get(name, ()))
+        name: warehouse.log_upto(name, upto[name]).all_known_to(int(version), upto[name], own.get(name, ()))
         for name, version in note.get(INPUT_VERSIONS, {}).items()
         if name in upto
     }
@@ -122,7 +123,9 @@ def lost_feeds(warehouse: Warehouse, row: Row) -> frozenset[str]:
     upto = row["input_versions"]
     since = dict(row["since_versions"])
     return frozenset(
-        name for name, version in since.items() if warehouse.log(name).all_known_to(version, upto[name]) is None
+        name
+        for name, version in since.items()
+        if warehouse.log_upto(name, upto[name]).all_known_to(version, upto[name]) is None
     )
 
 
@@ -164,6 +167,6 @@ def _standing(warehouse: Warehouse, log: DeltaLogView, job: str) -> Standing:
     if planned > last_ended(log, job):
         row = plan_row(warehouse, job, planned)
         return Standing(job, planned, dict(row["input_versions"]), dict(row["since_versions"]))
-    note = last_note(warehouse, job)
+    note = last_note(warehouse, log, job)
     newest = {name: warehouse.log(name).version for name in note.get(INPUT_VERSIONS, {})}
     return Standing(job, None, {}, known_since(warehouse, note, newest))

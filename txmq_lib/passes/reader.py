@@ -28,13 +28,15 @@ class Reader(Frames):
         since, upto = self.known_to(table), self.input_versions[table]
         gone: list[tuple[int, str]] = []
         if since is not None and since < upto:
-            gone = taken_back(self.warehouse.log(table), table, since, upto)
+            gone = taken_back(self.warehouse.log_upto(table, upto), table, since, upto)
         return self.warehouse.rows_between(table, since, upto, taken_back=gone)
 
     def new_bytes(self, tables: Iterable[str]) -> int | None:
         """Bytes that landed in `tables` since the last committed pass of this job; None where the logs do not tell."""
         sizes = [
-            self.warehouse.log(table).bytes_between(self.known_to(table) or 0, self.input_versions[table])
+            self.warehouse.log_upto(table, self.input_versions[table]).bytes_between(
+                self.known_to(table) or 0, self.input_versions[table]
+            )
             for table in tables
             if self.has_new_rows(table)
         ]

@@ -13,6 +13,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from txmq_lib.delta.conflicts import CONFLICTS, WRITE_ATTEMPTS
+from txmq_lib.delta.small_writes import CHECKPOINT_EVERY, open_table
 from txmq_lib.delta.spark_writes import TAG_CONF
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.passes.pass_log import COMMITTED
@@ -23,8 +24,13 @@ COMMITTED_PASS = re.compile(rf"txmq/([^/]+)/pass/{COMMITTED}")
 SMALL_CONF = "spark.databricks.delta.optimize.minFileSize"
 LARGE_CONF = "spark.databricks.delta.optimize.maxFileSize"
 FILE_RETENTION, LOG_RETENTION = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
+CHECKPOINTS = "delta.checkpointInterval"
 # What Delta does where a table says nothing.
-DELTA_DEFAULTS = {FILE_RETENTION: "interval 604800 seconds", LOG_RETENTION: "interval 2592000 seconds"}
+DELTA_DEFAULTS = {
+    FILE_RETENTION: "interval 604800 seconds",
+    LOG_RETENTION: "interval 2592000 seconds",
+    CHECKPOINTS: "10",
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ def _name(path: str) -> Column:
 
 def is_kept_otherwise(warehouse: Warehouse, table: str, *, file_retention_ms: int, log_retention_ms: int) -> bool:
     """Whether the table keeps replaced files or log entries for other spans than these."""
-    properties = {FILE_RETENTION: _interval(file_retention_ms), LOG_RETENTION: _interval(log_retention_ms)}
+    properties = _stated(file_retention_ms, log_retention_ms)
     log = warehouse.log(table)
     return properties != {key: log.configuration(key) or DELTA_DEFAULTS[key] for key in properties}
 
@@ -71,7 +77,7 @@ def is_kept_otherwise(warehouse: Warehouse, table: str, *, file_retention_ms: in
 def keep_for(warehouse: Warehouse, table: str, *, file_retention_ms: int, log_retention_ms: int) -> bool | None:
     """Tell the table how long to keep replaced files and log entries; False where it knew, None after conflicts."""
     spans = {"file_retention_ms": file_retention_ms, "log_retention_ms": log_retention_ms}
-    stated = {FILE_RETENTION: _interval(file_retention_ms), LOG_RETENTION: _interval(log_retention_ms)}
+    stated = _stated(file_retention_ms, log_retention_ms)
     properties = ", ".join(f"'{key}' = '{value}'" for key, value in stated.items())
     for _ in range(WRITE_ATTEMPTS):
         if not is_kept_otherwise(warehouse, table, **spans):
@@ -130,6 +136,29 @@ def remove_passes(warehouse: Warehouse, which: Column, *, tag: str) -> bool:
         except CONFLICTS:
             continue
     return False
+
+
+def tidy_log(warehouse: Warehouse, table: str) -> None:
+    """Make a checkpoint where the last one is far behind, and remove log entries that are older than they are kept.
+
+    Spark does both beside its own commits; those of deltalake leave it to this.
+    """
+    path = warehouse.small_path(table)
+    if path is None:
+        return
+    entries = open_table(path)
+    made = warehouse.log(table).newest_checkpoint()
+    if entries.version() - made >= CHECKPOINT_EVERY:
+        entries.create_checkpoint()
+    entries.cleanup_metadata()
+
+
+def _stated(file_retention_ms: int, log_retention_ms: int) -> dict[str, str]:
+    return {
+        FILE_RETENTION: _interval(file_retention_ms),
+        LOG_RETENTION: _interval(log_retention_ms),
+        CHECKPOINTS: str(CHECKPOINT_EVERY),
+    }
 
 
 def _interval(span_ms: int) -> str:

@@ -65,7 +65,7 @@ def next_pass(
     planned, ended = log.txn_version(app_id(job, "pass", STARTED)), last_ended(log, job)
     if planned > ended:
         return _recorded_pass(warehouse, job, planned, wall_clock=wall_clock)
-    note = last_note(warehouse, job)
+    note = last_note(warehouse, log, job)
     mine = preview(warehouse, job, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock)
     _require_one_moment(job, note, mine.input_versions)
     since = known_since(warehouse, note, mine.input_versions)
@@ -100,7 +100,7 @@ def preview(
         job=job,
         number=0,
         now=now,
-        input_versions={name: warehouse.version(name) for name in table_specs() if name != "pass"},
+        input_versions=warehouse.newest_versions(),
         since_versions={},
         arguments=dict(arguments),
         settings=settings,

@@ -210,10 +210,11 @@ class Writer(Claims):
         stamp = (app_id(self.job, table, step), self.number, f"{self.tag(step)}\n{note}" if note else self.tag(step))
         rows = partial(conform, frame, table_spec(table))
         is_small = self.is_small or (count is not None and count <= FEW_ROWS and not table_spec(table).has_bodies)
-        path = self.warehouse.local_path(table) if is_small else None
+        path = self.warehouse.small_path(table) if is_small else None
         # For a MERGE deltalake reads the whole table.
         if path is not None and not (merges and not self.warehouse.is_few(table)):
-            return _Write(SmallWrite(*stamp), path, cache(lambda: with_own_arrays(rows().toArrow())))
+            highest = partial(self.warehouse.highest_number, table, stamp[0])
+            return _Write(SmallWrite(*stamp, highest), path, cache(lambda: with_own_arrays(rows().toArrow())))
         return _Write(SparkWrite(*stamp), self.warehouse.path(table), cache(rows))
 
     def _write_once(

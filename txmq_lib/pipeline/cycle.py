@@ -58,18 +58,19 @@ def run_cycle(
     counts: Counter[str] = Counter()
     passes: list[PassReport] = []
     unread: list[str] = []
-    for work in works:
-        try:
-            passes.append(work.run(warehouse, now))
-        except RemotingError as failure:
-            counts[UNREAD] += 1
-            unread.append(f"{work.name}: not read: {failure.message}")
-            on_step(work.name, failure)
-        except Exception as failure:
-            on_step(work.name, failure)
-            raise
-        else:
-            on_step(work.name, passes[-1])
+    with warehouse.looking_once():
+        for work in works:
+            try:
+                passes.append(work.run(warehouse, now))
+            except RemotingError as failure:
+                counts[UNREAD] += 1
+                unread.append(f"{work.name}: not read: {failure.message}")
+                on_step(work.name, failure)
+            except Exception as failure:
+                on_step(work.name, failure)
+                raise
+            else:
+                on_step(work.name, passes[-1])
     seconds: defaultdict[str, float] = defaultdict(float)
     for report in passes:
         counts.update(report.counts)

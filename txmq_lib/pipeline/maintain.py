@@ -112,8 +112,13 @@ def run_maintain(
     # One that was killed behind its last work is ended, too.
     is_unfinished = JOB in unfinished(warehouse.log("pass"))
     has_work = any(table.has_work for table in planned) or _has_other_retention(warehouse, upkeep)
-    if dry_run or not (has_work or is_unfinished):
-        return PassReport(JOB, 0, {"idle": 1} if not dry_run else {}, {})
+    if dry_run:
+        return PassReport(JOB, 0, {}, {})
+    # No part of a pass: it changes nothing that is read.
+    with ThreadPoolExecutor(max_workers=TABLES_AT_ONCE) as pool:
+        list(pool.map(partial(retention.tidy_log, warehouse), table_specs()))
+    if not (has_work or is_unfinished):
+        return PassReport(JOB, 0, {"idle": 1}, {})
     job = job_of_steps(JOB, partial(_maintain, planned=planned, upkeep=upkeep))
     return run_passes(warehouse, job, now=wall_clock(), settings=settings, wall_clock=wall_clock)
 

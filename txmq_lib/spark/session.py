@@ -14,6 +14,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from txmq_lib.config.object_stores import is_s3, spark_settings
 from txmq_lib.config.secrets import SPARK_REGEX
 from txmq_lib.config.settings import Settings
 from txmq_lib.errors import EnvironmentFault
@@ -22,6 +23,7 @@ from txmq_lib.files.scratch import scratch
 from txmq_lib.spark.jars import coordinates, require_jars
 from txmq_lib.spark.java import require_java
 from txmq_lib.spark.jvm_start import LOOPBACK, is_local, start_jvm
+from txmq_lib.spark.log_store import load_log_store
 
 # What results depend on; no other layer may change it.
 _FIXED = {
@@ -61,7 +63,7 @@ def build_session(app_name: str, settings: Settings) -> SparkSession:
     Precedence: what results depend on, `settings.spark`, what Delta needs, spark-submit, tuning for one machine.
     EnvironmentFault where Java is missing, or Delta's jars are missing or are not the pinned ones.
     """
-    configuration = {**_CHOSEN, **_HIDDEN, **settings.spark, **_FIXED}
+    configuration = {**_CHOSEN, **_HIDDEN, **spark_settings(settings.warehouse), **settings.spark, **_FIXED}
     if not _is_submitted():
         require_java()
         require_jars()
@@ -83,6 +85,8 @@ def build_session(app_name: str, settings: Settings) -> SparkSession:
     if _is_submitted() and not spark.sparkContext.getConf().contains("spark.log.level"):
         spark.sparkContext.setLogLevel("WARN")
     _require_delta(spark)
+    if is_s3(settings.warehouse):
+        load_log_store(spark)
     if is_local(str(spark.sparkContext.master)):
         _tune_for_one_machine(spark, settings)
     return spark

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from arro3.core import RecordBatchReader
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from txmq_lib.config.object_stores import reason_of, storage_options
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.errors import InputError, TableMissingError
 from txmq_lib.files.scratch import scratch
@@ -137,6 +138,11 @@ class WarehouseReader:
                     hint = "; columns may differ from this version's: txmq doctor"
                 raise InputError(sentence + hint) from error
 
+    def require_reached(self) -> None:
+        """InputError where the place of the tables does not answer; whether they are there does not matter."""
+        with suppress(TableMissingError), self._readable("pass"):
+            pass
+
     def stored(self, table: str) -> Stored:
         """Rows and highest values of a table, from the statistics of its files in Delta's log."""
         with self._readable(table) as delta:
@@ -217,7 +223,7 @@ class WarehouseReader:
         path = f"{self.uri}/{table}"
         try:
             if table not in self._tables:
-                self._tables[table] = DeltaTable(path)
+                self._tables[table] = DeltaTable(path, storage_options=storage_options(path, longest_s=4))
             yield self._tables[table]
         except TableNotFoundError:
             raise TableMissingError(
@@ -225,7 +231,7 @@ class WarehouseReader:
                 f"create it with: txmq --warehouse {self.uri} init"
             ) from None
         except (DeltaError, OSError) as error:
-            raise InputError(f"table {path} cannot be read: {_first_line(error)}") from error
+            raise InputError(f"table {path} cannot be read: {reason_of(error, path)}") from error
 
 
 def _no_row(scan: Scan) -> str:

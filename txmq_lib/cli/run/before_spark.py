@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from txmq_lib.cli.options import location
+from txmq_lib.config.object_stores import fault_of, storage_options
 from txmq_lib.config.settings import Settings
-from txmq_lib.errors import InputError, NothingToLandError, UsageError
+from txmq_lib.errors import InputError, NothingToLandError, SettingsError, UsageError
 from txmq_lib.files import local_files
 from txmq_lib.rocketmq.store.set_up import require_readable, set_up_of
 from txmq_lib.views.known_names import landed_names
@@ -19,8 +20,13 @@ DEFAULT_FILE_SYSTEM = "spark.hadoop.fs.defaultFS"
 
 
 def require_warehouse_place(settings: Settings) -> None:
-    """InputError where the warehouse is a directory of this machine that is not there and cannot be made."""
+    """InputError where the warehouse is a directory of this machine that is not there and cannot be made, or a store
+    that does not answer; SettingsError where two writers could overwrite each other there."""
     path = location(settings.warehouse)
+    if fault := fault_of(path, settings.spark):
+        raise SettingsError([fault])
+    if storage_options(path) is not None:
+        WarehouseReader(path).require_reached()
     if not path.startswith("/"):
         return
     try:
@@ -40,6 +46,11 @@ def require_files(settings: Settings, paths: Sequence[str], environment: Mapping
 
 def require_store(path: str) -> None:
     """InputError where a store is no directory, StoreRefusedError where its broker is set up beyond reading."""
+    if local_files.has_scheme(path):
+        raise InputError(
+            f"store {path} is not on this machine: a store is read as a directory; copy it here or mount it, or land"
+            " the live broker (documentation: Object stores)"
+        )
     if not Path(path).is_dir():
         raise InputError(f"store {path} is no directory: give a store directory that holds commitlog/")
     require_readable(set_up_of(path), path)

@@ -31,6 +31,7 @@ Job = Callable[..., PassReport]
 def create_tables(options: Options) -> None:
     """Create the tables that do not exist yet and tell how many."""
     settings = settings_of(options)
+    require_warehouse_place(settings)
     mend_warehouse(settings)
     with spark_warehouse("init", settings) as (warehouse, _):
         created = warehouse.create_missing()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from txmq_lib.cli.options import location
 from txmq_lib.cli.run.findings import FAIL, OK, WARN, Finding, directory_finding
+from txmq_lib.config.object_stores import storage_options
 from txmq_lib.config.settings import Settings, Source
 from txmq_lib.config.table_specs import table_specs
 from txmq_lib.errors import TxmqError
@@ -62,7 +63,10 @@ def warehouse_findings(uri: str, now: datetime) -> Iterator[Finding]:
     """The warehouse can be written, its tables are whole and as `schemas/` has them, and its times are not ahead."""
     local = None if "://" in uri.removeprefix("file://") else Path("/" + uri.removeprefix("file:").lstrip("/"))
     if local is None:
-        yield Finding("warehouse", WARN, f"{uri} is not on this machine", "its room and permissions are not looked at")
+        reach = reach_finding(uri)
+        yield reach
+        if reach.state == FAIL:
+            return
     else:
         directory = next(each for each in (local, *local.parents) if each.exists())
         yield directory_finding("warehouse", directory, "let this user write there, or name another with --warehouse")
@@ -85,6 +89,17 @@ def damage_findings(place: Path) -> Iterator[Finding]:
     advice = "the next pass mends it by itself" if found.is_of_open_plans else "txmq mend tells what can be done"
     for line in found.damaged:
         yield Finding("tables", WARN if found.is_of_open_plans else FAIL, line, found.refusal or advice)
+
+
+def reach_finding(uri: str) -> Finding:
+    """The store of the warehouse answers, and takes the credentials."""
+    if storage_options(uri) is None:
+        return Finding("warehouse", WARN, f"{uri} is not on this machine", "its room and permissions are not looked at")
+    try:
+        WarehouseReader(uri).require_reached()
+    except TxmqError as error:
+        return Finding("warehouse", FAIL, error.message, "mend it; every command but this one needs the store")
+    return Finding("warehouse", OK, f"{uri} answers")
 
 
 def clock_finding(directory: Path, now: datetime) -> Finding:

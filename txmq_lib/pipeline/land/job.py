@@ -75,7 +75,7 @@ def run_land_files(
     def arguments() -> dict[str, Any]:
         files = [asdict(file) for file in found]
         if is_idle_when_landed:
-            known = unchanged_inputs.known(warehouse, settings, last_note(warehouse, JOB))
+            known = unchanged_inputs.known(warehouse, settings, last_note(warehouse, warehouse.log("pass"), JOB))
             files = [file for file in files if not _is_among(known, {**told, "files": [file]})]
         return {**told, "files": files}
 

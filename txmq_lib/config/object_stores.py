@@ -1,0 +1,115 @@
+"""How a warehouse on an object store is reached, by Spark and by whoever reads without it: one URI, one set of
+credentials.
+
+Credentials are where the store's own tools look for them: the environment, a profile, a file, the machine. None is
+kept in a setting, an argument or a plan.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+# deltalake knows both names; Spark's connector is called s3a.
+_S3 = ("s3://", "s3a://", "s3n://")
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_S3A = "spark.hadoop.fs.s3a"
+LOG_STORE_KEY = "spark.delta.logStore.s3a.impl"
+LOG_STORE = "txmq.ConditionalPutLogStore"
+# Who holds a lock of its own excludes none of those who do not.
+_LOCK_VARIABLE = "AWS_S3_LOCKING_PROVIDER"
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
+_REFUSED = ("SignatureDoesNotMatch", "InvalidAccessKeyId", "AccessDenied", "ExpiredToken", "InvalidToken")
+# Where a machine of Amazon's is asked for credentials when there are none.
+_NO_CREDENTIALS = "http://169.254.169.254/"
+
+
+def is_s3(uri: str) -> bool:
+    """Whether it lies on S3, or what speaks as it does."""
+    return uri.startswith(_S3)
+
+
+def spark_uri(uri: str) -> str:
+    """A URI as Spark's connectors are called."""
+    return f"s3a://{uri.partition('://')[2]}" if is_s3(uri) else uri
+
+
+def storage_options(uri: str, environ: Mapping[str, str] = os.environ, *, longest_s: int = 60) -> dict[str, str] | None:
+    """What deltalake is to know beside the environment; None for a place on a file system.
+
+    longest_s  how long one request is tried again
+    """
+    if "://" not in uri or uri.startswith(("file:", "hdfs:", "viewfs:")):
+        return None
+    options = {"retry_timeout": f"{longest_s}s", "connect_timeout": "3s", "max_retries": "10" if longest_s > 9 else "2"}
+    if is_s3(uri) and _first(environ, _ENDPOINTS).startswith("http://"):
+        options["allow_http"] = "true"
+    return options
+
+
+def spark_settings(uri: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Spark's settings for a warehouse there; what the user sets counts more."""
+    if uri.startswith("gs://"):
+        return {
+            "spark.hadoop.fs.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
+            "spark.hadoop.fs.gs.auth.type": "APPLICATION_DEFAULT",
+        }
+    account, key = environ.get("AZURE_STORAGE_ACCOUNT_NAME"), environ.get("AZURE_STORAGE_ACCOUNT_KEY")
+    if uri.startswith(("abfs://", "abfss://")) and account and key:
+        return {f"spark.hadoop.fs.azure.account.key.{account}.dfs.core.windows.net": key}
+    if not is_s3(uri):
+        return {}
+    settings = {
+        LOG_STORE_KEY: LOG_STORE,
+        "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        f"{_S3A}.aws.credentials.provider": "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
+        # Names of data files are never used twice: no look before each whether one is there.
+        f"{_S3A}.performance.flags": "create,mkdir",
+    }
+    if endpoint := _first(environ, _ENDPOINTS):
+        settings[f"{_S3A}.endpoint"] = endpoint
+        settings[f"{_S3A}.path.style.access"] = "true"
+        settings[f"{_S3A}.connection.ssl.enabled"] = str(endpoint.startswith("https:")).lower()
+    if region := _first(environ, _REGIONS):
+        settings[f"{_S3A}.endpoint.region"] = region
+    return settings
+
+
+def fault_of(uri: str, stated: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> str:
+    """Why two writers could overwrite each other there; empty where they cannot.
+
+    stated  Spark's settings as the user has them
+    """
+    if not is_s3(uri):
+        return ""
+    if stated.get(LOG_STORE_KEY, LOG_STORE) != LOG_STORE:
+        return f"{LOG_STORE_KEY}: txmq commits by conditional puts, which another log store does not see; leave it out"
+    if stated.get(f"{_S3A}.create.conditional.enabled") == "false":
+        return f"{_S3A}.create.conditional.enabled: without it two writers overwrite each other; leave it out"
+    if environ.get(_LOCK_VARIABLE):
+        return f"{_LOCK_VARIABLE}: txmq commits by conditional puts, which need no lock and see none; unset it"
+    return ""
+
+
+def reason_of(error: Exception, uri: str) -> str:
+    """Why a store did not answer as it should, in one line: of what deltalake says, which is a dozen."""
+    text = str(error)
+    code = next(iter(_CODE.findall(text)), "")
+    bucket = uri.partition("://")[2].partition("/")[0]
+    if code == "NoSuchBucket":
+        return f"there is no bucket {bucket}: make it, or mend the URI"
+    if code in _REFUSED:
+        return f"the store refuses the credentials ({code}): look at AWS_ACCESS_KEY_ID, AWS_PROFILE or their like"
+    if _NO_CREDENTIALS in text:
+        return "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+    lines = [line.strip(" \u21b3") for line in _COLOURS.sub("", text).splitlines() if line.strip()]
+    if "://" in uri and any("error sending request" in line for line in lines):
+        return f"the store cannot be reached ({lines[-1]}): look at the network and AWS_ENDPOINT_URL"
+    return lines[0] if lines else type(error).__name__
+
+
+def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> str:
+    return next((environ[name] for name in names if environ.get(name)), "")

@@ -1,0 +1,149 @@
+"""The files of a table's Delta log: their names from one on, and what they hold. On this disk, or through Hadoop."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from txmq_lib.spark.jvm import jvm_class
+
+# An object store takes as long for many requests as for one.
+REQUESTS_AT_ONCE = 16
+# A file system's status of a file, as it writes it.
+_LISTED = re.compile(r"path=[^;]*/_delta_log/([^/;]+); isDirectory=false; length=(\d+);")
+_S3A, _MISSING = "org.apache.hadoop.fs.s3a.S3AFileSystem", "java.io.FileNotFoundException"
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class LogFolder(Protocol):
+    """The log of one table. What is read of it is not kept here."""
+
+    @property
+    def is_near(self) -> bool:
+        """Whether a look costs microseconds, not the way to a store and back."""
+        ...
+
+    def names(self, start: str) -> list[str]:
+        """Names of files at or behind `start` in the order of texts; none where there is no log."""
+        ...
+
+    def read(self, name: str) -> bytes | None:
+        """What a file holds; None where it is not there."""
+        ...
+
+    def prepare(self, names: Sequence[str]) -> None:
+        """Files of these names are read next."""
+        ...
+
+
+class LocalFolder:
+    """A log on this machine: through the JVM each file would cost milliseconds."""
+
+    is_near = True
+
+    def __init__(self, table_path: str) -> None:
+        self._place = Path(table_path, "_delta_log")
+
+    def names(self, start: str) -> list[str]:
+        """As `LogFolder` says."""
+        try:
+            return sorted(name for name in os.listdir(self._place) if name >= start)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def read(self, name: str) -> bytes | None:
+        """As `LogFolder` says."""
+        try:
+            return (self._place / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def prepare(self, names: Sequence[str]) -> None:
+        """As `LogFolder` says."""
+
+
+class HadoopFolder:
+    """A log wherever Spark's own file systems reach, with the credentials that they have."""
+
+    is_near = False
+
+    def __init__(self, spark: SparkSession, table_path: str) -> None:
+        self._spark = spark
+        self._place = jvm_class(spark, "org.apache.hadoop.fs.Path")(f"{table_path}/_delta_log")
+        self._filesystem = self._place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+        self._lists_from = self._filesystem.getClass().getName() == _S3A
+        self._sizes: dict[str, str] = {}
+
+    def names(self, start: str) -> list[str]:
+        """As `LogFolder` says. S3 is asked for names from there on only."""
+        listed = _unless_missing(lambda: self._listed(start)) or ()
+        found = {name: size for name, size in self._told(listed) if name >= start}
+        self._sizes.update(found)
+        return sorted(found)
+
+    def read(self, name: str) -> bytes | None:
+        """As `LogFolder` says: one request where a look has listed the file, else two."""
+        return _unless_missing(lambda: self._content(name))
+
+    def prepare(self, names: Sequence[str]) -> None:
+        """One look in place of a request for the size of each."""
+        unknown = sorted(name for name in names if name not in self._sizes)
+        if len(unknown) > 1:
+            self.names(unknown[0])
+
+    def _listed(self, start: str) -> Any:  # noqa: ANN401 - py4j has no types
+        if not self._lists_from:
+            return self._filesystem.listStatus(self._place)
+        store = jvm_class(self._spark, "io.delta.storage.internal.S3LogStoreUtil")
+        return store.s3ListFromArray(self._filesystem, self._file(start or "0"), self._place)
+
+    def _told(self, listed: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - py4j has no types
+        """Name and size of each status."""
+        if not len(listed):
+            return []
+        # One word with the JVM for all of them; some file systems have a text that does not tell.
+        text = str(jvm_class(self._spark, "org.apache.commons.lang3.ArrayUtils").toString(listed))
+        if text.count("path=") == text.count("/_delta_log/"):
+            return _LISTED.findall(text)
+        return [(str(status.getPath().getName()), str(status.getLen())) for status in listed if status.isFile()]
+
+    def _content(self, name: str) -> bytes:
+        builder = self._filesystem.openFile(self._file(name))
+        builder.opt("fs.option.openfile.read.policy", "whole-file")
+        if name in self._sizes:
+            builder.opt("fs.option.openfile.length", self._sizes[name])
+        stream = jvm_class(self._spark, "org.apache.hadoop.util.functional.FutureIO").awaitFuture(builder.build())
+        try:
+            return bytes(jvm_class(self._spark, "org.apache.commons.io.IOUtils").toByteArray(stream))
+        finally:
+            stream.close()
+
+    def _file(self, name: str) -> Any:  # noqa: ANN401 - py4j has no types
+        return jvm_class(self._spark, "org.apache.hadoop.fs.Path")(self._place, name)
+
+
+def _unless_missing(ask: Callable[[], Result]) -> Result | None:
+    try:
+        return ask()
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getName() == _MISSING:
+            return None
+        raise
+
+
+def side_by_side(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """`work` of each item, in their order, several at a time."""
+    parts: Sequence[Item] = list(items)
+    if len(parts) < 2:
+        return [work(item) for item in parts]
+    with ThreadPoolExecutor(max_workers=min(REQUESTS_AT_ONCE, len(parts))) as pool:
+        return list(pool.map(work, parts))

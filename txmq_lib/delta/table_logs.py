@@ -1,0 +1,131 @@
+"""The logs of a warehouse's tables: each looked at when it may have moved, several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from txmq_lib.config.object_stores import spark_uri
+from txmq_lib.config.table_specs import table_specs
+from txmq_lib.delta.last_seen import LastSeen
+from txmq_lib.delta.log_entries import LogEntries, on_disk
+from txmq_lib.delta.log_folder import HadoopFolder, LocalFolder, side_by_side
+from txmq_lib.delta.log_view import DeltaLogView
+from txmq_lib.errors import TableMissingError
+
+
+def _in_full(spark: SparkSession, uri: str) -> str:
+    # On a cluster of Hadoop a path without a scheme is HDFS's, and nothing of it is to be looked for on this disk.
+    default = str(spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS"))
+    return uri if ":" in uri or default.startswith("file:") else f"{default.rstrip('/')}{uri}"
+
+
+@dataclass
+class _Look:
+    """A look at all tables: the version of `pass` then, and how many rows this process has put there since."""
+
+    pass_version: int
+    own_rows: int = 0
+
+
+class TableLogs:
+    """Logs of Delta tables under one URI, named as in `schemas/`."""
+
+    def __init__(self, spark: SparkSession, uri: str) -> None:
+        self.spark = spark
+        self.uri = _in_full(spark, spark_uri(uri)).rstrip("/")
+        self._entries: dict[str, LogEntries] = {}
+        self._look: _Look | None = None
+        self._shares_looks = False
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether it lies on a file system of this machine."""
+        return on_disk(self.uri) is not None
+
+    def path(self, table: str) -> str:
+        """Where a table lies."""
+        return f"{self.uri}/{table}"
+
+    def exists(self, table: str) -> bool:
+        """True where the table has been created."""
+        return self.log_upto(table, 0).version >= 0
+
+    def highest_number(self, table: str, app_id: str) -> int:
+        """The highest number of a step that has landed in a table by now."""
+        return self.log(table).txn_version(app_id)
+
+    def log(self, table: str) -> DeltaLogView:
+        """The table's log, looked at now."""
+        return self._view(table, self._log_entries(table).newest())
+
+    def log_upto(self, table: str, version: int) -> DeltaLogView:
+        """The table's log as it is known, where that reaches `version`; else looked at now."""
+        newest = self._log_entries(table).known_newest
+        return self.log(table) if newest is None or newest < version else self._view(table, newest)
+
+    def look_at(self, tables: Iterable[str], *, since: LastSeen | None = None) -> dict[str, int]:
+        """Look at the logs of `tables`, side by side; the newest version of each, -1 where it does not exist.
+
+        since  versions that they are known to have reached
+        """
+        names = list(tables)
+        reached = since.versions if since is not None else {}
+        newest = side_by_side(lambda name: self._log_entries(name).newest(since=reached.get(name)), names)
+        return dict(zip(names, newest, strict=True))
+
+    @contextmanager
+    def looking_once(self) -> Iterator[None]:
+        """Inside, what is newest is asked of all tables once, and again where others than this have written passes.
+
+        What such others write meanwhile belongs to a pass whose row comes later, and is new then.
+        """
+        self._look, self._shares_looks = None, True
+        try:
+            yield
+        finally:
+            self._look, self._shares_looks = None, False
+
+    def wrote_pass_row(self) -> None:
+        """This process has put a row into `pass`."""
+        if self._look is not None:
+            self._look.own_rows += 1
+
+    def newest_versions(self) -> dict[str, int]:
+        """The newest version of every table but `pass`; TableMissingError where one does not exist."""
+        names = [name for name in table_specs() if name != "pass"]
+        passes = self.log_upto("pass", 0).version
+        if self._look is None or passes != self._look.pass_version + self._look.own_rows:
+            self.look_at(names)
+            self._keep_look()
+        return {name: self._existing(self.log_upto(name, 0)).version for name in names}
+
+    def _keep_look(self) -> None:
+        self._look = _Look(self.log_upto("pass", 0).version) if self._shares_looks else None
+
+    def _log_entries(self, table: str) -> LogEntries:
+        if table not in self._entries:
+            place = on_disk(self.path(table))
+            folder = HadoopFolder(self.spark, self.path(table)) if place is None else LocalFolder(place)
+            self._entries.setdefault(table, LogEntries(folder))
+        return self._entries[table]
+
+    def _view(self, table: str, version: int) -> DeltaLogView:
+        return DeltaLogView(self.spark, self.path(table), self._log_entries(table), version)
+
+    def existing_log(self, table: str) -> DeltaLogView:
+        """The table's log, looked at now; TableMissingError where it does not exist."""
+        return self._existing(self.log(table))
+
+    def _existing(self, log: DeltaLogView) -> DeltaLogView:
+        if log.version < 0:
+            raise TableMissingError(f"no table {log.path}; create it with: txmq --warehouse {self.uri} init")
+        return log
+
+    def version(self, table: str) -> int:
+        """The table's newest Delta version; TableMissingError where it does not exist."""
+        is_known = self._look is not None
+        return self._existing(self.log_upto(table, 0) if is_known else self.log(table)).version
