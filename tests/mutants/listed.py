@@ -147,9 +147,10 @@ MUTANTS = (
     Mutant("queue_kinds", "two clients are one", '(F.col("clients") > 1)', '(F.col("clients") > 2)', KINDS),
     Mutant("queue_kinds", "nobody's reports are the client's", 'F.col("has_nameless")', "F.lit(False)", KINDS),
     Mutant("queue_kinds", "clients before this pass are forgotten", "(kept)", "(kept.limit(0))", KINDS),
-    Mutant("folded_without_sets", "what was held before this pass is forgotten", 'F.greatest(F.max("next_offset").over(before), "known_offset")',
+    Mutant("folded_plain", "what was held before this pass is forgotten", 'F.greatest(F.max("next_offset").over(before), "known_offset")',
            'F.max("next_offset").over(before)', KINDS),
-    Mutant("folded_without_sets", "a repeated offset moves", " > F", " >= F", KINDS),
+    Mutant("folded_plain", "the last report is any", 'F.lead("ts").over(in_order).isNull()', "F.lit(True)", KINDS),
+    Mutant("folded_plain", "a repeated offset moves", " > F", " >= F", KINDS),
     # --- verdicts
     Mutant("_rules", "two visible ones are one", "= 2", "= 3", VERDICT),
     Mutant("_is_conflict", "two ops are no conflict", '(F.col("op_count") >= 2)', '(F.col("op_count") >= 3)', VERDICT),

@@ -1,4 +1,4 @@
-"""Consumer queues by what their reports ask for: most have no set and one client, and need but one sort. Pure."""
+"""Consumer queues by what their reports ask for: most have no set and one client: a sequence of numbers. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ TOTAL_ORDER = (*EVENT_ORDER, "is_increase_only", "next_offset", "client_id")
 def queue_kinds(seeds: DataFrame, reports: DataFrame) -> DataFrame:
     """One row per key (OFFSET_KEY) of `reports`, which go on from the state rows `seeds` (rules.offsets.rolled_up).
 
+    is_plain     neither of the next two, and no other key has its key_hash: such reports are a sequence of numbers
     has_sets     a set is among the reports, or a report may still jump after the newest rewind
     has_clients  reports of several clients, or of one and of nobody, could be in conflict
+    key_hash     stands for the key where millions of rows are looked up, shuffled and sorted
     only_client  the one client of reports that cannot be; null where none is named
     known        next_offset, updated_timestamp and client_id of the state row; null where there is none
     """
@@ -42,48 +44,60 @@ def queue_kinds(seeds: DataFrame, reports: DataFrame) -> DataFrame:
     )
     has_clients = (F.col("clients") > 1) | (F.col("clients") > 0) & F.col("has_nameless")
     known = seeds.select(*OFFSET_KEY, F.struct("next_offset", "updated_timestamp", "client_id").alias("known"))
-    return queues.join(known, list(OFFSET_KEY), "left").select(
-        *OFFSET_KEY,
-        "has_sets",
-        has_clients.alias("has_clients"),
-        F.when(~has_clients, F.col("client")).alias("only_client"),
-        "known",
+    hashed = queues.withColumns({"has_clients": has_clients, "key_hash": F.xxhash64(*OFFSET_KEY)})
+    is_alone = F.count("*").over(Window.partitionBy("key_hash")) == 1
+    is_plain = is_alone & ~F.col("has_sets") & ~F.col("has_clients")
+    return (
+        hashed.withColumn("is_plain", is_plain)
+        .join(known, list(OFFSET_KEY), "left")
+        .select(
+            *OFFSET_KEY,
+            *("is_plain", "has_sets", "has_clients", "key_hash"),
+            F.when(~F.col("has_clients"), F.col("client")).alias("only_client"),
+            "known",
+        )
     )
 
 
 def of_kind(rows: DataFrame, kinds: DataFrame, kind: str) -> DataFrame:
-    """`rows` of the keys for which the column `kind` of queue_kinds is true."""
+    """`rows` of the keys for which the condition `kind` on queue_kinds is true."""
     return rows.join(F.broadcast(kinds.where(kind).select(*OFFSET_KEY)), list(OFFSET_KEY), "left_semi")
 
 
-def folded_without_sets(reports: DataFrame, kinds: DataFrame) -> DataFrame:
-    """What rules.offsets.rolled_up finds in the reports of keys without sets, each the maximum of all before it (R84).
+def folded_plain(reports: DataFrame, kinds: DataFrame) -> DataFrame:
+    """What rules.offsets.rolled_up finds in the reports of plain keys, each the maximum of all before it (R84).
 
     Columns  OFFSET_KEY, next_offset, updated_timestamp, last_report, client_id, report_count, ignored_count
     """
-    # A number stands for the key where millions of rows are sorted.
-    number = F.row_number().over(Window.orderBy(*OFFSET_KEY)).alias("number")
-    plain = kinds.where("not has_sets").select(*OFFSET_KEY, number, "known")
-    ends = F.broadcast(plain.select(*OFFSET_KEY, "number", F.col("known.next_offset").alias("known_offset")))
-    events = reports.select(*OFFSET_KEY, *TOTAL_ORDER).join(ends, list(OFFSET_KEY)).drop(*OFFSET_KEY)
-    before = Window.partitionBy("number").orderBy(*TOTAL_ORDER).rowsBetween(Window.unboundedPreceding, -1)
+    plain = kinds.where("is_plain")
+    starts = F.broadcast(plain.select("key_hash", F.col("known.next_offset").alias("known_offset")))
+    # One client says all of these: who it was need not be sorted along.
+    events = reports.select(F.xxhash64(*OFFSET_KEY).alias("key_hash"), *EVENT_ORDER, "next_offset")
+    in_order = Window.partitionBy("key_hash").orderBy(*EVENT_ORDER, "next_offset")
+    before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     held = F.greatest(F.max("next_offset").over(before), "known_offset")
-    judged = events.withColumn("held", held)
     has_moved = F.coalesce(F.col("next_offset") > F.col("held"), F.lit(True))
-    totals = judged.groupBy("number").agg(
-        F.max("next_offset").alias("highest"),
-        F.max_by(F.struct("ts", "client_id"), F.when(has_moved, F.col("next_offset"))).alias("moved"),
-        F.max(F.struct(*EVENT_ORDER)).alias("last_report"),
-        F.count("*").alias("report_count"),
-        F.count_if(~has_moved).alias("ignored_count"),
+    is_last = F.lead("ts").over(in_order).isNull()
+    judged = events.join(starts, "key_hash").withColumns({"held": held, "is_last": is_last})
+    # Of numbers alone: structs would be compared one by one, outside of compiled code.
+    totals = (
+        judged.withColumn("has_moved", has_moved)
+        .groupBy("key_hash")
+        .agg(
+            F.max("next_offset").alias("highest"),
+            F.max(F.when(F.col("has_moved"), F.col("ts"))).alias("moved_ts"),
+            *[F.max(F.when(F.col("is_last"), F.col(name))).alias(name) for name in EVENT_ORDER],
+            F.count("*").alias("report_count"),
+            F.count_if(~F.col("has_moved")).alias("ignored_count"),
+        )
     )
-    is_moved = F.col("moved").isNotNull()
-    return totals.join(plain, "number").select(
+    is_moved = F.col("moved_ts").isNotNull()
+    return totals.join(plain, "key_hash").select(
         *OFFSET_KEY,
         F.greatest("highest", "known.next_offset").alias("next_offset"),
-        F.when(is_moved, F.col("moved.ts")).otherwise(F.col("known.updated_timestamp")).alias("updated_timestamp"),
-        "last_report",
-        F.when(is_moved, F.col("moved.client_id")).otherwise(F.col("known.client_id")).alias("client_id"),
+        F.coalesce("moved_ts", "known.updated_timestamp").alias("updated_timestamp"),
+        F.struct(*EVENT_ORDER).alias("last_report"),
+        F.when(is_moved, F.col("only_client")).otherwise(F.col("known.client_id")).alias("client_id"),
         "report_count",
         "ignored_count",
     )

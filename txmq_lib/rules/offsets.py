@@ -16,7 +16,7 @@ from txmq_lib.names import (
     ORIGIN_ACK,
 )
 from txmq_lib.rules.offset_conflicts import conflicts_per_queue
-from txmq_lib.rules.offset_kinds import TOTAL_ORDER, folded_without_sets, of_kind, with_single_clients
+from txmq_lib.rules.offset_kinds import TOTAL_ORDER, folded_plain, of_kind, with_single_clients
 
 LISTED = 100
 LAST_REPORT = ("last_report_timestamp", "last_report_landed_pass", "last_report_landing_order")
@@ -73,17 +73,21 @@ def rolled_up(
     jumps    the first report to move a rewound value, increase-only and at or above what was held before the rewind.
     late     landed after a set that is ordered after it; it cannot change next_offset, and is ignored.
     """
-    sets = clients = [seeds, reports]
-    if kinds is not None:
-        sets, clients = (
-            [of_kind(rows, kinds, kind) for rows in (seeds, reports)] for kind in ("has_sets", "has_clients")
+    if kinds is None:
+        return _added(
+            seeds, _conflicts_joined(_totals(_judged(_fold(seeds, reports))), seeds, reports, conflict_window_ms)
         )
-    folded = _totals(_judged(_fold(*sets)))
-    if kinds is not None:
-        without_sets = folded_without_sets(reports, kinds)
-        folded = folded.unionByName(without_sets, allowMissingColumns=True)
-    folded = folded.join(conflicts_per_queue(*clients, window_ms=conflict_window_ms), list(OFFSET_KEY), "left")
-    return _added(seeds, folded if kinds is None else with_single_clients(folded, kinds))
+    (seeds_of_others, others), (seeds_of_clients, clients) = (
+        [of_kind(rows, kinds, kind) for rows in (seeds, reports)] for kind in ("not is_plain", "has_clients")
+    )
+    folded = _totals(_judged(_fold(seeds_of_others, others)))
+    folded = folded.unionByName(folded_plain(reports, kinds), allowMissingColumns=True)
+    folded = _conflicts_joined(folded, seeds_of_clients, clients, conflict_window_ms)
+    return _added(seeds, with_single_clients(folded, kinds))
+
+
+def _conflicts_joined(folded: DataFrame, seeds: DataFrame, reports: DataFrame, window_ms: int) -> DataFrame:
+    return folded.join(conflicts_per_queue(seeds, reports, window_ms=window_ms), list(OFFSET_KEY), "left")
 
 
 def _fold(seeds: DataFrame, reports: DataFrame) -> DataFrame:
