@@ -13,6 +13,7 @@ from typing import TypeVar
 from weakref import WeakSet
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from txmq_lib.files.materialized import MATERIALIZED_BYTES
 from txmq_lib.passes.plan import Plan
@@ -65,6 +66,11 @@ class Frames(Plan):
             return kept
         kept.unpersist()
         return None
+
+    def sent_if_few(self, frame: DataFrame) -> DataFrame:
+        """`frame` to be joined with many rows: sent whole to every task where that spares a shuffle of them."""
+        few = self.broadcastable(frame, most=KEYS)
+        return frame if few is None else F.broadcast(few)
 
     def read_here(self, read: Callable[[], Rows | None]) -> Rows | None:
         """The input that `read` gives in this process; None where Spark's tasks are to read it.

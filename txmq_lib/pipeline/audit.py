@@ -200,7 +200,9 @@ def _beside_new_rivals(current: Pass) -> list[DataFrame]:
     return [
         transactions_of(proved.join(F.broadcast(queues), on=list(REAL_QUEUE), how="left_semi")),
         transactions_of(proved.join(F.broadcast(of_ops), on="broker_name", how="left_semi")),
-        transactions_of(halves.join(F.broadcast(of_halves), on=["broker_name", "queue_offset"], how="left_semi")),
+        transactions_of(
+            halves.join(current.sent_if_few(of_halves), on=["broker_name", "queue_offset"], how="left_semi")
+        ),
     ]
 
 

@@ -11,13 +11,9 @@ from pyspark.sql.window import Window
 NEW, DUPLICATE, CONFLICT = "new", "duplicate", "conflict"
 
 
-def judged_by_key(batch: DataFrame, existing: DataFrame, key: Sequence[str]) -> DataFrame:
-    """`batch` with `status`: new, duplicate (same key and content already there), or conflict (other content).
-
-    Within the batch the first row of a key, by `position`, stands. Bodies are not shuffled: repeated keys are
-    found on the keys alone and are few.
-    """
-    repeated = (
+def repeated_keys(batch: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Keys that several rows of `batch` have, with hash and position of the first one: found without the bodies."""
+    return (
         batch.groupBy(*key)
         .agg(
             F.min_by("content_hash", "position").alias("_first_hash"),
@@ -27,11 +23,22 @@ def judged_by_key(batch: DataFrame, existing: DataFrame, key: Sequence[str]) -> 
         .where("_rows > 1")
         .drop("_rows")
     )
+
+
+def judged_by_key(
+    batch: DataFrame, existing: DataFrame, key: Sequence[str], few_repeated: DataFrame | None = None
+) -> DataFrame:
+    """`batch` with `status`: new, duplicate (same key and content already there), or conflict (other content).
+
+    Within the batch the first row of a key, by `position`, stands.
+    few_repeated  what `repeated_keys` gives, where that may be sent to every task: then no body is shuffled for it
+    """
+    repeated = repeated_keys(batch, key) if few_repeated is None else F.broadcast(few_repeated)
     # Rows txmq wrote itself carry no hash: whatever lands on their key is a conflict.
     known_hash = F.coalesce("content_hash", F.lit(0)).alias("_known_hash")
     # An op message has a row per token, all with its hash.
     known = existing.select(*key, known_hash).dropDuplicates(list(key))
-    joined = batch.join(F.broadcast(repeated), on=list(key), how="left").join(known, on=list(key), how="left")
+    joined = batch.join(repeated, on=list(key), how="left").join(known, on=list(key), how="left")
     is_repeat = F.coalesce(F.col("position") > F.col("_first_position"), F.lit(False))
     earlier_hash = F.coalesce(F.col("_known_hash"), F.when(is_repeat, F.col("_first_hash")))
     status = (

@@ -106,7 +106,7 @@ def _with_contested(matched: DataFrame, refused_places: DataFrame | None) -> Dat
     is_rival = F.coalesce("_is_rival", F.lit(False))
     if refused_places is None:
         return matched.withColumn("is_contested", is_rival).drop("_is_rival")
-    refused = F.broadcast(refused_places.withColumn("_is_refused", F.lit(True)))
+    refused = refused_places.withColumn("_is_refused", F.lit(True))
     joined = matched.join(refused, on=list(PLACE), how="left")
     is_contested = is_rival | F.coalesce("_is_refused", F.lit(False))
     return joined.withColumn("is_contested", is_contested).drop("_is_rival", "_is_refused")

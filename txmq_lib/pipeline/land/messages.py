@@ -20,11 +20,12 @@ from txmq_lib.names import (
     TRANSACTION_TOPICS,
 )
 from txmq_lib.passes.current import Pass
+from txmq_lib.passes.frames import KEYS
 from txmq_lib.pipeline.shared.known_runs import frontier_with_runs, of_before
 from txmq_lib.pipeline.shared.quarantining import append_quarantine
 from txmq_lib.rules import frontier, prepare
 from txmq_lib.rules.contract import MESSAGE_COLUMNS, TOPICS_OF_KIND, stored_properties, topic_fault
-from txmq_lib.rules.duplicates import CONFLICT, DUPLICATE, NEW, judged_by_key
+from txmq_lib.rules.duplicates import CONFLICT, DUPLICATE, NEW, judged_by_key, repeated_keys
 from txmq_lib.rules.half import (
     given_up_messages,
     half_messages,
@@ -162,9 +163,10 @@ def move_frontier(current: Pass, reports: DataFrame) -> None:
     """Move landing_frontier by `reports`, one row per queue."""
     with current.timed("frontier"):
         old = of_before(current)
-        known = frontier_with_runs(current, old)
         if old is not None:
-            current.upsert("landing_frontier", old, step="runs", only_if="t.runs is null")
+            old, count = materialized(old)
+            current.upsert("landing_frontier", old, step="runs", only_if="t.runs is null", count=count)
+        known = frontier_with_runs(current, old)
         # One row per queue: a MERGE would compute them three times.
         changed, count = materialized(frontier.advanced(known, reports, pass_number=current.number))
     # Another job may have moved the row since the plan was made: never back.
@@ -192,7 +194,8 @@ def _land_direct(
     key: tuple[str, ...] = TOPIC_KEY
     if kind in ("half", "op"):
         key, direct = QUEUE_KEY, direct.withColumn("queue_id", table_queue_id())
-    judged = current.planned_once(judged_by_key(direct, existing, key))
+    few_repeated = current.broadcastable(repeated_keys(direct, key), most=KEYS)
+    judged = current.planned_once(judged_by_key(direct, existing, key, few_repeated))
     tally = _tallied(current, judged)
     new = direct
     if tally.keys() - {NEW}:
@@ -254,7 +257,9 @@ def _land_prepared(current: Pass, good: DataFrame, broker_name: str, batch: Row)
     """Append new prepared messages as halves; the halves, and conflicts found on the way."""
     known = current.read("half_message").where(F.col("broker_name") == broker_name)
     # A prepared message has no half offset of its own yet: it is known by its physical offset.
-    judged = current.cached(judged_by_key(good.where("is_prepared"), known, PHYSICAL_KEY))
+    is_prepared = good.where("is_prepared")
+    few_repeated = current.broadcastable(repeated_keys(is_prepared, PHYSICAL_KEY), most=KEYS)
+    judged = current.cached(judged_by_key(is_prepared, known, PHYSICAL_KEY, few_repeated))
     tally = _tallied(current, judged)
     new = judged.where(F.col("status") == NEW).drop("status")
     queue = current.read("landing_frontier").where(

@@ -82,7 +82,8 @@ def _ends(current: Pass) -> Ends | None:
         return None
     with current.timed("settle"):
         ends = current.planned_once(candidate_ends(current))
-        return Ends(ends, halves_named_by(current, ends), refused_places(current, ends))
+        refused = current.sent_if_few(refused_places(current, ends))
+        return Ends(ends, halves_named_by(current, ends), refused)
 
 
 def _new(current: Pass) -> New | None:

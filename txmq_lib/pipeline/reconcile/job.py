@@ -88,7 +88,7 @@ def _kept(current: Pass, given: Inputs, outcomes: DataFrame) -> DataFrame:
             return current.cached(outcomes)
     if inputs.has_held(current):
         before = current.read("end_outcome").where("is_held").select(*END_KEY, F.lit(True).alias("was_held"))
-        known = written.join(F.broadcast(before), on=list(END_KEY), how="left")
+        known = written.join(current.sent_if_few(before), on=list(END_KEY), how="left")
         written = known.withColumn("was_held", F.coalesce("was_held", F.lit(False)))
     else:
         written = written.withColumn("was_held", F.lit(False))
