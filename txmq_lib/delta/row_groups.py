@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from txmq_lib.delta.log_entries import COLUMN_MAPPING
+
 # Of decoded rows at once; what one row holds is bounded where it lands.
 BATCH_BYTES: Final = 8 << 20
 MOST_ROWS: Final = 1 << 14
@@ -44,8 +46,8 @@ def files_near(path: str, version: int, column: str, ranges: Sequence[tuple[int,
     None where not all are plain Parquet below the table.
     """
     table = DeltaTable(path, version=version)
-    features = set(table.protocol().reader_features or ())
-    if features & {"deletionVectors", "columnMapping"}:
+    is_mapped = table.metadata().configuration.get(COLUMN_MAPPING, "none") != "none"
+    if is_mapped or "deletionVectors" in (table.protocol().reader_features or ()):
         return None
     added = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     if any(_is_elsewhere(str(row["path"])) for row in added):

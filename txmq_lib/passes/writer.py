@@ -29,7 +29,7 @@ from txmq_lib.passes.pass_log import app_id
 NOT_DECIDING = frozenset({"broker"})
 TAKEN = "taken"  # note of a commit that takes a step's number without rows
 # As many rows without bodies take less time from here than a commit of Spark does.
-FEW_ROWS = 20_000
+FEW_ROWS = 100_000
 
 
 @dataclass(kw_only=True)
@@ -186,14 +186,9 @@ class Writer(Claims):
             return self.warehouse.empty(table)
         return self.warehouse.rows_between(table, commit.version - 1, commit.version)
 
-    def as_stored(self, table: str, frame: DataFrame, *, step: str | None = None) -> DataFrame:
-        """`frame` where rows are few; else the same from the table that holds them, where nothing is computed again.
-
-        step  the append that has put them there; None where they are all that the table holds now
-        """
-        if self.is_small:
-            return frame
-        return self.warehouse.read(table) if step is None else self.written_rows(table, step)
+    def as_stored(self, table: str, frame: DataFrame) -> DataFrame:
+        """`frame`, all that the table holds now; read from there where rows are many: nothing is computed again."""
+        return frame if self.is_small else self.warehouse.read(table)
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:

@@ -85,7 +85,9 @@ def _rows(halves: pa.RecordBatch, changed: Mapping[str, Any], schema: pa.Schema)
     """Columns of `schema`: those `changed`, an array or one value for all rows; the others as the halves have them."""
     columns = []
     for field in schema:
-        value = changed[field.name] if field.name in changed else halves[field.name]
+        # A file of before has no column that came since.
+        landed = halves[field.name] if field.name in halves.schema.names else None
+        value = changed.get(field.name, landed)
         if not isinstance(value, pa.Array):
             value = pa.repeat(pa.scalar(value, field.type), halves.num_rows)
         columns.append(value if value.type == field.type else value.cast(field.type))

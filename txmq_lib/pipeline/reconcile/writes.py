@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import reduce
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, Row
@@ -23,7 +22,9 @@ from txmq_lib.pipeline.shared.quarantining import append_quarantine
 from txmq_lib.rules import check, effects, frontier, settle
 from txmq_lib.rules.invariants import broken_invariants
 from txmq_lib.rules.policy import Policies
+from txmq_lib.spark.local_frame import local_frame
 
+QUEUES_OF_END = ("broker_name", "real_topic", "real_queue_id", "half_queue_id")
 OF_THE_PASS = ("was_held", "pass_number", "judged_timestamp")
 
 
@@ -47,11 +48,15 @@ class Outcome:
 
 
 class Tally(NamedTuple):
-    """How many there are of each: ends, those of them that decide by decision, undecided transactions by action."""
+    """How many there are of each: ends, those of them that decide by decision, undecided transactions by action.
+
+    grown  rows that each queue (broker, topic, queue) of messages, ops and given-up ones gets
+    """
 
     ends: list[Row]
     decisions: Counter[str]
-    actions: dict[str, int]
+    actions: Counter[str]
+    grown: Counter[tuple[str, str, int]]
 
 
 def write(current: Pass, outcome: Outcome) -> PassReport:
@@ -84,21 +89,32 @@ def _written(current: Pass, outcome: Outcome, kept: ExitStack) -> PassReport:
 def _tally(current: Pass, outcome: Outcome) -> Tally:
     policies = outcome.policies
     with current.timed("tally"):
-        actions = {row["action"]: row["count"] for row in outcome.undecided.groupBy("action").count().collect()}
+        actions = outcome.undecided.groupBy("action", "broker_name", "queue_id").count().collect()
         refused_after = F.unix_millis("ts") + policies.column("file_reserved_time_ms") + 1
         kinds = ("outcome", "is_held", "was_held", "decision")
+        decides = settle.decides(policies)
+        queues = [F.when(decides, F.col(name)).alias(name) for name in QUEUES_OF_END]
         ends = (
-            outcome.outcomes.groupBy(*kinds, settle.decides(policies).alias("decides"))
+            outcome.outcomes.groupBy(*kinds, decides.alias("decides"), *queues)
             .agg(F.count("*").alias("rows"), F.min(refused_after).alias("refused_after_ms"))
             .collect()
         )
-    decisions: Counter[str] = Counter()
+    tally = Tally(ends, Counter(), Counter(), Counter())
     for row in ends:
         if row["decides"]:
-            decisions[row["decision"]] += row["rows"]
+            tally.decisions[row["decision"]] += row["rows"]
+            tally.grown[row["broker_name"], OP_TOPIC, row["half_queue_id"]] += row["rows"]
+            if row["decision"] == COMMIT:
+                tally.grown[row["broker_name"], row["real_topic"], row["real_queue_id"]] += row["rows"]
         name = f"ends_{row['outcome']}"
         current.counts[name] = current.counts.get(name, 0) + row["rows"]
-    return Tally(ends, decisions, actions)
+    for row in actions:
+        tally.actions[row["action"]] += row["count"]
+        if row["action"] == check.GIVE_UP:
+            tally.grown[row["broker_name"], MAX_TIME_TOPIC, effects.MAX_TIME_QUEUE_ID] += row["count"]
+            if current.settings.roll_back_given_up:
+                tally.grown[row["broker_name"], OP_TOPIC, row["queue_id"]] += row["count"]
+    return tally
 
 
 def _write_pending(current: Pass, outcome: Outcome, actions: Mapping[str, int]) -> None:
@@ -191,19 +207,21 @@ def _write_effects(current: Pass, outcome: Outcome, there: Placed, tally: Tally)
     count = tally.decisions.total() + (given_up_count if rolls_back else 0)
     ops = effects.op_rows(decided, there.ends, now=now, pass_number=number, count=count)
     current.append("op_message", ops, step="op_message", count=count)
-    _move_frontier(current, there.places, current.as_stored("op_message", ops, step="op_message"), there.routed)
+    _move_frontier(current, tally, there.ends)
 
 
-def _move_frontier(current: Pass, places: DataFrame, ops: DataFrame, routed: DataFrame) -> None:
-    columns = ("broker_name", "topic", "queue_id", "queue_offset")
-    written = [
-        places.select(*columns),
-        ops.withColumn("topic", F.lit(OP_TOPIC)).select(*columns),
-        routed.withColumn("topic", F.lit(MAX_TIME_TOPIC)).select(*columns),
-    ]
-    # Only landing knows up to which store time the source has been read.
-    rows = reduce(DataFrame.unionByName, written).withColumn("store_timestamp", F.lit(None).cast("timestamp"))
-    move_frontier(current, frontier.file_reports(rows))
+def _move_frontier(current: Pass, tally: Tally, ends: DataFrame) -> None:
+    """Move the end of each queue that got rows by as many as it got: they are numbered densely from there."""
+    grown = [(*queue, rows) for queue, rows in tally.grown.items()]
+    rows = local_frame(current.warehouse.spark, grown, "broker_name string, topic string, queue_id int, rows bigint")
+    last = F.coalesce("next_offset", F.lit(0)) + F.col("rows") - 1
+    reached = rows.join(ends.select(*effects.QUEUE, "next_offset"), on=list(effects.QUEUE), how="left").select(
+        *effects.QUEUE,
+        last.alias("queue_offset"),
+        # Only landing knows up to which store time the source has been read.
+        F.lit(None).cast("timestamp").alias("store_timestamp"),
+    )
+    move_frontier(current, frontier.file_reports(reached))
 
 
 def _checkpoints(current: Pass, pending: DataFrame) -> tuple[dict[str, int], int | None]:
