@@ -18,7 +18,7 @@ from tests.bench.bench import Bench, Run
 from tests.bench.figures import Figure
 from tests.bench.machine import machine, versions
 
-BENCHMARKS = ("backfill", "history", "checks", "late", "offsets", "landing", "small")
+BENCHMARKS = ("backfill", "history", "checks", "resolve", "late", "offsets", "landing", "small")
 # Of so few rows history is no history: that it costs nothing only a full run tells.
 OF_SIZE = {"small": tuple(name for name in BENCHMARKS if name != "history"), "full": BENCHMARKS}
 

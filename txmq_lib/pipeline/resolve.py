@@ -7,12 +7,11 @@ what was said by then; the rest of its checks stay open, and the next pass asks.
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from itertools import groupby
+from datetime import UTC, datetime
+from itertools import groupby, islice
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -47,6 +46,9 @@ STEP = "answers_"
 NO_ANSWER = "no_answer"
 KNOWN = "known_reasons"
 NO_GROUP = "(no producer group)"
+# Some KiB each in this process.
+QUESTIONS_AT_ONCE = 20_000
+GROUP, RESOLVER = "_served_group", "_resolver"
 
 
 @dataclass(frozen=True)
@@ -56,14 +58,6 @@ class _Question:
     resolver: str
     check: Check
     known_reasons: frozenset[str]
-
-    def place(self, pass_number: int) -> tuple[Any, ...]:
-        """Its place among the questions of a pass: those to one resolver lie together, each time in another order.
-
-        An endpoint that fails for some is taken for down after a few in a row: they must not come first every time.
-        """
-        key = tuple(getattr(self.check, name) for name in TRANSACTION_KEY)
-        return (self.resolver, zlib.crc32(repr((pass_number, key)).encode()), *key)
 
 
 @dataclass
@@ -151,30 +145,43 @@ def _given_up(current: Pass) -> DataFrame:
 def _resolve(current: Pass, asking: _Asking) -> PassReport:
     asking.silent.clear()
     with current.timed("open"):
-        questions = _questions(current)
+        questions = current.cached(_open(current))
+        counts = {
+            row["producer_group"]: row["count"]
+            for row in questions.groupBy("producer_group").count().collect()
+            if _is_served(current, row["producer_group"])
+        }
+        in_order = _questions(current, questions, counts)
     resolvers: dict[str, Resolver] = {}
     try:
-        for number, part in enumerate(_parts(questions, current.settings.resolve.checks_per_write), start=1):
+        for number, part in enumerate(_parts(in_order, current.settings.resolve.checks_per_write), start=1):
             step = f"{STEP}{number:06}"
             if not current.is_own and current.has_landed(ANSWERS, step):
                 continue
-            rows: list[dict[str, Any]] = []
-            try:
-                with current.timed("ask"):
-                    for asked in _by_resolver(part):
-                        for batch in _told(current, asked, resolvers, asking):
-                            rows += batch
-                            current.warehouse.on_part(ANSWERS, step)
-            except Exception as error:
-                if rows and (isinstance(error, LeftOff) or is_cancelled(error)):
-                    with uncancelled(current.warehouse.spark):
-                        _land(current, step, rows)
-                raise
-            _land(current, step, rows)
+            _land(current, step, _rows_of_step(current, part, step, resolvers, asking))
     finally:
         for resolver in resolvers.values():
             resolver.close()
-    return _ended(current, questions)
+    return _ended(current, counts)
+
+
+def _rows_of_step(
+    current: Pass, part: Sequence[_Question], step: str, resolvers: dict[str, Resolver], asking: _Asking
+) -> list[dict[str, Any]]:
+    """Rows of check_answer for the questions of one step; where it is left off, what was said by then lands."""
+    rows: list[dict[str, Any]] = []
+    try:
+        with current.timed("ask"):
+            for asked in _by_resolver(part):
+                for batch in _told(current, asked, resolvers, asking):
+                    rows += batch
+                    current.warehouse.on_part(ANSWERS, step)
+    except Exception as error:
+        if rows and (isinstance(error, LeftOff) or is_cancelled(error)):
+            with uncancelled(current.warehouse.spark):
+                _land(current, step, rows)
+        raise
+    return rows
 
 
 def _land(current: Pass, step: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -183,15 +190,27 @@ def _land(current: Pass, step: str, rows: Sequence[Mapping[str, Any]]) -> None:
     current.append(ANSWERS, answers, step=step, count=len(rows), even_if_empty=True)
 
 
-def _questions(current: Pass) -> list[_Question]:
-    """What is asked, in an order that the plan alone fixes."""
-    rows = _open(current).toArrow().to_pylist()
-    found = [
-        _Question(name, Check(**{column: row[column] for column in QUESTION}, half={}), frozenset(row[KNOWN] or ()))
-        for row in rows
-        if (name := current.settings.resolver_for(row["producer_group"])) is not None
-    ]
-    return sorted(found, key=lambda question: question.place(current.number))
+def _questions(current: Pass, questions: DataFrame, counts: Mapping[str | None, int]) -> Iterator[_Question]:
+    """What is asked, in an order that the plan alone fixes; some QUESTIONS_AT_ONCE are held by this process.
+
+    Those to one resolver lie together, each time in another order: an endpoint that fails for some is taken for down
+    after a few in a row, and they must not come first every time.
+    counts  of the questions of each group that has a resolver
+    """
+    named = [(group, current.settings.resolver_for(group)) for group in counts]
+    served = local_frame(current.warehouse.spark, named, f"{GROUP} string, {RESOLVER} string")
+    same_group = F.col("producer_group").eqNullSafe(F.col(GROUP))
+    in_turn = (F.col(RESOLVER), F.xxhash64(F.lit(current.number), *TRANSACTION_KEY), *map(F.col, TRANSACTION_KEY))
+    parts = -(-sum(counts.values()) // QUESTIONS_AT_ONCE)
+    asked = questions.join(F.broadcast(served), on=same_group, how="inner")
+    for row in asked.repartitionByRange(max(parts, 1), *in_turn).sortWithinPartitions(*in_turn).toLocalIterator():
+        values = {name: _in_utc(row[name]) for name in QUESTION}
+        yield _Question(row[RESOLVER], Check(**values, half={}), frozenset(row[KNOWN] or ()))
+
+
+def _in_utc(value: Any) -> Any:  # noqa: ANN401 - of any column
+    # Spark hands times over in the local zone and without it.
+    return value.astimezone(UTC) if isinstance(value, datetime) else value
 
 
 def _by_resolver(questions: Sequence[_Question]) -> Iterator[tuple[str, list[_Question]]]:
@@ -223,8 +242,10 @@ def _told(
         yield rows
 
 
-def _parts(questions: Sequence[_Question], size: int) -> Iterator[Sequence[_Question]]:
-    return (questions[start : start + size] for start in range(0, len(questions), size))
+def _parts(questions: Iterable[_Question], size: int) -> Iterator[list[_Question]]:
+    remaining = iter(questions)
+    while part := list(islice(remaining, size)):
+        yield part
 
 
 def _with_halves(current: Pass, checks: Sequence[Check], columns: Sequence[str]) -> list[Check]:
@@ -265,13 +286,13 @@ def _row(current: Pass, question: _Question, answer: Answer) -> dict[str, Any]:
     }
 
 
-def _ended(current: Pass, questions: Sequence[_Question]) -> PassReport:
+def _ended(current: Pass, asked: Mapping[str | None, int]) -> PassReport:
     # The newest version, not the plan's: all steps are there, and no other pass writes rows of this number.
     answers = current.cached(current.warehouse.read(ANSWERS).where(F.col("pass_number") == current.number))
     with current.timed("tally"):
         tally = answers.where("answer is not null").groupBy("producer_group", "answer").count().collect()
     said = Counter({answer: 0 for answer in (COMMIT, ROLLBACK, UNKNOWN)})
-    silent = Counter(question.check.producer_group for question in questions)
+    silent = Counter(asked)
     for row in tally:
         said[row["answer"]] += row["count"]
         silent[row["producer_group"]] -= row["count"]
@@ -280,4 +301,4 @@ def _ended(current: Pass, questions: Sequence[_Question]) -> PassReport:
     # Rows per step say less than what was said.
     current.counts = {step: count for step, count in current.counts.items() if not step.startswith(STEP)}
     groups = {f"{NO_ANSWER}:{group}": count for group, count in sorted(silent.items()) if count}
-    return current.commit({"asked": len(questions), **said, NO_ANSWER: silent.total(), **groups})
+    return current.commit({"asked": sum(asked.values()), **said, NO_ANSWER: silent.total(), **groups})
