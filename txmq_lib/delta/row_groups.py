@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from txmq_lib.delta.log_entries import COLUMN_MAPPING
+from txmq_lib.delta.log_actions import COLUMN_MAPPING
 
 # Of decoded rows at once; what one row holds is bounded where it lands.
 BATCH_BYTES: Final = 8 << 20
