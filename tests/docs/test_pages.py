@@ -125,7 +125,7 @@ def test_no_command_hides_in_a_block_that_nobody_runs():
     ]
     assert hidden == []
     assert {block.language for told in BLOCKS.values() for block in told} <= {
-        *("console", "yaml", "python", "text", "ini", "json", "sh"),
+        *("console", "yaml", "python", "text", "ini", "json", "sh", "sql"),
     }
 
 
