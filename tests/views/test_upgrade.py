@@ -46,7 +46,13 @@ def shown(txmq, uri: str) -> dict[str, list[str]]:
 
 def test_a_released_warehouse_is_upgraded_and_every_view_is_the_same_before_and_after(txmq, released):
     before = shown(txmq, released)
+    for command in (("status",), ("verdicts",), ("producers",), ("groups",)):
+        assert txmq("--warehouse", released, *command, *(NOW if command != ("producers",) else ()))[0] in (0, 1), (
+            command
+        )
     assert (len(before["messages"]), len(before["given-up"]), len(before["passes"])) == (318, 16, 3)
+    id_ = json.loads(before["messages"][0])["transaction_id"]
+    assert txmq("--warehouse", released, "trace", id_)[0] == 0
     status, plan, err = planned(txmq, released)
     made = {name for name, (what, _) in plan.items() if what == "make"}
     added = {name for name, (what, _) in plan.items() if what == "add columns"}

@@ -428,9 +428,12 @@ VERDICTS = View(
         "decided": Part(
             "manual_decision",
             (*names.TRANSACTION_KEY, "action", "is_planned_for_broker", "decided_timestamp", "pass_number"),
+            may_be_missing=True,
         ),
         "sent": Part(
-            "broker_request", (*names.TRANSACTION_KEY, "action", "state", "requested_timestamp", "pass_number")
+            "broker_request",
+            (*names.TRANSACTION_KEY, "action", "state", "requested_timestamp", "pass_number"),
+            may_be_missing=True,
         ),
         "traced": Part(
             "end_trace",

@@ -24,6 +24,8 @@ def _keyed(columns: str) -> tuple[str, ...]:
     return (*names.TRANSACTION_KEY, *columns.split())
 
 
+# A warehouse of 0.1.0 has none of them.
+LATER_TABLES = ("check_answer", "manual_decision", "broker_request")
 COLUMNS = {
     "half_message": _keyed(
         "queue_id queue_offset commit_log_offset store_timestamp real_topic real_queue_id broker_check_times "
@@ -110,7 +112,7 @@ def traces(
     """The stories of several ids from as many reads as one takes; an id of which nothing is known has none."""
     by_id: KeyValues = {"transaction_id": transaction_ids, **({"broker_name": brokers} if brokers else {})}
     found = {
-        table: reader.rows(Scan(table, COLUMNS[table], (by_id,)))
+        table: reader.rows(Scan(table, COLUMNS[table], (by_id,), may_be_missing=table in LATER_TABLES))
         for table in (
             *("half_message", "message", "trans_check_max_time", "check_request", "check_answer"),
             *("manual_decision", "broker_request", "pending_half", "verdict"),
