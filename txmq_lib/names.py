@@ -119,7 +119,7 @@ OUTCOME_CONTRADICTING: Final = "contradicting"
 OUTCOME_REFUSED: Final = "refused"
 OUTCOME_HELD: Final = "held"
 
-# --- verdicts, in the order they are judged (docs/pages/verdicts.md)
+# --- verdicts, in the order in which they are told; rules/verdict.py has the order in which they are judged
 DUPLICATED: Final = "DUPLICATED"
 CONFLICT: Final = "CONFLICT"
 COMMITTED_AND_DISCARDED: Final = "COMMITTED_AND_DISCARDED"
@@ -128,8 +128,8 @@ COMMITTED: Final = "COMMITTED"
 ROLLED_BACK: Final = "ROLLED_BACK"
 RESOLVED_UNKNOWN: Final = "RESOLVED_UNKNOWN"
 DISCARDED: Final = "DISCARDED"
-DIVERTED: Final = "DIVERTED"
 DISCARDED_UNSEEN: Final = "DISCARDED_UNSEEN"
+DIVERTED: Final = "DIVERTED"
 EXPIRED_UNSEEN: Final = "EXPIRED_UNSEEN"
 PENDING: Final = "PENDING"
 VERDICTS: Final = (

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from txmq_lib import names
-from txmq_lib.views import reasons
+from txmq_lib.report.decided import HUES_OF_VERDICTS
+from txmq_lib.views import advice, reasons
 
-PAGE = (Path(__file__).parents[2] / "docs" / "pages" / "verdicts.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "pages" / "verdicts.md").read_text(encoding="utf-8")
 EVERY = {reason for given in names.REASONS.values() for reason in given}
 
 
@@ -24,3 +26,10 @@ def test_whatever_is_missing_comes_with_what_would_settle_it():
 def test_the_page_of_verdicts_has_a_row_for_every_reason():
     listed = [line.split("|")[1].strip().strip("`") for line in PAGE.splitlines() if line.startswith("| `")]
     assert EVERY - {*listed} == set()
+
+
+def test_every_verdict_has_a_meaning_and_a_colour_that_the_report_has_in_each_of_its_lights():
+    style = (ROOT / "txmq_lib" / "report" / "page.css").read_text(encoding="utf-8")
+    assert {*advice.MEANING} == {*HUES_OF_VERDICTS} == {*names.VERDICTS}
+    lights = {hue: style.count(hue.removeprefix("var(").removesuffix(")") + ":") for hue in HUES_OF_VERDICTS.values()}
+    assert lights == dict.fromkeys(HUES_OF_VERDICTS.values(), 3)
