@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from views.conftest import empty_tables, txmq, warehouse  # noqa: F401 - fixtures
+from views.conftest import empty_tables, txmq, txmq_as_it_is, warehouse  # noqa: F401 - fixtures
 from views.report_rows import rows
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 from pages import PAGES
 from pyspark.sql import SparkSession
-from views.conftest import empty_tables, txmq, warehouse  # noqa: F401 - fixtures
+from views.conftest import empty_tables, txmq, txmq_as_it_is, warehouse  # noqa: F401 - fixtures
 
 PAGE = (PAGES / "query.md").read_text(encoding="utf-8")
 PLACE = "/data/warehouse"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -75,7 +76,21 @@ def with_column_added(directory: Path, name: str, column: str, rows: Sequence[Ma
 
 
 @pytest.fixture
-def txmq(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+def txmq(txmq_as_it_is: Callable[..., tuple[int, str, str]]) -> Callable[..., tuple[int, str, str]]:
+    """The same, with commands in hints as they are without the `--warehouse` that was given."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        status, out, err = txmq_as_it_is(*arguments)
+        at = arguments.index("--warehouse") + 1 if "--warehouse" in arguments else None
+        hint = None if at is None else f"txmq {shlex.join(arguments[at - 1 : at + 1])} "
+        plain = [text if hint is None else text.replace(hint, "txmq ") for text in (out, err)]
+        return status, plain[0], plain[1]
+
+    return run
+
+
+@pytest.fixture
+def txmq_as_it_is(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Runs one command in this process; its exit status, stdout and stderr."""
 
     def run(*arguments: str) -> tuple[int, str, str]:

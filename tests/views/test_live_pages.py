@@ -98,7 +98,8 @@ def test_every_command_that_a_hint_may_name_is_known():
     assert {name for name in commands if not _COMMAND.search(f"txmq {name} x")} == set()
 
 
-def test_status_and_trace_can_be_pasted(warehouse, txmq):
+def test_status_and_trace_can_be_pasted(warehouse, txmq_as_it_is):
+    txmq = txmq_as_it_is
     uri = warehouse(rows("GID_PAY"))
     _, out, _ = txmq("--warehouse", uri, "status", "--now", NOW.isoformat())
     named = [line.partition("txmq --warehouse ")[2] for line in out.splitlines()[1:8] if "txmq " in line]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ from txmq_lib.alerts.changes import Alert, after, changes
 from txmq_lib.alerts.state import AlertState
 from txmq_lib.alerts.webhook import Webhook
 from txmq_lib.cli.options import Options, location, settings_of
-from txmq_lib.cli.output.hints import pasteable
 from txmq_lib.cli.output.said import say, say_error
 from txmq_lib.cli.run.status import limits
 from txmq_lib.config.secrets import missing_variables
@@ -33,7 +32,7 @@ def send_alerts(options: Options, now: datetime, environ: Mapping[str, str]) -> 
     webhook = _webhook(settings.alerts, environ)
     with state.held():
         # Not before: while another one told what it saw, it may have cleared.
-        found = _found(settings, uri, now, pasteable(options))
+        found = _found(settings, uri, now)
         sent, unsent = state.told(), list[AlertUnsentError]()
         new = changes(sent, found)
         for status, alerts in (("firing", new.begun), ("resolved", new.cleared)):
@@ -67,12 +66,12 @@ def send_alerts_after_pass(options: Options, now: datetime, environ: Mapping[str
         say(f"alerts: UNEXPECTED: {type(error).__name__}", err=True)
 
 
-def _found(settings: Settings, uri: str, now: datetime, hint: Callable[[str], str]) -> dict[str, Alert]:
+def _found(settings: Settings, uri: str, now: datetime) -> dict[str, Alert]:
     status = read_status(WarehouseReader(uri), now, lag_window_ms=settings.lag_window_ms)
     past = [each for each in problems(status, limits(settings)) if each.limit is not None]
     since = _told_time(now)
     return {
-        each.condition: Alert(each.condition, each.text, each.limit or "", hint(f"txmq {each.command}"), since)
+        each.condition: Alert(each.condition, each.text, each.limit or "", f"txmq {each.command}", since)
         for each in past
     }
 
