@@ -83,7 +83,9 @@ def txmq(txmq_as_it_is: Callable[..., tuple[int, str, str]]) -> Callable[..., tu
         status, out, err = txmq_as_it_is(*arguments)
         at = arguments.index("--warehouse") + 1 if "--warehouse" in arguments else None
         hint = None if at is None else f"txmq {shlex.join(arguments[at - 1 : at + 1])} "
-        plain = [text if hint is None else text.replace(hint, "txmq ") for text in (out, err)]
+        plain = [
+            text if hint is None or text.startswith("error ") else text.replace(hint, "txmq ") for text in (out, err)
+        ]
         return status, plain[0], plain[1]
 
     return run
