@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from random import Random
 
 from tests.bench.data import GROUP
 from tests.support.record_encoder import blank, encode_record, write_log
 
 FILE_BYTES = 16 << 20
-BODY = bytes(range(256))
+NOISE = Random(1).randbytes(1 << 20)
+BODY_BYTES = 256
+HALF, _, OP = range(3)
 FIXED = struct.Struct(">iIiiiqqiqIiqIiiqi")
 
 
-def write_store(store: Path, records: int) -> None:
-    """A store directory of so many records in whole files: halves and visible messages in turn, 256-byte bodies."""
+def write_store(store: Path, records: int, *, file_bytes: int = FILE_BYTES) -> None:
+    """A store directory of so many records: half, message and op in turn, with 256 bytes of noise as bodies."""
     contents, log, place = [], bytearray(), 0
     for number in range(records):
         record = _record(place, number)
-        if place % FILE_BYTES + len(record) + 8 > FILE_BYTES:
-            log += blank(place % FILE_BYTES, FILE_BYTES)
+        if place % file_bytes + len(record) + 8 > file_bytes:
+            log += blank(place % file_bytes, file_bytes)
             contents.append(bytes(log))
-            place = len(contents) * FILE_BYTES
+            place = len(contents) * file_bytes
             log, record = bytearray(), _record(place, number)
         log += record
         place += len(record)
-    write_log(store, [*contents, bytes(log)], file_size=FILE_BYTES)
+    write_log(store, [*contents, bytes(log)], file_size=file_bytes)
 
 
 def decoded_in_plain_python(store: Path) -> int:
@@ -51,19 +54,29 @@ def decoded_in_plain_python(store: Path) -> int:
 
 
 def _record(place: int, number: int) -> bytes:
-    is_half = number % 2 == 0
+    transaction, kind = divmod(number, 3)
+    if kind == OP:
+        return encode_record(
+            place,
+            topic=b"RMQ_SYS_TRANS_OP_HALF_TOPIC",
+            body=f"{transaction},".encode(),
+            properties=b"TAGS\1d\2",
+            queue_offset=transaction,
+        )
     named = {
-        "KEYS": f"k{number}",
+        "KEYS": f"k{transaction}",
         "PGROUP": GROUP,
         "TAGS": "tagA",
-        "UNIQ_KEY": f"C000020246654E0E{number:016X}",
+        "UNIQ_KEY": f"C000020246654E0E{transaction:016X}",
         "WAIT": "true",
+        "TRAN_MSG": "true",
     }
-    named |= {"REAL_QID": "0", "REAL_TOPIC": "orders", "TRAN_MSG": "true"} if is_half else {}
+    named |= {"REAL_QID": "0", "REAL_TOPIC": "orders"} if kind == HALF else {}
+    start = number * 257 % (len(NOISE) - BODY_BYTES)
     return encode_record(
         place,
-        topic=b"RMQ_SYS_TRANS_HALF_TOPIC" if is_half else b"payments",
-        body=BODY,
+        topic=b"RMQ_SYS_TRANS_HALF_TOPIC" if kind == HALF else b"orders",
+        body=NOISE[start : start + BODY_BYTES],
         properties="".join(f"{name}\1{value}\2" for name, value in named.items()).encode(),
-        queue_offset=number // 2,
+        queue_offset=transaction,
     )

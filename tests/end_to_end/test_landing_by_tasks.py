@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +12,10 @@ from captured import unpack_store
 from house import House, Killed
 from odd_log import write_odd_store
 from record_encoder import encode_records, write_log
+from truth import CAPTURES
 
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.land import log_landing, record_files
+from txmq_lib.pipeline.land import line_landing, log_landing, record_files
 from txmq_lib.rocketmq.store import commit_log
 
 APPENDS = ("half_message", "op_message", "trans_check_max_time", "message")
@@ -180,6 +183,88 @@ def test_a_plan_of_tasks_is_given_up_where_no_task_can_write(open_house, copied,
     assert [len(found[table]) for table in APPENDS] == [len(expected[table]) for table in APPENDS]
     states = [(row["pass_number"], row["state"]) for row in house.rows("pass") if row["job"] == "land"]
     assert sorted(states) == [(1, "abandoned"), (1, "started"), (2, "committed"), (2, "started")]
+
+
+ODD_LINES = [
+    "{torn",
+    '{"topic": "T"}',
+    '{"topic": "RMQ_SYS_TRANS_HALF_TOPIC", "queueId": "0"}',
+    "[]",
+]
+
+
+def given_lines(kind: str) -> list[str]:
+    """Lines of a capture, and after every fortieth one that is odd."""
+    name = {"half": "half", "op": "op", "message": "visible"}[kind]
+    with gzip.open(CAPTURES / "basic" / f"{name}.jsonl.gz", "rt", encoding="utf-8") as file:
+        lines = [line.rstrip("\n") for line in file]
+    fields = json.loads(lines[0])
+    # Good all the same, or good once more.
+    odd = [
+        *ODD_LINES,
+        json.dumps({**fields, "queueOffset": 9_000_000, "properties": {"a": None, "TAGS": "d"}}),
+        json.dumps({**fields, "queueOffset": 9_000_001, "more": {"a": [1]}}),
+        json.dumps({**fields, "queueOffset": 9_000_002, "topic": "Another"}),
+        json.dumps({**fields, "queueOffset": 9_000_003, "bodyBase64": "MSwyLHgs"}),
+    ]
+    for place, line in enumerate(odd):
+        lines.insert(40 * place, line)
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("kind", "role"), [("half", "audit"), ("half", "engine"), ("op", "audit"), ("message", "audit")]
+)
+@pytest.mark.parametrize("repeats", [False, True])
+def test_lines_land_as_spark_lands_them(open_house, copied, by_spark, kind, role, repeats, monkeypatch):
+    monkeypatch.setattr(line_landing, "LEAST_TASK_BYTES", 1)
+    lines = given_lines(kind)
+    # What is in doubt may have the key of what is not.
+    lines += [lines[1].replace('"topic"', '"more": {}, "topic"', 1)] if repeats else []
+    ours = open_house(f"role={role}")
+    theirs = copied(ours, "theirs")
+    path = ours.scratch / "lines.jsonl"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    report, other = ours.land(kind, path), by_spark(lambda: theirs.land(kind, path))
+    for table, rows in contents(theirs).items():
+        assert contents(ours)[table] == rows, table
+    assert {name: count for name, count in report.counts.items() if count} == {
+        name: count for name, count in other.counts.items() if count
+    }
+    assert ours.warehouse.log(log_landing.messages.TABLE_OF_KIND[kind]).operation(1) == "WRITE"
+
+
+def test_lines_killed_before_and_after_their_commit_land_once(open_house, copied, monkeypatch):
+    killed = open_house("role=audit")
+    whole = copied(killed, "whole")
+    path = killed.scratch / "lines.jsonl"
+    path.write_text("\n".join(given_lines("half")), encoding="utf-8")
+    whole.land("half", path)
+    append_files = Pass.append_files
+
+    def dying(self: Pass, table: str, files: Any, *, step: str) -> int:
+        raise Killed(f"between the files of {table} and their commit")
+
+    monkeypatch.setattr(Pass, "append_files", dying)
+    with pytest.raises(Killed):
+        killed.land("half", path)
+    monkeypatch.setattr(Pass, "append_files", append_files)
+    for step in ("half", "half_suspects"):
+        with killed.killed_after(step):
+            killed.land("half", path)
+    killed.land("half", path)
+    assert contents(killed) == contents(whole)
+
+
+def test_lines_that_landed_before_land_no_second_time(open_house):
+    house = open_house("role=audit")
+    path = house.scratch / "lines.jsonl"
+    path.write_text("\n".join(given_lines("message")), encoding="utf-8")
+    house.land("message", path)
+    before = contents(house)
+    report = house.land("message", path)
+    assert contents(house) == before
+    assert report.counts["already_there"] == len(house.rows("message"))
 
 
 def test_stretches_cover_a_log_without_a_gap():

@@ -48,6 +48,6 @@ def test_results_that_differ_end_the_run_and_name_the_table():
 
 
 def test_the_plain_reader_finds_every_record_of_a_store_of_several_files(tmp_path):
-    write_store(tmp_path, 40_000)
+    write_store(tmp_path, 60_000)
     assert len(list((tmp_path / "commitlog").iterdir())) == 2
-    assert decoded_in_plain_python(tmp_path) == 40_000
+    assert decoded_in_plain_python(tmp_path) == 60_000

@@ -49,27 +49,28 @@ def reached(rows: DataFrame) -> DataFrame:
 
 
 def reached_by(runs: DataFrame) -> DataFrame:
-    """The same as `reached` of rows of which no reading client told an end, from their runs.
+    """The same as `reached` of rows, from their runs.
 
-    runs  QUEUE, run (rules.runs), highest_store_timestamp
+    runs  QUEUE, run (rules.runs), and of the rows of each the highest store time, told_end and file_end, the lowest
+          first_told_end
     """
-    in_order = F.array_sort(F.collect_list("run"))
-    first_kept = F.greatest(F.size("runs") - MOST_RUNS + 1, F.lit(1))
-    return (
-        runs.groupBy(*QUEUE)
-        .agg(
-            F.max("run.end_offset").alias("next_offset"),
-            F.max("highest_store_timestamp").alias("highest_store_timestamp"),
-            in_order.alias("runs"),
-        )
-        .withColumns(
-            {
-                "told_end": F.col("next_offset"),
-                "file_end": F.lit(None).cast("bigint"),
-                "first_told_end": F.lit(None).cast("bigint"),
-                "runs": F.slice("runs", first_kept, MOST_RUNS),
-            }
-        )
+    each = runs.withColumns({"next_offset": F.col("run.end_offset"), "runs": F.array("run")}).drop("run")
+    return reached_together(each)
+
+
+def reached_together(reached: DataFrame) -> DataFrame:
+    """Rows of `reached` for parts of what was read, which share no row, as those of the whole."""
+    end = F.max("next_offset")
+    runs = F.array_sort(F.flatten(F.collect_list("runs")))
+    # Joining is dear where there are many, and keeps no more than these.
+    newest = F.slice(runs, F.greatest(F.size(runs) - MOST_RUNS + 1, F.lit(1)), MOST_RUNS)
+    return reached.groupBy(*QUEUE).agg(
+        end.alias("next_offset"),
+        F.max("highest_store_timestamp").alias("highest_store_timestamp"),
+        F.greatest(F.max("told_end"), end).alias("told_end"),
+        F.max("file_end").alias("file_end"),
+        F.min("first_told_end").alias("first_told_end"),
+        joined_runs(newest).alias("runs"),
     )
 
 
@@ -140,7 +141,12 @@ def _runs_of_before() -> Column:
 
 def file_reports(rows: DataFrame) -> DataFrame:
     """Frontier reports of landed files, which do not know where their source ends."""
-    return reached(rows).withColumns(
+    return as_file_reports(reached(rows))
+
+
+def as_file_reports(of_queues: DataFrame) -> DataFrame:
+    """The same from `reached` of their rows."""
+    return of_queues.withColumns(
         {
             "lowest_kept_offset": F.lit(None).cast("bigint"),
             "lost_before_timestamp": F.lit(None).cast("timestamp"),

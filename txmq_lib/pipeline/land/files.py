@@ -84,7 +84,7 @@ def is_broker_file(file: LandingFile) -> bool:
 def materialized_lines(files: Sequence[LandingFile], max_body_bytes: int) -> pa.Table | None:
     """Lines of the text files of this machine, read here; null where they unpack into more than MATERIALIZED_BYTES."""
     parts = [part for number, file in _local_texts(files) for part in stretches(number, file.uri, file.size)]
-    return at_most(made_small(read_lines(parts, _max_line_bytes(max_body_bytes))), LANDING_SCHEMA)
+    return at_most(made_small(read_lines(parts, max_line_bytes(max_body_bytes))), LANDING_SCHEMA)
 
 
 def json_lines(
@@ -119,21 +119,34 @@ def json_lines(
             _placed(rows, tables, F.to_json(F.struct("*")), F.col("_metadata.row_index"))
             for rows in _tables(spark, [file for _, file in tables])
         ]
+    return _with_faults(reduce(DataFrame.unionByName, frames))
+
+
+def line_frame(spark: SparkSession, lines: pa.Table) -> DataFrame:
+    """Lines at hand (large_lines.LANDING_SCHEMA) as rows of json_lines."""
+    return _with_faults(_frame(spark, lines))
+
+
+def _with_faults(lines: DataFrame) -> DataFrame:
     fault = F.when(F.col("reason").isNotNull(), F.struct("reason", "detail"))
-    return reduce(DataFrame.unionByName, frames).select(
-        "value", "source", "position", fault.alias("fault"), "long_body"
-    )
+    return lines.select("value", "source", "position", fault.alias("fault"), "long_body")
 
 
 def _local_texts(files: Sequence[LandingFile]) -> Iterator[tuple[int, LandingFile]]:
-    return ((number, file) for number, file in enumerate(files) if _is_text(file) and file.is_local)
+    return ((number, file) for number, file in enumerate(files) if is_local_text(file))
+
+
+def is_local_text(file: LandingFile) -> bool:
+    """Whether it holds JSON lines and lies on a file system of this machine."""
+    return _is_text(file) and file.is_local
 
 
 def _is_text(file: LandingFile) -> bool:
     return file.uri.endswith(TEXT_ENDINGS)
 
 
-def _max_line_bytes(max_body_bytes: int) -> int:
+def max_line_bytes(max_body_bytes: int) -> int:
+    """How long a line may be."""
     return int(LINE_FACTOR * max_body_bytes)
 
 
@@ -141,7 +154,7 @@ def _local_lines(spark: SparkSession, files: list[tuple[int, LandingFile]], max_
     spark.dataSource.register(TextLines)
     listed = json.dumps([(number, file.uri, file.size) for number, file in files])
     reader = spark.read.format(SOURCE_NAME).option("files", listed)
-    return reader.option("max_line_bytes", _max_line_bytes(max_body_bytes)).load()
+    return reader.option("max_line_bytes", max_line_bytes(max_body_bytes)).load()
 
 
 def _frame(spark: SparkSession, rows: pa.Table) -> DataFrame:

@@ -22,10 +22,21 @@ from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.pass_log import last_note
 from txmq_lib.passes.ready import make_ready
 from txmq_lib.passes.runner import run_passes
-from txmq_lib.pipeline.land import broker_offsets, events, inputs, live, messages, store, unchanged_inputs
+from txmq_lib.pipeline.land import (
+    broker_offsets,
+    events,
+    inputs,
+    line_landing,
+    live,
+    log_landing,
+    messages,
+    store,
+    unchanged_inputs,
+)
 from txmq_lib.pipeline.land.files import LandingFile, list_files
 from txmq_lib.pipeline.land.live import UNREAD, Parts, Reading
 from txmq_lib.pipeline.land.live_brokers import LiveBroker, access_of, live_brokers
+from txmq_lib.pipeline.land.record_rows import Landing
 from txmq_lib.pipeline.land.topics import trace_topics
 from txmq_lib.pipeline.shared.roles import (
     OF_NO_ROLE,
@@ -35,7 +46,7 @@ from txmq_lib.pipeline.shared.roles import (
     require_some_role,
 )
 from txmq_lib.rules.contract import message_rows, quick_message_rows, told_end
-from txmq_lib.rules.frontier import file_reports
+from txmq_lib.rules.frontier import as_file_reports, file_reports, reached, reached_together
 from txmq_lib.rules.half import content_hash
 from txmq_lib.spark.session_conf import session_conf, where_unset
 
@@ -73,11 +84,12 @@ def run_land_files(
     told = {"kind": kind, "broker_name": broker_name}
 
     def arguments() -> dict[str, Any]:
-        files = [asdict(file) for file in found]
+        files = found
         if is_idle_when_landed:
             known = unchanged_inputs.known(warehouse, settings, last_note(warehouse, warehouse.log("pass"), JOB))
-            files = [file for file in files if not _is_among(known, {**told, "files": [file]})]
-        return {**told, "files": files}
+            files = [file for file in found if not _is_among(known, {**told, "files": [asdict(file)]})]
+        task_bytes = line_landing.task_bytes(warehouse, files) if kind in MESSAGE_KINDS else None
+        return {**told, "files": [asdict(file) for file in files], "task_bytes": task_bytes}
 
     report = _passes(
         warehouse, settings, arguments, now=now, wall_clock=wall_clock, is_idle=lambda mine: not mine.arguments["files"]
@@ -287,7 +299,8 @@ def _land(current: Pass, reading: Reading | None) -> PassReport:
         store.land(current)
         return current.commit(note=unchanged_inputs.word_of(current))
     files = [LandingFile(**file) for file in current.arguments["files"]]
-    if not current.is_own and not _are_unchanged(current, files):
+    is_way_open = current.arguments.get("task_bytes") is None or log_landing.can_write(current.warehouse)
+    if not current.is_own and not (is_way_open and _are_unchanged(current, files)):
         return _given_up(current)
     broker_name = current.arguments["broker_name"]
     if kind not in OF_NO_ROLE:
@@ -301,19 +314,34 @@ def _land(current: Pass, reading: Reading | None) -> PassReport:
 
 def _land_messages(current: Pass, files: list[LandingFile], kind: str, broker_name: str) -> list[LandingFile]:
     """The files that could not be read."""
-    given = inputs.lines(current, files)
-
-    def kept(rows: DataFrame) -> DataFrame:
-        return current.cached(rows.withColumns({"content_hash": content_hash(), "told_end": told_end()}))
-
-    with current.timed("decode"):
-        stored = _judged(kept(quick_message_rows(given.rows)), lambda suspects: kept(message_rows(suspects)))
     is_engine = current.settings.for_broker(broker_name).role == ROLE_ENGINE
-    rows = messages.land(
-        current, stored, kind=kind, broker_name=broker_name, takes_prepared=is_engine and kind == "half"
-    )
+    common: dict[str, Any] = {
+        "kind": kind,
+        "broker_name": broker_name,
+        "takes_prepared": is_engine and kind == "half",
+    }
+    # Plans of before say nothing of tasks.
+    if current.arguments.get("task_bytes") is not None:
+        landing = Landing(broker_name, current.number, is_engine, table=messages.TABLE_OF_KIND[kind])
+        landed = line_landing.land(current, files, landing, partial(_kept, current))
+        if landed is not None:
+            of_queues, suspects = landed
+            if suspects is not None:
+                places = messages.land(current, suspects, **common, are_suspects=True)
+                of_queues = reached_together(of_queues.unionByName(reached(places)))
+            messages.move_frontier(current, as_file_reports(of_queues))
+            return [] if suspects is None else inputs.unread(current, files, inputs.Lines(suspects, None), suspects)
+    given = inputs.lines(current, files)
+    with current.timed("decode"):
+        quick = _kept(current, quick_message_rows(given.rows))
+        stored = _judged(quick, lambda suspects: _kept(current, message_rows(suspects)))
+    rows = messages.land(current, stored, **common)
     messages.move_frontier(current, file_reports(rows))
     return inputs.unread(current, files, given, stored)
+
+
+def _kept(current: Pass, rows: DataFrame) -> DataFrame:
+    return current.cached(rows.withColumns({"content_hash": content_hash(), "told_end": told_end()}))
 
 
 def _judged(quick: DataFrame, look: Callable[[DataFrame], DataFrame]) -> DataFrame:
@@ -334,7 +362,7 @@ def _appends(kind: str) -> list[tuple[str, str]]:
     prepared = [("half_message", messages.PREPARED)] if "half" in kinds else []
     may_have_table = kind not in tables or kind == "offset"
     offsets = [("consumer_offset_commit", broker_offsets.STEP)] if may_have_table else []
-    suspects = [(tables[each], each + messages.SUSPECTS) for each in kinds if kind in ("store", live.KIND)]
+    suspects = [(tables[each], each + messages.SUSPECTS) for each in kinds if each in MESSAGE_KINDS]
     return [*[(tables[each], each) for each in kinds], *suspects, *prepared, *offsets]
 
 

@@ -68,27 +68,27 @@ class TextLinesReader(DataSourceReader):
             yield from made_small(read_lines(partition.stretches, self.max_line_bytes))
 
 
-def grouped(files: Iterable[tuple[int, str, int]]) -> Iterator[list[Stretch]]:
+def grouped(files: Iterable[tuple[int, str, int]], task_bytes: int = TASK_BYTES) -> Iterator[list[Stretch]]:
     """What each task reads of files (number, URI, size), in the order given."""
     group: list[Stretch] = []
-    room = TASK_BYTES
+    room = task_bytes
     for number, uri, size in files:
-        for stretch in stretches(number, uri, size):
+        for stretch in stretches(number, uri, size, task_bytes):
             weight = OPENING_BYTES + (UNPACKED_FACTOR * size if stretch.stop is None else stretch.stop - stretch.start)
             if group and weight > room:
                 yield group
-                group, room = [], TASK_BYTES
+                group, room = [], task_bytes
             group.append(stretch)
             room -= weight
     if group:
         yield group
 
 
-def stretches(number: int, uri: str, size: int) -> Iterator[Stretch]:
-    """A file in parts of at most TASK_BYTES, as far as its size goes; in one where it is gzipped."""
+def stretches(number: int, uri: str, size: int, task_bytes: int = TASK_BYTES) -> Iterator[Stretch]:
+    """A file in parts of at most `task_bytes`, as far as its size goes; in one where it is gzipped."""
     path = path_of(uri)
     if path.endswith(GZIP_ENDING):
         yield Stretch(number, uri, path)
         return
-    for start in range(0, size, TASK_BYTES):
-        yield Stretch(number, uri, path, start, min(size, start + TASK_BYTES))
+    for start in range(0, size, task_bytes):
+        yield Stretch(number, uri, path, start, min(size, start + task_bytes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import reduce
 from typing import NamedTuple
 
@@ -70,14 +71,26 @@ class Landed(NamedTuple):
     rivals: DataFrame | None
 
 
-def land(current: Pass, stored: DataFrame, *, kind: str, broker_name: str, takes_prepared: bool) -> DataFrame:
+def land(
+    current: Pass,
+    stored: DataFrame,
+    *,
+    kind: str,
+    broker_name: str,
+    takes_prepared: bool,
+    are_suspects: bool = False,
+) -> DataFrame:
     """Append what is new of `stored` (rules.contract.message_rows with content_hash and told_end), quarantine the rest.
 
     It is read several times, so it should be at hand.
+    are_suspects  these are what is left of a landing whose other rows are in their table
     Returns the good rows for the frontier (PLACE); halves made of prepared messages have the place they were given, and
     what did not land, since another record had its key, has none in the log.
     """
-    places, rivals = _land_kind(current, stored, kind, broker_name, takes_prepared=takes_prepared)
+    suffix = SUSPECTS if are_suspects else ""
+    places, rivals = _land_kind(current, stored, kind, broker_name, takes_prepared=takes_prepared, suffix=suffix)
+    if are_suspects:
+        _count_together(current, [kind])
     return places if rivals is None else without_place(places, rivals)
 
 
@@ -110,8 +123,7 @@ def land_every_kind(
     with current.timed("count"):
         current.counts["never_visible"] = stored.where(is_never_visible()).count()
     if are_suspects:
-        for kind, *_ in parts:
-            current.counts[kind] = current.counts.get(kind, 0) + current.counts.pop(kind + suffix, 0)
+        _count_together(current, [kind for kind, *_ in parts])
     rivals = [found for _, found in landed if found is not None]
     return Landed(queued, reduce(DataFrame.unionByName, rivals) if rivals else None)
 
@@ -121,6 +133,11 @@ def is_never_visible() -> Column:
     transaction_type = F.col("sys_flag").bitwiseAND(SYS_FLAG_TRANSACTION_MASK)
     # A damaged record may have a topic and no flags.
     return F.coalesce(transaction_type.isin(SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK), F.lit(False))
+
+
+def _count_together(current: Pass, kinds: Iterable[str]) -> None:
+    for kind in kinds:
+        current.counts[kind] = current.counts.get(kind, 0) + current.counts.pop(kind + SUSPECTS, 0)
 
 
 def without_place(rows: DataFrame, rivals: DataFrame | None) -> DataFrame:

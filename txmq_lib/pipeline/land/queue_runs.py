@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from txmq_lib.spark.row_hash import Numbers
 
@@ -24,8 +25,14 @@ RUNS_SCHEMA: Final = pa.schema(
         ("first_commit_log_offset", pa.int64()),
         ("last_commit_log_offset", pa.int64()),
         ("highest_store_timestamp", pa.timestamp("us", "UTC")),
+        # Where the queue ended as reading clients read its rows: the furthest, the furthest told with the last row, the
+        # nearest; null where none told any.
+        ("told_end", pa.int64()),
+        ("file_end", pa.int64()),
+        ("first_told_end", pa.int64()),
     ]
 )
+_NEVER: Final = np.iinfo(np.int64).max
 # Of one task, and of one landing. A log in which more begin is judged record by record.
 MOST_RUNS: Final = 100_000
 
@@ -49,13 +56,17 @@ class Runs:
         return None if self._parts is None else joined_runs(self._parts)
 
 
-def runs_of(records: pa.RecordBatch) -> pa.Table:
-    """The runs of good records (columns of message_batch.ARROW_SCHEMA), which are in no order."""
+def runs_of(records: pa.RecordBatch, told_ends: pa.Array | None = None) -> pa.Table:
+    """The runs of good records (columns of message_batch.ARROW_SCHEMA), which are in no order.
+
+    told_ends  where each one's queue ended as a reading client read it
+    """
     offsets = records["queue_offset"].to_numpy()
     places, times = records["commit_log_offset"], records["store_timestamp"]
-    each = pa.table(
-        [records["topic"], records["queue_id"], offsets, offsets + 1, places, places, times], schema=RUNS_SCHEMA
-    )
+    ends = pa.nulls(len(offsets), pa.int64()) if told_ends is None else told_ends
+    last = pc.if_else(pc.equal(ends, pa.array(offsets + 1)), ends, None)
+    columns = [records["topic"], records["queue_id"], offsets, offsets + 1, places, places, times, ends, last, ends]
+    each = pa.table(columns, schema=RUNS_SCHEMA)
     joined = _joined(each, _in_order(each, "first_offset"))
     return each if joined is None else joined
 
@@ -87,15 +98,22 @@ def _joined(runs: pa.Table, ordered: tuple[Numbers, Numbers]) -> pa.Table | None
     goes_on = is_same_queue & (first[1:] == end[:-1]) & (first_place[1:] > last_place[:-1])
     begins = np.flatnonzero(np.concatenate([[True], ~goes_on]))
     ends = np.append(begins[1:], len(order)) - 1
-    times = runs["highest_store_timestamp"].cast(pa.int64()).to_numpy()[order]
     heads = runs.take(pa.array(order[begins]))
+
+    def most(name: str, kind: pa.DataType) -> pa.Array:
+        numbers = runs[name].cast(pa.int64()).fill_null(-1).to_numpy()[order]
+        found = np.maximum.reduceat(numbers, begins)
+        return pa.array(found, mask=found < 0).cast(kind)
+
+    nearest = np.minimum.reduceat(runs["first_told_end"].fill_null(_NEVER).to_numpy()[order], begins)
     return pa.table(
         [
             *heads.select(["topic", "queue_id", "first_offset"]).columns,
             end[ends],
             heads["first_commit_log_offset"],
             last_place[ends],
-            pa.array(np.maximum.reduceat(times, begins)).cast(RUNS_SCHEMA.field("highest_store_timestamp").type),
+            *[most(name, RUNS_SCHEMA.field(name).type) for name in RUNS_SCHEMA.names[6:9]],
+            pa.array(nearest, mask=nearest == _NEVER),
         ],
         schema=RUNS_SCHEMA,
     )

@@ -83,38 +83,53 @@ class _Open:
         return {table: file.finish() for table, file in self.files.items()}
 
 
+class Look(NamedTuple):
+    """What a task found in one batch: rows of tables, what is in none, and the runs of good records."""
+
+    rows: Mapping[str, pa.RecordBatch]
+    suspects: pa.RecordBatch
+    runs: pa.Table
+
+
+def written(looks: Iterable[Look], table_paths: Mapping[str, str], most_suspect_bytes: int) -> Written:
+    """Write what was found beyond doubt, and keep the rest where it is little."""
+    runs = Runs()
+    kept: list[pa.RecordBatch] = []
+    suspects, room = 0, most_suspect_bytes
+    with ExitStack() as stack:
+        files = _Open(stack, table_paths)
+        for look in looks:
+            for table, rows in look.rows.items():
+                files.write(table, rows)
+            if look.suspects.num_rows:
+                suspects += look.suspects.num_rows
+                room -= look.suspects.nbytes
+                kept = [*kept, look.suspects] if room >= 0 else []
+            runs.add(look.runs)
+        return Written(files.finish(), runs.joined(), suspects, kept if room >= 0 else None)
+
+
 def write_stretch(stretch: Stretch, reading: Reading) -> Written:
     """Decode a stretch and write its records beyond doubt."""
-    return write_records(batches_of(stretch, reading), reading)
+    return write_records(_batches_of(stretch, reading), reading)
 
 
 def write_records(batches: Iterable[pa.RecordBatch], reading: Reading) -> Written:
     """Write decoded records (message_batch.ARROW_SCHEMA), those beyond doubt."""
-    runs = Runs()
-    kept: list[pa.RecordBatch] = []
-    suspects, room = 0, reading.most_suspect_bytes
-    with ExitStack() as stack:
-        files = _Open(stack, reading.table_paths)
-        for batch in batches:
-            records = Records(batch, reading.landing)
-            for table, rows in records.rows().items():
-                files.write(table, rows)
-            if (odd := records.suspects()).num_rows:
-                suspects += odd.num_rows
-                room -= odd.nbytes
-                kept = [*kept, odd] if room >= 0 else []
-            runs.add(runs_of(batch.filter(pa.array(records.is_good))))
-        return Written(files.finish(), runs.joined(), suspects, kept if room >= 0 else None)
+    looks = (_look(batch, reading) for batch in batches)
+    return written(looks, reading.table_paths, reading.most_suspect_bytes)
 
 
 def suspects_of(stretch: Stretch, reading: Reading) -> Iterator[pa.RecordBatch]:
     """The records of a stretch that `write_stretch` leaves out."""
-    for batch in batches_of(stretch, reading):
-        records = Records(batch, reading.landing)
-        records.rows()
-        yield records.suspects()
+    return (_look(batch, reading).suspects for batch in _batches_of(stretch, reading))
 
 
-def batches_of(stretch: Stretch, reading: Reading) -> Iterator[pa.RecordBatch]:
-    """The decoded records of a stretch."""
+def _look(batch: pa.RecordBatch, reading: Reading) -> Look:
+    records = Records(batch, reading.landing)
+    rows = records.rows()
+    return Look(rows, records.suspects(), runs_of(batch.filter(pa.array(records.is_good))))
+
+
+def _batches_of(stretch: Stretch, reading: Reading) -> Iterator[pa.RecordBatch]:
     return read_range(stretch.file, stretch.start, stretch.stop, reading.topics, reading.max_body_bytes)

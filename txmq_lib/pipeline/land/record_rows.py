@@ -41,12 +41,17 @@ _NEVER_VISIBLE: Final = (names.SYS_FLAG_PREPARED, names.SYS_FLAG_ROLLBACK)
 
 @dataclass(frozen=True)
 class Landing:
-    """What all rows of one landing have in common."""
+    """What all rows of one landing have in common.
+
+    table  of all of them, where they are the lines of one kind; a log has records of every kind, and such as never
+           enter a queue (R10)
+    """
 
     broker_name: str
     pass_number: int
     is_engine: bool
     trace_topic: str | None = None
+    table: str | None = None
 
 
 def table_of(topic: str | None) -> str:
@@ -61,9 +66,11 @@ class Records:
         self._batch = batch
         self._landing = landing
         self._topics = batch["topic"].dictionary_encode()
-        flags = batch["sys_flag"].fill_null(0).to_numpy() & names.SYS_FLAG_TRANSACTION_MASK
-        self.is_good: Numbers = _mask(batch["reason"].is_null()) & ~np.isin(flags, _NEVER_VISIBLE)
+        self.is_good: Numbers = _mask(batch["reason"].is_null())
         """Whether a record lies in a queue and nothing is wrong with it, as far as its decoder saw."""
+        if landing.table is None:
+            flags = batch["sys_flag"].fill_null(0).to_numpy() & names.SYS_FLAG_TRANSACTION_MASK
+            self.is_good &= ~np.isin(flags, _NEVER_VISIBLE)
         self.is_plain = self.is_good & self._is_bounded()
         if landing.trace_topic is not None:
             # A message of it is taken apart by Spark: it is a row for each end that it tells.
@@ -81,6 +88,9 @@ class Records:
         codes = self._topics.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         found = {}
         for table in dict.fromkeys(table_of_code):
+            if self._landing.table not in (None, table):
+                self.is_plain &= ~np.isin(codes, [code for code, its in enumerate(table_of_code) if its == table])
+                continue
             own = [code for code, its in enumerate(table_of_code) if its == table]
             places = np.flatnonzero(self.is_plain & np.isin(codes, own))
             if len(places) and (rows := self._rows_of(table, places)) is not None:
@@ -162,7 +172,7 @@ def _message(columns: Columns, properties: Properties, landing: Landing) -> Numb
 def _half(columns: Columns, properties: Properties, landing: Landing) -> Numbers:
     """Adds the columns of `half_message`; which rows are in doubt."""
     is_of_rocksdb = _mask(pc.equal(columns["topic"], names.ROCKSDB_HALF_TOPIC))
-    prepared, odd = _number(properties.of(names.PROPERTY_PREPARED_QUEUE_OFFSET), PLAIN_LONG, pa.int64())
+    prepared, odd = plain_numbers(properties.of(names.PROPERTY_PREPARED_QUEUE_OFFSET), PLAIN_LONG, pa.int64())
     doubts = _stored(columns, properties) | _of_transaction(columns, properties) | odd
     columns["check_immunity"] = properties.of(names.PROPERTY_CHECK_IMMUNITY)
     columns["prepared_queue_offset"] = prepared
@@ -209,8 +219,8 @@ def _stored(columns: Columns, properties: Properties) -> Numbers:
 
 def _of_transaction(columns: Columns, properties: Properties) -> Numbers:
     """Adds what half and given-up messages have; which rows are in doubt."""
-    real_queue_id, odd_queue = _number(properties.of(names.PROPERTY_REAL_QUEUE_ID), PLAIN_INT, pa.int32())
-    check_times, odd_times = _number(properties.of(names.PROPERTY_CHECK_TIMES), PLAIN_INT, pa.int32())
+    real_queue_id, odd_queue = plain_numbers(properties.of(names.PROPERTY_REAL_QUEUE_ID), PLAIN_INT, pa.int32())
+    check_times, odd_times = plain_numbers(properties.of(names.PROPERTY_CHECK_TIMES), PLAIN_INT, pa.int32())
     transaction_id = pc.coalesce(properties.of(names.PROPERTY_UNIQ_KEY), columns["offset_msg_id"])
     columns |= {
         "transaction_id": transaction_id,
@@ -221,7 +231,7 @@ def _of_transaction(columns: Columns, properties: Properties) -> Numbers:
     return odd_queue | odd_times | _mask(transaction_id.is_null())
 
 
-def _number(texts: pa.StringArray, plain: str, kind: pa.DataType) -> tuple[pa.Array, Numbers]:
+def plain_numbers(texts: pa.StringArray, plain: str, kind: pa.DataType) -> tuple[pa.Array, Numbers]:
     """Texts as numbers, and which of them are none as a broker writes it."""
     if texts.null_count == len(texts):
         return pa.nulls(len(texts), kind), np.zeros(len(texts), bool)

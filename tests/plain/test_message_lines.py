@@ -1,0 +1,178 @@
+"""Lines that are parsed beside Spark: each is as the contract says, or left to Spark; whatever is written there."""
+
+from __future__ import annotations
+
+import base64
+import json
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from fuzz import contract
+from fuzz.hostile import damaged
+from fuzz.landing import GOOD, MESSAGE, written
+
+from txmq_lib.pipeline.land.large_lines import LANDING_SCHEMA
+from txmq_lib.pipeline.land.message_lines import records_of
+
+LINES, SEED = 4_000, 20261124
+STORED_APART = ("MIN_OFFSET", "MAX_OFFSET")
+
+
+def line(**other: Any) -> str:
+    fields = {
+        "topic": "T",
+        "queueId": 0,
+        "queueOffset": 5,
+        "commitLogOffset": 500,
+        "sysFlag": 0,
+        "flag": 0,
+        "bornTimestamp": 1,
+        "storeTimestamp": 2,
+        "bornHost": "1.2.3.4:5",
+        "storeHost": "1.2.3.4:6",
+        "offsetMsgId": "0A",
+        "reconsumeTimes": 0,
+        "preparedTransactionOffset": 0,
+        "properties": {"KEYS": "k"},
+        "bodyBase64": "aGVsbG8=",
+    }
+    return json.dumps({name: held for name, held in {**fields, **other}.items() if held is not ...})
+
+
+def batch(*lines: str | bytes, **columns: list[Any]) -> pa.RecordBatch:
+    held = [each.encode() if isinstance(each, str) else each for each in lines]
+    rows = {
+        "value": pa.array(held, pa.binary()).cast(pa.string(), safe=False),
+        "source": [f"f:{place}" for place in range(len(held))],
+        "position": list(range(len(held))),
+        "reason": [None] * len(held),
+        "detail": [None] * len(held),
+        "long_body": [None] * len(held),
+        **columns,
+    }
+    return pa.RecordBatch.from_arrays(
+        [values if isinstance(values, pa.Array) else pa.array(values, LANDING_SCHEMA.field(name).type)
+         for name, values in rows.items()],
+        schema=LANDING_SCHEMA,
+    )  # fmt: skip
+
+
+def texts_alone(chance: Random) -> bytes:
+    """A line whose properties are texts; one in three damaged."""
+    fields = GOOD["message"](chance)
+    fields["properties"] = {name: held for name, held in fields["properties"].items() if isinstance(held, str)}
+    text = json.dumps(fields, ensure_ascii=chance.random() < 0.5).encode("utf-8", "surrogatepass")
+    return damaged(chance, text).replace(b"\n", b"?").replace(b"\r", b"?") if chance.random() < 0.3 else text
+
+
+def test_hostile_lines_are_as_the_contract_says_or_left_alone():
+    chance = Random(SEED)
+    lines = [written(chance, "message") for _ in range(LINES)] + [texts_alone(chance) for _ in range(LINES)]
+    records, _, places = records_of(batch(*lines))
+    assert len(places) > 100
+    for place, row in zip(places.tolist(), records.to_pylist(), strict=True):
+        expected = contract.judged("message", lines[place])
+        assert not expected.faults, lines[place]
+        assert not expected.is_open, lines[place]
+        said = {MESSAGE[name]: value for name, value in expected.row.items()}
+        properties = said.pop("properties")
+        kept = {name: value for name, value in dict(properties).items() if name and value and name not in STORED_APART}
+        assert dict(row["properties"]) == kept
+        for name, value in said.items():
+            held = row[name]
+            assert (round(held.timestamp() * 1000) if name.endswith("_timestamp") else held) == value, name
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        line(),
+        line() + " \t",
+        line(properties={}),
+        line(properties={"a": "", "": "b"}),
+        line(topic="caf\u00e9 {[ \n"),
+        line(extra="x", more=None, yes=True),
+        line(sysFlag=-(2**31), queueOffset=2**62),
+        line(bodyBase64=""),
+        line(bodyBase64="aGVs\r\nbG8="),
+        line(topic='"', properties={'"': '""'}),
+        line(topic="\\", properties={"a\\": 'b\\"'}),
+    ],
+)
+def test_a_good_line_is_a_record(good):
+    records, ends, places = records_of(batch(good))
+    assert (places.tolist(), ends.to_pylist()) == ([0], [None])
+    assert records["topic"].to_pylist() == [json.loads(good)["topic"]]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "",
+        "{",
+        "[1]",
+        "null",
+        line() + "x",
+        line() + line(),
+        " " + line(),
+        *(line(**{name: ...}) for name in MESSAGE),
+        *(line(**{name: None}) for name in MESSAGE),
+        *(line(**{name: 1.0}) for name in MESSAGE),
+        *(line(**{name: True}) for name in MESSAGE),
+        *(line(**{name: -1}) for name in contract.NOT_NEGATIVE),
+        *(line(**{name: 2**62 + 1}) for name in contract.OFFSETS),
+        *(line(**{name: 2**70}) for name in ("queueId", "sysFlag", "storeTimestamp")),
+        line(sysFlag=2**31),
+        line(bornTimestamp=contract.LATEST_MS + 1),
+        line(properties={"a": 1}),
+        line(properties={"a": None}),
+        line(properties=[]),
+        line(topic="\ud800"),
+        line(topic="\U0001f600"),  # written as a pair of surrogates
+        line(extra=1e400),
+        line(extra={"a": 1}),
+        line().replace('"flag": 0', '"flag": 0, "flag": 0'),
+        line().replace('"KEYS": "k"', '"KEYS": "k", "KEYS": "k"'),
+        line(topic='"').replace('"KEYS": "k"', '"KEYS": "k", "KEYS": "k"'),
+        line(topic="\\").replace('"KEYS": "k"', '"KEYS": "k", "KEYS": "k"'),
+        line(bodyBase64="aGVsbG8"),
+        line(bodyBase64="aGVsbG9="),
+        line(bodyBase64="aGVs bG8="),
+        line(bodyBase64="\u00e9"),
+        line(bodyBase64=base64.b64encode(bytes(200_000)).decode()),
+        line().encode()[:-10] + b"\xff" + line().encode()[-10:],
+        line(**{"a" * 60_000: "x"}),
+        "[" * 100_000,
+    ],
+    ids=lambda odd: str(odd)[:40],
+)  # fmt: skip
+def test_a_line_in_doubt_is_left_to_the_contract(odd):
+    good = line(queueOffset=7)
+    records, ends, places = records_of(batch(good, odd, good))
+    assert places.tolist() == [0, 2]
+    assert records["queue_offset"].to_pylist() == [7, 7]
+    assert records["position"].to_pylist() == [0, 2]
+    assert len(ends) == 2
+
+
+def test_what_its_source_found_wrong_and_what_is_large_is_left_alone():
+    told = batch(line(), line(), line(), reason=["LINE_TOO_LONG", None, None], long_body=[None, b"x", None])
+    assert records_of(told)[2].tolist() == [2]
+
+
+@pytest.mark.parametrize(("told", "end"), [("6", 6), ("5", None), ("9", 9), ("0006", 6)])
+def test_where_a_client_said_that_the_queue_ends_is_kept_and_its_words_are_not(told, end):
+    records, ends, _ = records_of(batch(line(properties={"MAX_OFFSET": told, "MIN_OFFSET": "0", "KEYS": "k"})))
+    assert ends.to_pylist() == [end]
+    assert records["properties"].to_pylist() == [[("KEYS", "k")]]
+
+
+@pytest.mark.parametrize("told", ["x", "-1", "6.0", " 6", "\u0666", "4611686018427387905", "99999999999999999999"])
+def test_an_end_that_is_no_plain_number_is_left_to_the_contract(told):
+    assert records_of(batch(line(properties={"MAX_OFFSET": told})))[2].tolist() == []
+
+
+def test_no_lines_are_no_records():
+    assert records_of(batch())[0].num_rows == 0

@@ -1,0 +1,86 @@
+"""Lines of messages into files of their table, by tasks, where all of them are new; one commit names the files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.files.materialized import MATERIALIZED_BYTES
+from txmq_lib.names import HALF_TOPIC
+from txmq_lib.passes.current import Pass
+from txmq_lib.pipeline.land import log_landing
+from txmq_lib.pipeline.land.files import LandingFile, is_local_text, line_frame, max_line_bytes
+from txmq_lib.pipeline.land.large_lines import LANDING_SCHEMA
+from txmq_lib.pipeline.land.line_files import LineReading, write_lines
+from txmq_lib.pipeline.land.lines_source import TASK_BYTES, grouped
+from txmq_lib.pipeline.land.new_records import frontier_runs, holds_key, new_runs
+from txmq_lib.pipeline.land.record_files import Written
+from txmq_lib.pipeline.land.record_rows import Landing
+from txmq_lib.rules.contract import message_rows
+from txmq_lib.rules.frontier import reached_by
+from txmq_lib.spark.tasks import in_tasks
+
+LEAST_TASK_BYTES = 4 << 20
+TASKS_PER_CORE = 2
+
+
+class LandedLines(NamedTuple):
+    """How far each queue was read by lines that are in files (frontier.reached), and the others, if there are any."""
+
+    reached: DataFrame
+    suspects: DataFrame | None
+
+
+def task_bytes(warehouse: Warehouse, files: Sequence[LandingFile]) -> int | None:
+    """How much a task is to read of `files`; null where tasks cannot write what they read."""
+    if not log_landing.can_write(warehouse) or not all(map(is_local_text, files)):
+        return None
+    tasks = TASKS_PER_CORE * warehouse.spark.sparkContext.defaultParallelism
+    return min(TASK_BYTES, max(LEAST_TASK_BYTES, sum(file.size for file in files) // tasks))
+
+
+def land(
+    current: Pass, files: Sequence[LandingFile], landing: Landing, kept: Callable[[DataFrame], DataFrame]
+) -> LandedLines | None:
+    """Write and commit the lines of `files` beyond doubt; null, and nothing committed, where not all records are new.
+
+    kept  adds what messages.land wants to rows.contract.message_rows, and keeps them
+    """
+    with current.timed("decode"):
+        written = _written(current, files, landing)
+    if any(each.kept is None for each in written):
+        return None
+    batches = [batch for each in written for batch in each.kept or ()]
+    lines = line_frame(current.warehouse.spark, pa.Table.from_batches(batches, LANDING_SCHEMA)) if batches else None
+    suspects = None if lines is None else kept(message_rows(lines))
+    with current.timed("judge"):
+        runs = new_runs(current, [each.runs for each in written], landing.broker_name)
+        if runs is None or (suspects is not None and runs.num_rows and _meets(current, runs, suspects, landing)):
+            return None
+    log_landing.append_files(current, written)
+    return LandedLines(reached_by(frontier_runs(current, runs, landing.broker_name)), suspects)
+
+
+def _written(current: Pass, files: Sequence[LandingFile], landing: Landing) -> list[Written]:
+    listed = [(number, file.uri, file.size) for number, file in enumerate(files)]
+    parts = list(grouped(listed, current.arguments["task_bytes"]))
+    reading = LineReading(
+        landing=landing,
+        table_paths=log_landing.paths(current.warehouse),
+        max_line_bytes=max_line_bytes(current.settings.land.max_body_bytes),
+        most_suspect_bytes=MATERIALIZED_BYTES // max(len(parts), 1),
+    )
+    return in_tasks(current.warehouse.spark, partial(write_lines, reading=reading), parts)
+
+
+def _meets(current: Pass, runs: pa.Table, suspects: DataFrame, landing: Landing) -> bool:
+    """Whether a suspect has the key of a record in a file, or is numbered behind all halves of the landing."""
+    good = suspects.where("reason is null")
+    is_numbered = F.lit(landing.is_engine and landing.table == "half_message") & (F.col("topic") != HALF_TOPIC)
+    return holds_key(current, good, runs) or not good.where(is_numbered).isEmpty()
