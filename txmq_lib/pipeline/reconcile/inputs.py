@@ -74,11 +74,11 @@ class Inputs:
 def read(current: Pass) -> Inputs:
     """All that can be read before anything is decided. What of the past a decision concerns is read with it."""
     policies, pending = policies_of(current.settings), current.read("pending_half")
-    return Inputs(policies, _ends(current), pending, _new(current), _held(current))
+    return Inputs(policies, _ends(current), pending, _new(current), _held_by_people(current))
 
 
 def _ends(current: Pass) -> Ends | None:
-    if not current.has_new_rows("end_transaction") and not has_held(current):
+    if not current.has_new_rows("end_transaction") and not has_waiting_ends(current):
         return None
     with current.timed("settle"):
         ends = current.planned_once(candidate_ends(current))
@@ -94,20 +94,21 @@ def _new(current: Pass) -> New | None:
         return New(halves, relevant_ops(current, halves))
 
 
-def _held(current: Pass) -> DataFrame | None:
+def _held_by_people(current: Pass) -> DataFrame | None:
+    # Version 0 has made the table: no row lies in it.
     has_decisions = current.input_versions["manual_decision"] > 0
     return held(current.read("manual_decision")) if has_decisions else None
 
 
-def has_held(current: Pass) -> bool:
+def has_waiting_ends(current: Pass) -> bool:
     """Whether ends wait for their half."""
     return current.read("end_outcome").where("is_held").limit(1).count() > 0
 
 
 def candidate_ends(current: Pass) -> DataFrame:
     """Ends to judge: new ones, and those held so far (`was_held`)."""
-    held = current.read("end_outcome").where("is_held").drop("transaction_id")
-    former = held.withColumnRenamed("end_transaction_id", "transaction_id").select(*END_COLUMNS)
+    waiting = current.read("end_outcome").where("is_held").drop("transaction_id")
+    former = waiting.withColumnRenamed("end_transaction_id", "transaction_id").select(*END_COLUMNS)
     new = current.new_rows("end_transaction").select(*END_COLUMNS)
     if current.known_to("end_transaction") is None:
         # All ends there are, as nobody knows which are new: those judged before have their outcome.
@@ -152,6 +153,7 @@ def prior_decisions(current: Pass, named: DataFrame, halves: DataFrame) -> DataF
     by_brokers = _decided_by_brokers(current, halves)
     both = both if by_brokers is None else both.unionByName(by_brokers)
     # Given up and rolled back twice over, after a resume: still one decision. What is visible was committed.
+    # As a text "commit" comes before "rollback".
     return both.groupBy(*TRANSACTION_KEY).agg(F.min("prior_decision").alias("prior_decision"))
 
 
@@ -160,7 +162,9 @@ def _decided_by_brokers(current: Pass, halves: DataFrame) -> DataFrame | None:
 
     An op without a message rolls back: what txmq did not write and nobody landed was never visible.
     """
-    frontier = current.read("landing_frontier").where("highest_store_timestamp is not null")  # txmq's own have none
+    frontier = current.read("landing_frontier").where(
+        "highest_store_timestamp is not null"
+    )  # queues of txmq's own rows have none
     rows = frontier.where(F.col("topic") != HALF_TOPIC).select("broker_name").distinct().collect()
     engines = [row[0] for row in rows if current.settings.for_broker(row[0]).role == ROLE_ENGINE]
     if not engines:

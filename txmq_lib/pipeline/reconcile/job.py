@@ -43,13 +43,13 @@ def run_reconcile(
     return run_passes(warehouse, RECONCILE, now=now, settings=settings, wall_clock=wall_clock)
 
 
-def _decide(current: Pass, given: Inputs) -> Outcome:
+def _decide(current: Pass, known: Inputs) -> Outcome:
     """What becomes of each end, of each undecided transaction, and what is pending then."""
-    now, policies = current.now, given.policies
-    outcomes = _kept(current, given, _judged(current, given))
+    now, policies = current.now, known.policies
+    outcomes = _kept(current, known, _judged(current, known))
     effective = outcomes.where(settle.decides(policies))
     with current.timed("pending"):
-        undecided = _undecided(current, given, effective)
+        undecided = _undecided(current, known, effective)
         still = undecided.where(F.col("action") != check.GIVE_UP)
         pending = current.planned_once(check.asked(still, policies=policies, now=now))
     return Outcome(
@@ -62,22 +62,22 @@ def _decide(current: Pass, given: Inputs) -> Outcome:
     )
 
 
-def _judged(current: Pass, given: Inputs) -> DataFrame:
+def _judged(current: Pass, known: Inputs) -> DataFrame:
     """Rows of end_outcome for the ends to judge, with `was_held`."""
-    if given.ends is None:
+    if known.ends is None:
         return current.planned_once(current.warehouse.empty("end_outcome").withColumn("was_held", F.lit(False)))
-    ends, halves, refused_places = given.ends
+    ends, halves, refused_places = known.ends
     with current.timed("settle"):
         bitmap = current.broadcastable(settle.landed_offsets(halves))
         matched = current.planned_once(settle.matched_ends(ends, halves, bitmap, refused_places))
         prior = inputs.prior_decisions(current, current.narrowest(matched, halves), halves)
-        judged = settle.judged_ends(matched, prior, policies=given.policies, now=current.now)
+        judged = settle.judged_ends(matched, prior, policies=known.policies, now=current.now)
         return settle.outcome_rows(judged, now=current.now, pass_number=current.number)
 
 
-def _kept(current: Pass, given: Inputs, outcomes: DataFrame) -> DataFrame:
-    """`outcomes` for all that follows: where they are many, those judged are read from the table they go to."""
-    if given.ends is None:
+def _kept(current: Pass, known: Inputs, outcomes: DataFrame) -> DataFrame:
+    """`outcomes` for all that follows. Where they are many, those judged are written now, and read from end_outcome."""
+    if known.ends is None:
         return outcomes
     judged = outcomes.where("not is_held").drop("was_held")
     # To look whether there are any is to join them all.
@@ -86,13 +86,14 @@ def _kept(current: Pass, given: Inputs, outcomes: DataFrame) -> DataFrame:
     if written is None:
         with current.timed("settle"):
             return current.cached(outcomes)
-    if inputs.has_held(current):
+    if inputs.has_waiting_ends(current):
         before = current.read("end_outcome").where("is_held").select(*END_KEY, F.lit(True).alias("was_held"))
-        known = written.join(current.sent_if_few(before), on=list(END_KEY), how="left")
-        written = known.withColumn("was_held", F.coalesce("was_held", F.lit(False)))
+        joined = written.join(current.sent_if_few(before), on=list(END_KEY), how="left")
+        written = joined.withColumn("was_held", F.coalesce("was_held", F.lit(False)))
     else:
         written = written.withColumn("was_held", F.lit(False))
-    if _which_ends(written) == _which_ends(given.ends.rows):
+    # All that there are were written: none is held.
+    if _which_ends(written) == _which_ends(known.ends.rows):
         return written
     return written.unionByName(current.cached(outcomes.where("is_held")))  # they are few
 
@@ -103,14 +104,14 @@ def _which_ends(rows: DataFrame) -> tuple[int, int]:
     return row["rows"], row["hash"]
 
 
-def _undecided(current: Pass, given: Inputs, effective: DataFrame) -> DataFrame:
+def _undecided(current: Pass, known: Inputs, effective: DataFrame) -> DataFrame:
     """Undecided transactions with `action` and `reason`."""
-    if given.new is None:
-        as_it_is = check.with_held(given.pending.drop(*OF_THE_PASS), given.held)
-        return current.planned_once(check.with_action(as_it_is, policies=given.policies, now=current.now))
-    halves, ops = given.new
+    if known.new is None:
+        as_it_is = check.with_held(known.pending.drop(*OF_THE_PASS), known.held)
+        return current.planned_once(check.with_action(as_it_is, policies=known.policies, now=current.now))
+    halves, ops = known.new
     bitmap = current.broadcastable(named_offsets(ops, effective))
-    candidates, named = opened_unless_named(given.pending, halves, bitmap)
+    candidates, named = opened_unless_named(known.pending, halves, bitmap)
     candidates = current.cached(candidates)
     keys = effective.select(*TRANSACTION_KEY)
     if named is not None:
@@ -125,8 +126,8 @@ def _undecided(current: Pass, given: Inputs, effective: DataFrame) -> DataFrame:
         given_up,
         inputs.relevant_resumes(current, candidates),
     ).unionByName(keys.distinct())
-    undecided = check.with_held(join_transaction(candidates, decided, "left_anti"), given.held)
-    return current.cached(check.with_action(undecided, policies=given.policies, now=current.now))
+    undecided = check.with_held(join_transaction(candidates, decided, "left_anti"), known.held)
+    return current.cached(check.with_action(undecided, policies=known.policies, now=current.now))
 
 
 def _is_idle(current: Pass) -> bool:

@@ -19,7 +19,7 @@ MESSAGES, GIVEN_UP = "message", "trans_check_max_time"
 
 
 class Placed(NamedTuple):
-    """Where restored and given-up messages go, from the ends of their queues (rows of landing_frontier).
+    """Where restored and given-up messages go, from `queue_ends` (rows of landing_frontier).
 
     messages, given_up  files of both tables, made of their halves already; None where Spark has to make the rows
     """
@@ -28,7 +28,7 @@ class Placed(NamedTuple):
     messages: Sequence[WrittenFile] | None
     routed: DataFrame
     given_up: Sequence[WrittenFile] | None
-    ends: DataFrame
+    queue_ends: DataFrame
 
 
 def placed(
@@ -41,32 +41,33 @@ def placed(
 
     InvariantViolation where a place has no half, or a half several places.
     """
-    ends = current.read("landing_frontier")
-    places, messages = _made(
-        current, kept, effects.restored_places(effective, ends), effective, _of_messages(current), commits
+    queue_ends = current.read("landing_frontier")
+    places, message_files = _made(
+        current, kept, effects.restored_places(effective, queue_ends), effective, _of_messages(current), commits
     )
-    routed, discarded = _made(
-        current, kept, effects.given_up_places(giving_up, ends), giving_up, _of_given_up(current), given_up
+    routed, given_up_files = _made(
+        current, kept, effects.given_up_places(giving_up, queue_ends), giving_up, _of_given_up(current), given_up
     )
-    return Placed(places, messages, routed, discarded, ends)
+    return Placed(places, message_files, routed, given_up_files, queue_ends)
 
 
 def _made(
-    current: Pass, kept: ExitStack, places: DataFrame, decided: DataFrame, rows: restoring.Restoring, count: int
+    current: Pass, kept: ExitStack, places: DataFrame, offsets: DataFrame, rows: restoring.Restoring, count: int
 ) -> tuple[DataFrame, Sequence[WrittenFile] | None]:
-    """`count` places, computed once, and files with the rows there; None for these where Spark has to make them.
+    """`count` places, computed once, and files with the rows there: None where Spark has to make the rows, [] for none.
 
-    decided  has the places' offsets in the commit log
+    offsets  has the places' offsets in the commit log
     """
     if not count or not restoring.is_possible(current, rows.table):
         return current.cached(places), [] if not count else None
     with current.timed("places"):
         frame, laid = kept.enter_context(
-            restoring.laid_down(current, places, rows.offset, count=count, offsets=decided)
+            restoring.laid_down(current, places, rows.offset, count=count, offsets=offsets)
         )
         halves = restoring.halves_of(current, laid)
     if halves is None:
         return frame, None
+    # Another process carried this plan so far; the step is called as its table.
     if not current.is_own and current.has_landed(rows.table, rows.table):
         return frame, []
     warehouse = current.warehouse

@@ -95,12 +95,14 @@ def _rows(halves: pa.RecordBatch, changed: Mapping[str, Any], schema: pa.Schema)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """All chunks of a column as one array."""
     whole = column.combine_chunks()
     return whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
 
 
 def _without(properties: pa.MapArray, names: Sequence[str]) -> pa.MapArray:
     """`properties` without those of `names`; none of them is null."""
+    # A slice has offsets into the keys of the whole.
     offsets = properties.offsets.to_numpy()
     first, last = int(offsets[0]), int(offsets[-1])
     keys, items = (part.slice(first, last - first) for part in (properties.keys, properties.items))
@@ -111,7 +113,7 @@ def _without(properties: pa.MapArray, names: Sequence[str]) -> pa.MapArray:
 
 
 def _with_one(properties: pa.MapArray, name: str, values: pa.Array) -> pa.MapArray:
-    """`properties`, which do not have `name`, with it, last; numbers become texts."""
+    """`properties`, which do not have `name`, with it, last; numbers become texts. Their offsets begin at 0."""
     count = len(properties)
     offsets = properties.offsets.to_numpy()
     ends = offsets[1:] + np.arange(1, count + 1)

@@ -45,7 +45,7 @@ Made = Callable[[pa.RecordBatch, pa.Table], pa.RecordBatch]
 
 @dataclass(frozen=True)
 class Places:
-    """Places of halves by their offset in the commit log, in Parquet files of this machine.
+    """Where messages go, by the offset of their half in the commit log, in Parquet files of this machine.
 
     offset  the column that has it
     parts   each file with its lowest and highest offset
@@ -120,7 +120,7 @@ def halves_of(current: Pass, places: Places) -> list[RowGroups] | None:
     files = files_near(str(path), current.input_versions[HALVES], OFFSET, places.ranges)
     if files is None:
         return None
-    return [run for file in files for run in groups_near(file, OFFSET, places.ranges, most_bytes=PIECE_BYTES)]
+    return [piece for file in files for piece in groups_near(file, OFFSET, places.ranges, most_bytes=PIECE_BYTES)]
 
 
 def write_files(
@@ -140,10 +140,10 @@ def write_files(
     """
     files: list[WrittenFile] = []
     with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="restore") as pool:
-        pieces = [pool.submit(_written, path, restoring, places, piece) for piece in halves]
+        works = [pool.submit(_written, path, restoring, places, piece) for piece in halves]
         try:
-            for piece in as_completed(pieces):
-                files += piece.result()
+            for work in as_completed(works):
+                files += work.result()
                 on_part()
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
@@ -191,7 +191,7 @@ def _halves_with_places(restoring: Restoring, places: Places, halves: RowGroups)
 
 def _by_stretch(places: DataFrame, offset: str, *, count: int, offsets: DataFrame) -> DataFrame:
     low, high = offsets.agg(F.min(OFFSET), F.max(OFFSET)).collect()[0]
-    parts = -(-count // PLACES_IN_A_PART)
+    parts = -(-count // PLACES_IN_A_PART)  # rounded up
     # Some stretches of the commit log to a part: they lie dense in few of them where a broker was rebuilt.
     stretch = (high - low) // (8 * parts) + 1
     return places.repartition(parts, F.floor(F.col(offset) / F.lit(stretch))).sortWithinPartitions(offset)

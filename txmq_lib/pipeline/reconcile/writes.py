@@ -25,7 +25,7 @@ from txmq_lib.rules.policy import Policies
 from txmq_lib.spark.local_frame import local_frame
 
 QUEUES_OF_END = ("broker_name", "real_topic", "real_queue_id", "half_queue_id")
-OF_THE_PASS = ("was_held", "pass_number", "judged_timestamp")
+NOT_OF_THE_END = ("pass_number", "judged_timestamp")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +69,8 @@ def _written(current: Pass, outcome: Outcome, kept: ExitStack) -> PassReport:
     tally = _tally(current, outcome)
     there = None
     if tally.decisions or check.GIVE_UP in tally.actions:
-        # Before the first write: a pass that must not be is given up whole.
-        there = _sound(current, outcome, tally, kept)
+        # A pass that must not be ends here: of effects nothing is written yet.
+        there = _placed_or_withdrawn(current, outcome, tally, kept)
     if tally.ends:
         judged = outcome.outcomes.where("not is_held").drop("was_held")
         count = sum(row["rows"] for row in tally.ends if not row["is_held"])
@@ -136,8 +136,8 @@ def _digest(pending: DataFrame) -> tuple[int, int]:
     return int(row["rows"]), int(row["sum"])
 
 
-def _write_held(current: Pass, outcomes: DataFrame, tally: list[Row]) -> None:
-    if any(row["is_held"] != row["was_held"] for row in tally):
+def _write_held(current: Pass, outcomes: DataFrame, ends: list[Row]) -> None:
+    if any(row["is_held"] != row["was_held"] for row in ends):
         # Those that waited before keep the row that first held them.
         before = current.read("end_outcome").where("is_held")
         still = before.join(outcomes.where("is_held and was_held").select(*END_KEY), on=list(END_KEY), how="left_semi")
@@ -145,12 +145,12 @@ def _write_held(current: Pass, outcomes: DataFrame, tally: list[Row]) -> None:
         current.overwrite("end_outcome", held, step="end_held", where="is_held = true")
 
 
-def _quarantine_refused(current: Pass, outcomes: DataFrame, tally: list[Row]) -> None:
-    if all(row["outcome"] != OUTCOME_REFUSED for row in tally):
+def _quarantine_refused(current: Pass, outcomes: DataFrame, ends: list[Row]) -> None:
+    if all(row["outcome"] != OUTCOME_REFUSED for row in ends):
         return
     refused = outcomes.where(F.col("outcome") == OUTCOME_REFUSED)
     place = [F.col(name).cast("string") for name in END_KEY[1:]]
-    columns = [name for name in table_spec("end_outcome").columns if name not in OF_THE_PASS]
+    columns = [name for name in table_spec("end_outcome").columns if name not in NOT_OF_THE_END]
     named = refused.select(
         "broker_name",
         F.col("reason"),
@@ -161,8 +161,8 @@ def _quarantine_refused(current: Pass, outcomes: DataFrame, tally: list[Row]) ->
     append_quarantine(current, named, broker_name=None, kind="end")
 
 
-def _sound(current: Pass, outcome: Outcome, tally: Tally, kept: ExitStack) -> Placed:
-    """What messages become of decisions, where no invariant is broken; else InvariantViolation, and the pass ends."""
+def _placed_or_withdrawn(current: Pass, outcome: Outcome, tally: Tally, kept: ExitStack) -> Placed:
+    """Where messages go, with no invariant broken; else what was written ahead is deleted, and InvariantViolation."""
     effective, giving_up = outcome.effective, outcome.giving_up
     commits, given_up = tally.decisions[COMMIT], tally.actions.get(check.GIVE_UP, 0)
     try:
@@ -176,6 +176,7 @@ def _sound(current: Pass, outcome: Outcome, tally: Tally, kept: ExitStack) -> Pl
         if found:
             raise InvariantViolation("; ".join(found))
     except InvariantViolation as violation:
+        # Many outcomes are in their table already.
         current.withdraw("end_outcome", F.col("pass_number") == current.number, of_step="end_outcome")
         what = f"reconcile pass {current.number}: {violation.message}; the pass is not committed"
         raise InvariantViolation(what) from None
@@ -205,17 +206,17 @@ def _write_effects(current: Pass, outcome: Outcome, there: Placed, tally: Tally)
             outcome.giving_up.select("broker_name", "queue_id", F.col("queue_offset").alias("half_queue_offset"))
         )
     count = tally.decisions.total() + (given_up_count if rolls_back else 0)
-    ops = effects.op_rows(decided, there.ends, now=now, pass_number=number, count=count)
+    ops = effects.op_rows(decided, there.queue_ends, now=now, pass_number=number, count=count)
     current.append("op_message", ops, step="op_message", count=count)
-    _move_frontier(current, tally, there.ends)
+    _move_frontier(current, tally, there.queue_ends)
 
 
-def _move_frontier(current: Pass, tally: Tally, ends: DataFrame) -> None:
+def _move_frontier(current: Pass, tally: Tally, queue_ends: DataFrame) -> None:
     """Move the end of each queue that got rows by as many as it got: they are numbered densely from there."""
     grown = [(*queue, rows) for queue, rows in tally.grown.items()]
     rows = local_frame(current.warehouse.spark, grown, "broker_name string, topic string, queue_id int, rows bigint")
     last = F.coalesce("next_offset", F.lit(0)) + F.col("rows") - 1
-    reached = rows.join(ends.select(*effects.QUEUE, "next_offset"), on=list(effects.QUEUE), how="left").select(
+    reached = rows.join(queue_ends.select(*effects.QUEUE, "next_offset"), on=list(effects.QUEUE), how="left").select(
         *effects.QUEUE,
         last.alias("queue_offset"),
         # Only landing knows up to which store time the source has been read.
@@ -238,4 +239,5 @@ def _checkpoints(current: Pass, pending: DataFrame) -> tuple[dict[str, int], int
         )
     marks = {f"{row['broker_name']}/{row['queue_id']}": row["next_offset"] for row in landed}
     lowest = {f"{row['broker_name']}/{row['queue_id']}": row["low"] for row in queues}
+    # What is open comes before what has landed.
     return marks | lowest, min((row["due_ms"] for row in queues if row["due_ms"] is not None), default=None)

@@ -50,7 +50,7 @@ class Near:
 
 
 def near_offsets(column: str, rows: DataFrame, wanted_column: str) -> Near:
-    """Rows whose `column` is among the values of `wanted_column` in `wanted`."""
+    """Rows whose `column` is among the values of `wanted_column` in `rows`."""
     values = rows.select(F.col(wanted_column).alias("v"))
     found = cache(lambda: _ranges(values, OFFSET_BUCKET))
     return Near(lambda table: _any([F.col(table + column).between(low, high) for low, high in found()]))
