@@ -88,7 +88,9 @@ def run_land_files(
         if is_idle_when_landed:
             known = unchanged_inputs.known(warehouse, settings, last_note(warehouse, warehouse.log("pass"), JOB))
             files = [file for file in found if not _is_among(known, {**told, "files": [asdict(file)]})]
-        task_bytes = line_landing.task_bytes(warehouse, files) if kind in MESSAGE_KINDS else None
+        # Messages of the trace topic are taken apart by Spark.
+        is_by_tasks = kind in MESSAGE_KINDS and kind != "trace"
+        task_bytes = line_landing.task_bytes(warehouse, files) if is_by_tasks else None
         return {**told, "files": [asdict(file) for file in files], "task_bytes": task_bytes}
 
     report = _passes(
