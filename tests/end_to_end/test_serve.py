@@ -15,6 +15,7 @@ import pytest
 import truth
 from prometheus_client.parser import text_string_to_metric_families
 from serving import TXMQ, health, open_passes, rows, serving, until
+from small_log import SmallLog
 
 pytestmark = pytest.mark.long
 
@@ -38,14 +39,30 @@ warehouse: {tmp_path / "warehouse"}
 transaction_timeout: 2s
 transaction_check_interval: 1s
 transaction_check_max: 100
+brokers:
+  stored: {{role: audit}}
 sources:
   - {{kind: half, broker: oracle-a, paths: [{tmp_path / "half"}]}}
   - {{kind: end, broker: oracle-a, paths: [{tmp_path / "end"}]}}
   - {{kind: offset, broker: oracle-a, paths: [{tmp_path / "offset"}]}}
+  - {{kind: store, broker: stored, paths: [{tmp_path / "store"}]}}
 """,
         encoding="utf-8",
     )
+    log = SmallLog()
+    log.plain()
+    log.write_store(tmp_path / "store")
     return tmp_path
+
+
+def unreadable(place: Path) -> None:
+    """Leave the store of `place` without a log."""
+    (place / "store" / "commitlog").rename(place / "away")
+
+
+def readable(place: Path) -> None:
+    """Give it back."""
+    (place / "away").rename(place / "store" / "commitlog")
 
 
 def asked(url: str, *, method: str = "GET") -> tuple[int, str]:
@@ -75,12 +92,12 @@ def test_serve_lands_what_comes_tells_how_it_fares_and_ends_cleanly(place: Path)
         assert asked(f"http://{address}/wakeup", method="POST") == (202, "woken\n")
         assert asked(f"http://{address}/else")[0] == 404
         # A source that cannot be read fails alone, is told, and is tried again.
-        (place / "end" / "2.parquet").write_bytes(b"no parquet")
+        unreadable(place)
         until(lambda: health(place)["state"] == "failing", place)
         assert asked(f"http://{address}/health")[0] == 503
         written(place / "half" / "3.jsonl", truth.rows("basic", "half")[40:50])
         until(lambda: len(rows(place, "half_message")) == 50, place)
-        (place / "end" / "2.parquet").unlink()
+        readable(place)
         until(lambda: health(place)["state"] == "running", place)
         process.send_signal(signal.SIGTERM)
         assert process.wait(100) == 0
@@ -105,10 +122,10 @@ def test_serve_waits_first_and_a_wakeup_ends_the_wait(place: Path):
 
 
 def test_a_source_that_failed_is_read_soon_again_though_the_next_interval_is_far(place: Path):
-    (place / "half" / "1.parquet").write_bytes(b"no parquet")
+    unreadable(place)
     with serving(place, "--now-first", "--set", "transaction_check_interval=3600s"):
         until(lambda: health(place)["state"] == "failing", place)
-        (place / "half" / "1.parquet").unlink()
+        readable(place)
         written(place / "half" / "1.jsonl", truth.rows("basic", "half")[:3])
         until(lambda: health(place)["state"] == "running" and len(rows(place, "half_message")) == 3, place, seconds=60)
         until(lambda: {row["is_settled"] for row in rows(place, "verdict")}, place, seconds=60)  # what follows runs too
