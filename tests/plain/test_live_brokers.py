@@ -237,9 +237,9 @@ ROUTES = {
 def test_brokers_with_half_messages_are_found_with_their_wanted_queues():
     with RemotingServer(name_server(ROUTES, {"a": "h:1"})) as server:
         a, b = live_brokers([server.address], ACCESS, patterns=["*"])
-        (only_b,) = live_brokers([server.address], ACCESS, patterns=["TopicA"], wanted=["b"])
+        (only_b,) = live_brokers([server.address], ACCESS, patterns=["TopicA"], named=["b"])
         with pytest.raises(UsageError, match="know no broker x; they know a, b, plain"):
-            live_brokers([server.address], ACCESS, patterns=["*"], wanted=["x"])
+            live_brokers([server.address], ACCESS, patterns=["*"], named=["x"])
     assert (a.name, a.address, a.unreadable) == ("a", "h:1", ())
     assert sorted(a.queues) == [(HALF, 0), (OP, 0), ("TopicA", 0), ("TopicA", 1), ("TopicB", 0)]
     assert (b.name, b.address, b.unreadable) == ("b", None, ("TopicB",))
@@ -251,7 +251,7 @@ def test_op_queues_that_no_name_server_tells_of_are_those_of_the_halves():
     old = {HALF: {"a": 2, "b": 1, "c": 1}, OP: {"b": 1, "c": 0}, "TopicA": {"plain": 4}}
     with RemotingServer(name_server(old, {"a": "h:1"})) as server:
         a, b, c = live_brokers([server.address], ACCESS, patterns=["*"])
-        (plain,) = live_brokers([server.address], ACCESS, patterns=["*"], wanted=["plain"])
+        (plain,) = live_brokers([server.address], ACCESS, patterns=["*"], named=["plain"])
     assert sorted(a.queues) == [(HALF, 0), (HALF, 1), (OP, 0), (OP, 1)]
     assert sorted(b.queues) == [(HALF, 0), (OP, 0)]
     assert (c.queues, c.unreadable) == (((HALF, 0),), (OP,))

@@ -45,7 +45,7 @@ def connected(reply: Callable[[Request], Reply], access: Access = PATIENT) -> It
 
 def looked_up(reply: Callable[[Request], Reply], *wanted: str) -> list[LiveBroker]:
     with RemotingServer(reply) as server:
-        return live_brokers([server.address], PATIENT, patterns=["*"], wanted=wanted)
+        return live_brokers([server.address], PATIENT, patterns=["*"], named=wanted)
 
 
 def route(brokers: int = 1, queues: int = 4, name: str = "b{}") -> dict[str, object]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Values: TypeAlias = str | Sequence[str]
 
 
-class Asked(TypedDict, total=False):
+class Conditions(TypedDict, total=False):
     """What a view can be asked for; which of the filters it takes, its command tells."""
 
     since: str | datetime | None
@@ -88,86 +88,86 @@ class Txmq:
     def __repr__(self) -> str:
         return f"Txmq({self.warehouse!r})"
 
-    def pending(self, **asked: Unpack[Asked]) -> Rows:
+    def pending(self, **conditions: Unpack[Conditions]) -> Rows:
         """Undecided transactions, the oldest first."""
-        return self.view("pending", **asked)
+        return self.view("pending", **conditions)
 
-    def verdicts(self, **asked: Unpack[Asked]) -> Rows:
+    def verdicts(self, **conditions: Unpack[Conditions]) -> Rows:
         """The verdict of every transaction, the newest first."""
-        return self.view("verdicts", **asked)
+        return self.view("verdicts", **conditions)
 
-    def given_up(self, **asked: Unpack[Asked]) -> Rows:
+    def given_up(self, **conditions: Unpack[Conditions]) -> Rows:
         """Messages given up, the newest first."""
-        return self.view("given-up", **asked)
+        return self.view("given-up", **conditions)
 
-    def checks(self, **asked: Unpack[Asked]) -> Rows:
+    def checks(self, **conditions: Unpack[Conditions]) -> Rows:
         """Questions that were raised, the newest first."""
-        return self.view("checks", **asked)
+        return self.view("checks", **conditions)
 
-    def answers(self, **asked: Unpack[Asked]) -> Rows:
+    def answers(self, **conditions: Unpack[Conditions]) -> Rows:
         """What resolvers said, the newest first."""
-        return self.view("answers", **asked)
+        return self.view("answers", **conditions)
 
-    def decisions(self, **asked: Unpack[Asked]) -> Rows:
+    def decisions(self, **conditions: Unpack[Conditions]) -> Rows:
         """What was decided by hand, the newest first."""
-        return self.view("decisions", **asked)
+        return self.view("decisions", **conditions)
 
-    def sent(self, **asked: Unpack[Asked]) -> Rows:
+    def sent(self, **conditions: Unpack[Conditions]) -> Rows:
         """Requests sent to live brokers, the newest first."""
-        return self.view("sent", **asked)
+        return self.view("sent", **conditions)
 
-    def messages(self, **asked: Unpack[Asked]) -> Rows:
+    def messages(self, **conditions: Unpack[Conditions]) -> Rows:
         """Visible messages, the newest first."""
-        return self.view("messages", **asked)
+        return self.view("messages", **conditions)
 
-    def ends(self, **asked: Unpack[Asked]) -> Rows:
+    def ends(self, **conditions: Unpack[Conditions]) -> Rows:
         """What became of every END_TRANSACTION, the newest first."""
-        return self.view("ends", **asked)
+        return self.view("ends", **conditions)
 
-    def end_traces(self, **asked: Unpack[Asked]) -> Rows:
+    def end_traces(self, **conditions: Unpack[Conditions]) -> Rows:
         """Ends that clients say they sent, the newest first."""
-        return self.view("end-traces", **asked)
+        return self.view("end-traces", **conditions)
 
-    def orphans(self, **asked: Unpack[Asked]) -> Rows:
+    def orphans(self, **conditions: Unpack[Conditions]) -> Rows:
         """Committed messages whose half has never landed, the newest first."""
-        return self.view("orphans", **asked)
+        return self.view("orphans", **conditions)
 
-    def brokers(self, **asked: Unpack[Asked]) -> Rows:
+    def brokers(self, **conditions: Unpack[Conditions]) -> Rows:
         """Every broker: how it is set up, which of its limits differ from ours, how far it was read."""
-        return self.view("brokers", **asked)
+        return self.view("brokers", **conditions)
 
-    def offsets(self, **asked: Unpack[Asked]) -> Rows:
+    def offsets(self, **conditions: Unpack[Conditions]) -> Rows:
         """Next offset, lag and state of every consumer queue."""
-        return self.view("offsets", **asked)
+        return self.view("offsets", **conditions)
 
-    def landed(self, **asked: Unpack[Asked]) -> Rows:
+    def landed(self, **conditions: Unpack[Conditions]) -> Rows:
         """What was landed, the newest first."""
-        return self.view("landed", **asked)
+        return self.view("landed", **conditions)
 
-    def quarantine(self, **asked: Unpack[Asked]) -> Rows:
+    def quarantine(self, **conditions: Unpack[Conditions]) -> Rows:
         """Inputs that could not be used, the newest first."""
-        return self.view("quarantine", **asked)
+        return self.view("quarantine", **conditions)
 
-    def passes(self, **asked: Unpack[Asked]) -> Rows:
+    def passes(self, **conditions: Unpack[Conditions]) -> Rows:
         """Every pass, the newest first: committed, abandoned or only started, and how long it took."""
-        return self.view("passes", **asked)
+        return self.view("passes", **conditions)
 
-    def runs(self, **asked: Unpack[Asked]) -> Rows:
+    def runs(self, **conditions: Unpack[Conditions]) -> Rows:
         """Every run of a command that makes passes, the newest first: what became of it, and what failed."""
-        return self.view("runs", **asked)
+        return self.view("runs", **conditions)
 
-    def view(self, command: str, /, **asked: Unpack[Asked]) -> Rows:
+    def view(self, command: str, /, **conditions: Unpack[Conditions]) -> Rows:
         """The rows of the view that the command line has under this name."""
         view = _view(command)
-        now = _moment(asked.get("now"), "now")
-        since, older_than = asked.get("since"), asked.get("older_than")
+        now = _moment(conditions.get("now"), "now")
+        since, older_than = conditions.get("since"), conditions.get("older_than")
         query = ViewQuery(
-            filters=_filters(view, asked),
+            filters=_filters(view, conditions),
             since=time_ago(since, now) if isinstance(since, str) else since,
             before=None if older_than is None else now - span(older_than, "older_than"),
-            keys=_listed(asked.get("key", ())),
-            sort=checked_sort(view, _listed(asked.get("sort", ()))),
-            limit=asked.get("limit"),
+            keys=_listed(conditions.get("key", ())),
+            sort=checked_sort(view, _listed(conditions.get("sort", ()))),
+            limit=conditions.get("limit"),
             lag_window=LagWindow(now, self.settings.lag_window_ms),
         )
         mask = Mask(self.settings.mask.bodies, self.settings.mask.properties)
@@ -208,9 +208,11 @@ def _view(command: str) -> View:
     return views[command]
 
 
-def _filters(view: View, asked: Asked) -> dict[str, Sequence[str]]:
+def _filters(view: View, conditions: Conditions) -> dict[str, Sequence[str]]:
     filters: dict[str, Sequence[str]] = {
-        name.replace("_", "-"): _listed(cast(Values, value)) for name, value in asked.items() if name not in EVERY_VIEW
+        name.replace("_", "-"): _listed(cast(Values, value))
+        for name, value in conditions.items()
+        if name not in EVERY_VIEW
     }
     if strangers := sorted(filters.keys() - view.filters.keys()):
         known = ", ".join(name.replace("-", "_") for name in view.filters)

@@ -60,18 +60,18 @@ def resendable(current: Pass) -> DataFrame:
 
 def letters(current: Pass, requests: Sequence[Row]) -> dict[tuple[Any, ...], Letter]:
     """The message of each request to resend, by PLACE: its half as its producer sent it, under the same UNIQ_KEY."""
-    wanted = [row for row in requests if row["action"] == ACTION_RESEND]
-    if not wanted:
+    resends = [row for row in requests if row["action"] == ACTION_RESEND]
+    if not resends:
         return {}
     places = current.warehouse.spark.createDataFrame(
-        [(row["broker_name"], row["commit_log_offset"]) for row in wanted],
+        [(row["broker_name"], row["commit_log_offset"]) for row in resends],
         "broker_name string, commit_log_offset bigint",
     )
     near = near_offsets("commit_log_offset", places, "commit_log_offset").rows(current, "half_message")
     found = near.join(F.broadcast(places), on=["broker_name", "commit_log_offset"], how="left_semi")
     columns = (*PLACE, "real_topic", "real_queue_id", "producer_group", "flag", "born_timestamp", "properties", "body")
     halves = {place_of(row): row.asDict() for row in found.select(*columns).collect()}
-    topics = {place_of(row): row["real_topic"] for row in wanted}
+    topics = {place_of(row): row["real_topic"] for row in resends}
     return {place: _letter(halves[place], topic) for place, topic in topics.items() if place in halves}
 
 

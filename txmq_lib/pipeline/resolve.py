@@ -172,8 +172,8 @@ def _rows_of_step(
     rows: list[dict[str, Any]] = []
     try:
         with current.timed("ask"):
-            for asked in _by_resolver(part):
-                for batch in _told(current, asked, resolvers, asking):
+            for one_resolvers in _by_resolver(part):
+                for batch in _told(current, one_resolvers, resolvers, asking):
                     rows += batch
                     current.warehouse.on_part(ANSWERS, step)
     except Exception as error:
@@ -202,8 +202,8 @@ def _questions(current: Pass, questions: DataFrame, counts: Mapping[str | None, 
     same_group = F.col("producer_group").eqNullSafe(F.col(GROUP))
     in_turn = (F.col(RESOLVER), F.xxhash64(F.lit(current.number), *TRANSACTION_KEY), *map(F.col, TRANSACTION_KEY))
     parts = -(-sum(counts.values()) // QUESTIONS_AT_ONCE)
-    asked = questions.join(F.broadcast(served), on=same_group, how="inner")
-    for row in asked.repartitionByRange(max(parts, 1), *in_turn).sortWithinPartitions(*in_turn).toLocalIterator():
+    put = questions.join(F.broadcast(served), on=same_group, how="inner")
+    for row in put.repartitionByRange(max(parts, 1), *in_turn).sortWithinPartitions(*in_turn).toLocalIterator():
         values = {name: _in_utc(row[name]) for name in QUESTION}
         yield _Question(row[RESOLVER], Check(**values, half={}), frozenset(row[KNOWN] or ()))
 
@@ -214,15 +214,15 @@ def _in_utc(value: Any) -> Any:  # noqa: ANN401 - of any column
 
 
 def _by_resolver(questions: Sequence[_Question]) -> Iterator[tuple[str, list[_Question]]]:
-    for name, asked in groupby(questions, key=lambda question: question.resolver):
-        yield name, list(asked)
+    for name, group in groupby(questions, key=lambda question: question.resolver):
+        yield name, list(group)
 
 
 def _told(
-    current: Pass, asked: tuple[str, list[_Question]], resolvers: dict[str, Resolver], asking: _Asking
+    current: Pass, one_resolvers: tuple[str, list[_Question]], resolvers: dict[str, Resolver], asking: _Asking
 ) -> Iterator[list[dict[str, Any]]]:
     """Rows of check_answer for questions to one resolver, batch by batch."""
-    name, questions = asked
+    name, questions = one_resolvers
     if name not in resolvers:
         resolvers[name] = resolver_of(
             current.settings.resolvers[name], spark=current.warehouse.spark, environ=asking.environ, now=current.now
@@ -286,13 +286,13 @@ def _row(current: Pass, question: _Question, answer: Answer) -> dict[str, Any]:
     }
 
 
-def _ended(current: Pass, asked: Mapping[str | None, int]) -> PassReport:
+def _ended(current: Pass, counts: Mapping[str | None, int]) -> PassReport:
     # The newest version, not the plan's: all steps are there, and no other pass writes rows of this number.
     answers = current.cached(current.warehouse.read(ANSWERS).where(F.col("pass_number") == current.number))
     with current.timed("tally"):
         tally = answers.where("answer is not null").groupBy("producer_group", "answer").count().collect()
     said = Counter({answer: 0 for answer in (COMMIT, ROLLBACK, UNKNOWN)})
-    silent = Counter(asked)
+    silent = Counter(counts)
     for row in tally:
         said[row["answer"]] += row["count"]
         silent[row["producer_group"]] -= row["count"]
@@ -301,4 +301,4 @@ def _ended(current: Pass, asked: Mapping[str | None, int]) -> PassReport:
     # Rows per step say less than what was said.
     current.counts = {step: count for step, count in current.counts.items() if not step.startswith(STEP)}
     groups = {f"{NO_ANSWER}:{group}": count for group, count in sorted(silent.items()) if count}
-    return current.commit({"asked": sum(asked.values()), **said, NO_ANSWER: silent.total(), **groups})
+    return current.commit({"asked": sum(counts.values()), **said, NO_ANSWER: silent.total(), **groups})

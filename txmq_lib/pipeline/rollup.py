@@ -133,11 +133,13 @@ def _with_redelivery(current: Pass, state: DataFrame, rolled: DataFrame) -> Data
 def _changed(rows: DataFrame, state: DataFrame, pass_number: int) -> DataFrame:
     """`rows` that differ from what is known, with this pass's number."""
 
-    def told(age: str) -> Column:
+    def state_of(age: str) -> Column:
         return F.struct(*[F.col(f"{age}.{name}") for name in rows.columns])
 
     known = state.alias("known")
-    differing = rows.alias("new").join(known, list(OFFSET_KEY), "left").where(~told("new").eqNullSafe(told("known")))
+    differing = (
+        rows.alias("new").join(known, list(OFFSET_KEY), "left").where(~state_of("new").eqNullSafe(state_of("known")))
+    )
     return differing.select("new.*").withColumn("pass_number", F.lit(pass_number).cast("bigint"))
 
 

@@ -138,7 +138,7 @@ def read_ranges(
                     waiting.popleft()
         except UnreachableError as failure:
             # Nothing more is tried: each try would take its time, and there may be thousands of queues.
-            yield from (_unread_batch(wanted, failure.message) for wanted in waiting)
+            yield from (_unread_batch(queue_range, failure.message) for queue_range in waiting)
             return
         except RemotingError as failure:
             yield _unread_batch(waiting.popleft(), failure.message)
@@ -163,11 +163,11 @@ def _batches(answers: Iterator[Answer], queue: Queue, max_body_bytes: int) -> It
         yield from decode_batches(whole_records(b"".join(parts), edges), max_body_bytes)
 
 
-def _unread_batch(wanted: QueueRange, why: str) -> pa.RecordBatch:
+def _unread_batch(queue_range: QueueRange, why: str) -> pa.RecordBatch:
     row = {
-        "topic": wanted.topic,
-        "queue_id": wanted.queue_id,
-        "queue_offset": wanted.start,
+        "topic": queue_range.topic,
+        "queue_id": queue_range.queue_id,
+        "queue_offset": queue_range.start,
         "reason": RANGE_UNREAD,
         "raw": why.encode(),
     }

@@ -45,9 +45,9 @@ KEY = ", ".join(names.TRANSACTION_KEY)
 HOLDING = f"'{names.ACTION_HOLD}', '{names.ACTION_RELEASE}'"
 
 
-def _last(table: str, told: str, at: str, number: str) -> str:
+def _last(table: str, column: str, at: str, number: str) -> str:
     lasts = ", ".join(
-        f"arg_max({what}, {number}) AS {name}" for name, what in {"action": "action", "told": told}.items()
+        f"arg_max({what}, {number}) AS {name}" for name, what in {"action": "action", "told": column}.items()
     )
     return f"SELECT {KEY}, {lasts}, max({at}) AS at FROM {table} WHERE action NOT IN ({HOLDING}) GROUP BY ALL"
 

@@ -28,17 +28,17 @@ ByGroup: TypeAlias = Mapping[tuple[str, str | None], Connected]
 def connected(reader: WarehouseReader, groups: Iterable[tuple[str, str | None]]) -> ByGroup:
     """By broker and producer group, of `groups` on brokers that told; the others are left out, since nobody knows."""
     rows = reader.rows(Scan("connected_producer", COLUMNS, may_be_missing=True))
-    asked = {row["broker_name"]: row["since_timestamp"] for row in rows if row["producer_group"] == EVERY_GROUP}
+    newest = {row["broker_name"]: row["since_timestamp"] for row in rows if row["producer_group"] == EVERY_GROUP}
     found = {(row["broker_name"], row["producer_group"]): row for row in rows}
     return {
-        (broker, group): _connected(found.get((broker, group)), asked[broker])
+        (broker, group): _connected(found.get((broker, group)), newest[broker])
         for broker, group in groups
-        if broker in asked
+        if broker in newest
     }
 
 
-def _connected(row: Mapping[str, object] | None, asked: str) -> Connected:
+def _connected(row: Mapping[str, object] | None, newest: str) -> Connected:
     if row is None:
-        return Connected(0, None, None, asked)
+        return Connected(0, None, None, newest)
     ids = row["client_ids"]
-    return Connected(int(str(row["clients"])), None if ids is None else str(ids), str(row["since_timestamp"]), asked)
+    return Connected(int(str(row["clients"])), None if ids is None else str(ids), str(row["since_timestamp"]), newest)

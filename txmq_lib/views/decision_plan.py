@@ -74,7 +74,7 @@ Planned = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Sought:
+class Chosen:
     """Which transactions a person means; () leaves open."""
 
     transaction_ids: Sequence[str] = ()
@@ -98,10 +98,10 @@ class Limits:
     reserved_ms: Callable[[str], int]
 
 
-def settle_plan(reader: WarehouseReader, sought: Sought, decision: str, limits: Limits) -> list[Planned]:
+def settle_plan(reader: WarehouseReader, chosen: Chosen, decision: str, limits: Limits) -> list[Planned]:
     """The one row of what would be settled; UsageError where nothing can be, as `--apply` says it."""
-    name = ", ".join(sought.transaction_ids)
-    found = _standing(reader, sought, limits)
+    name = ", ".join(chosen.transaction_ids)
+    found = _standing(reader, chosen, limits)
     if not found:
         raise UsageError(f"no half message of transaction {name} has landed; an end needs its place")
     undecided = [row for row in found if not row["is_decided"]]
@@ -119,29 +119,29 @@ def settle_plan(reader: WarehouseReader, sought: Sought, decision: str, limits: 
     raise UsageError(f"transaction {name} was settled as {row['settled_as']} by {by}; reconcile applies it")
 
 
-def resume_plan(reader: WarehouseReader, sought: Sought, limits: Limits, now: datetime) -> list[Planned]:
+def resume_plan(reader: WarehouseReader, chosen: Chosen, limits: Limits, now: datetime) -> list[Planned]:
     """A row per given-up transaction that is meant: resumed, or why not; UsageError where one by name is none."""
-    scan = Scan("trans_check_max_time", ("transaction_id", "producer_group", "broker_name"), sought.where)
-    terms = {"transaction_id": sought.transaction_ids, "producer_group": sought.groups, "broker_name": sought.brokers}
+    scan = Scan("trans_check_max_time", ("transaction_id", "producer_group", "broker_name"), chosen.where)
+    terms = {"transaction_id": chosen.transaction_ids, "producer_group": chosen.groups, "broker_name": chosen.brokers}
     condition = " AND ".join(f"{column} IN ({', '.join('?' * len(of))})" for column, of in terms.items() if of)
     values = [value for of in terms.values() for value in of]
     sql = f"SELECT DISTINCT transaction_id FROM given WHERE {condition or 'true'} AND transaction_id IS NOT NULL"
     ids = [row[0] for row in reader.query(sql, list(values), {"given": scan})]
     plan = []
-    for row in _standing(reader, Sought(ids, sought.groups, sought.brokers), limits) if ids else []:
+    for row in _standing(reader, Chosen(ids, chosen.groups, chosen.brokers), limits) if ids else []:
         if row["verdict"] == names.DISCARDED:
             plan.append({**row, "action": _resume_action(row, limits, now)})
-        elif row["verdict"] == names.PENDING and row["is_resumed"] and row["transaction_id"] in sought.transaction_ids:
+        elif row["verdict"] == names.PENDING and row["is_resumed"] and row["transaction_id"] in chosen.transaction_ids:
             plan.append({**row, "action": PLAN_RESUMED_BEFORE})
-    if missing := sorted({*sought.transaction_ids} - {row["transaction_id"] for row in plan}):
+    if missing := sorted({*chosen.transaction_ids} - {row["transaction_id"] for row in plan}):
         raise UsageError(f"not given up now, so there is nothing to resume: {', '.join(missing)}")
     return plan
 
 
-def hold_plan(reader: WarehouseReader, sought: Sought, decision: str, limits: Limits) -> list[Planned]:
+def hold_plan(reader: WarehouseReader, chosen: Chosen, decision: str, limits: Limits) -> list[Planned]:
     """A row per named transaction: held or released, or so before; UsageError where nobody asks about one."""
-    found = _standing(reader, sought, limits)
-    if missing := sorted({*sought.transaction_ids} - {row["transaction_id"] for row in found}):
+    found = _standing(reader, chosen, limits)
+    if missing := sorted({*chosen.transaction_ids} - {row["transaction_id"] for row in found}):
         raise UsageError(f"no half message has landed of transaction {', '.join(missing)}")
     is_hold = decision == names.ACTION_HOLD
     for row in found:
@@ -165,13 +165,13 @@ def _resume_action(row: Mapping[str, Any], limits: Limits, now: datetime) -> str
     return PLAN_EXPIRED if is_expired else names.ACTION_RESUME
 
 
-def _standing(reader: WarehouseReader, sought: Sought, limits: Limits) -> list[Planned]:
-    where = sought.where
+def _standing(reader: WarehouseReader, chosen: Chosen, limits: Limits) -> list[Planned]:
+    where = chosen.where
     ours = (*names.TRANSACTION_KEY, "action", "decided_by", "reason", "given_up_queue_offset", "pass_number")
     scans = {
         "half": Scan("half_message", (*names.TRANSACTION_KEY, *PLACE), where),
         "message": Scan("message", names.TRANSACTION_KEY, where),
-        "op": Scan("op_message", ("broker_name", "queue_id", "half_queue_offset"), _broker_alone(sought)),
+        "op": Scan("op_message", ("broker_name", "queue_id", "half_queue_offset"), _broker_alone(chosen)),
         "given": Scan("trans_check_max_time", (*names.TRANSACTION_KEY, "queue_offset"), where),
         "decided": Scan("manual_decision", ours, where),
         "verdict": Scan("verdict", (*names.TRANSACTION_KEY, "verdict"), where),
@@ -179,21 +179,21 @@ def _standing(reader: WarehouseReader, sought: Sought, limits: Limits) -> list[P
     undecided = ", ".join(f"'{verdict}'" for verdict in names.UNDECIDED)
     rows = reader.query(STANDING.format(undecided=undecided), [], scans)
     found = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
-    kept = [row for row in found if _is_meant(row, sought)]
+    kept = [row for row in found if _is_meant(row, chosen)]
     return [{**row, "is_brokers": limits.is_brokers(row["broker_name"])} for row in kept]
 
 
-def _broker_alone(sought: Sought) -> tuple[KeyValues, ...]:
-    return ({"broker_name": sought.brokers},) if sought.brokers else ()
+def _broker_alone(chosen: Chosen) -> tuple[KeyValues, ...]:
+    return ({"broker_name": chosen.brokers},) if chosen.brokers else ()
 
 
-def _is_meant(row: Mapping[str, Any], sought: Sought) -> bool:
+def _is_meant(row: Mapping[str, Any], chosen: Chosen) -> bool:
     """Scans may hold more than what is meant."""
     return (
-        (not sought.transaction_ids or row["transaction_id"] in sought.transaction_ids)
-        and (not sought.groups or row["producer_group"] in sought.groups)
-        and (not sought.brokers or row["broker_name"] in sought.brokers)
-        and (sought.born_ms is None or row["born_ms"] == sought.born_ms)
+        (not chosen.transaction_ids or row["transaction_id"] in chosen.transaction_ids)
+        and (not chosen.groups or row["producer_group"] in chosen.groups)
+        and (not chosen.brokers or row["broker_name"] in chosen.brokers)
+        and (chosen.born_ms is None or row["born_ms"] == chosen.born_ms)
     )
 
 

@@ -144,8 +144,8 @@ def pending_groups(reader: WarehouseReader, now: datetime) -> list[PendingGroup]
         "check_times",
         "broker_check_times",
     )
-    told = {name: Scan(part.table, part.columns, may_be_missing=True) for name, part in PENDING.joined.items()}
-    rows = reader.query(sql, {"now": now}, {"base": Scan("pending_half", columns), **told})
+    joined = {name: Scan(part.table, part.columns, may_be_missing=True) for name, part in PENDING.joined.items()}
+    rows = reader.query(sql, {"now": now}, {"base": Scan("pending_half", columns), **joined})
     return [
         PendingGroup(
             group,

@@ -59,10 +59,10 @@ _COMMAND = re.compile(rf"\btxmq (?=(?:{'|'.join(COMMANDS)})\b(?!-))")
 def pasteable(options: Options) -> Callable[[str], str]:
     """Puts the global options that name the warehouse behind each `txmq` of a sentence; files that any command would
     find by itself are left out."""
-    given = [] if options.are_files_found else [part for file in options.conf for part in ("--conf", file)]
-    given += [part for each in options.assignments if each.startswith("warehouse=") for part in ("--set", each)]
-    given += [] if options.warehouse is None else ["--warehouse", options.warehouse]
-    if not given:
+    options_typed = [] if options.are_files_found else [part for file in options.conf for part in ("--conf", file)]
+    options_typed += [part for each in options.assignments if each.startswith("warehouse=") for part in ("--set", each)]
+    options_typed += [] if options.warehouse is None else ["--warehouse", options.warehouse]
+    if not options_typed:
         return str
-    words = f"txmq {shlex.join(given)} "
+    words = f"txmq {shlex.join(options_typed)} "
     return lambda sentence: _COMMAND.sub(lambda _: words, sentence)

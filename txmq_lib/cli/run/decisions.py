@@ -16,7 +16,7 @@ from txmq_lib.cli.run.before_spark import require_landed
 from txmq_lib.config.settings import Settings
 from txmq_lib.names import ACTION_HOLD, ACTION_RELEASE, ACTION_RESUME, ROLE_AUDIT
 from txmq_lib.pipeline.decision_request import PLAN_COLUMNS, DecisionRequest, Planned, findings
-from txmq_lib.views.decision_plan import Limits, Sought, hold_plan, resume_plan, settle_plan
+from txmq_lib.views.decision_plan import Chosen, Limits, hold_plan, resume_plan, settle_plan
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.recorded_roles import recorded_roles
 
@@ -60,16 +60,16 @@ def plan_of(settings: Settings, request: DecisionRequest, now: datetime) -> list
 
         require_same_roles(settings, roles)
     reader = WarehouseReader(uri)
-    sought = Sought(request.transaction_ids, request.groups, request.brokers, request.born_ms)
+    chosen = Chosen(request.transaction_ids, request.groups, request.brokers, request.born_ms)
     limits = Limits(
         is_brokers=lambda name: settings.for_broker(name).role == ROLE_AUDIT,
         reserved_ms=lambda name: settings.for_broker(name).file_reserved_time_ms,
     )
     if request.decision == ACTION_RESUME:
-        return resume_plan(reader, sought, limits, now)
+        return resume_plan(reader, chosen, limits, now)
     if request.decision in (ACTION_HOLD, ACTION_RELEASE):
-        return hold_plan(reader, sought, request.decision, limits)
-    return settle_plan(reader, sought, request.decision, limits)
+        return hold_plan(reader, chosen, request.decision, limits)
+    return settle_plan(reader, chosen, request.decision, limits)
 
 
 def summary(plan: Sequence[dict[str, Any]], *, is_sent: bool) -> str:

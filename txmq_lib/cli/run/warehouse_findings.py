@@ -51,7 +51,7 @@ def source_finding(source: Source, path: str) -> Finding:
             set_up = set_up_of(each)
             for trait in set_up.refused:
                 return Finding("sources", FAIL, f"{words}: {trait.name}: {trait.words}", trait.to_do)
-            for trait in set_up.told:
+            for trait in set_up.notable:
                 words += f"; {trait.name}: {trait.words}"
     if source.kind == "store" and not all(Path(each, "commitlog").is_dir() for each in found):
         advice = "name the directory above commitlog (storePathRootDir)"

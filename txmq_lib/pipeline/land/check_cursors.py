@@ -46,8 +46,8 @@ def land(
         transaction_check_interval_ms=policy.transaction_check_interval_ms,
     )
     new = [asdict(cursor) for cursor in cursors if cursor not in known]
-    told = {"broker_name": broker_name, "pass_number": current.number}
-    frame = local_frame(current.warehouse.spark, [{**told, **row} for row in new], struct_type(table_spec(TABLE)))
+    common = {"broker_name": broker_name, "pass_number": current.number}
+    frame = local_frame(current.warehouse.spark, [{**common, **row} for row in new], struct_type(table_spec(TABLE)))
     current.upsert(TABLE, frame, step=STEP, count=len(new))
 
 

@@ -51,14 +51,14 @@ def bytes_held(stored: DataFrame) -> int:
     return int(held or 0)
 
 
-def unread(current: Pass, files: Sequence[LandingFile], given: Lines, judged: DataFrame) -> list[LandingFile]:
+def unread(current: Pass, files: Sequence[LandingFile], lines_read: Lines, judged: DataFrame) -> list[LandingFile]:
     """The files that could not be opened or read to their ends, counted: nobody may think that they have landed.
 
     judged  the rows of `given` once they are at hand; a file whose content is at fault has been read
     """
-    if given.materialized is not None:
-        is_unread = pc.equal(given.materialized["reason"], FILE_UNREADABLE)
-        positions = given.materialized.filter(is_unread)["position"].to_pylist()
+    if lines_read.materialized is not None:
+        is_unread = pc.equal(lines_read.materialized["reason"], FILE_UNREADABLE)
+        positions = lines_read.materialized.filter(is_unread)["position"].to_pylist()
     else:
         rows = judged.where(F.col("reason") == FILE_UNREADABLE).select("position").collect()
         positions = [row["position"] for row in rows]

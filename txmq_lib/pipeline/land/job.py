@@ -81,17 +81,17 @@ def run_land_files(
     """
     make_ready(warehouse)
     found = list_files(warehouse.spark, paths, takes_broker_files=kind == "offset")
-    told = {"kind": kind, "broker_name": broker_name}
+    common = {"kind": kind, "broker_name": broker_name}
 
     def arguments() -> dict[str, Any]:
         files = found
         if is_idle_when_landed:
             known = unchanged_inputs.known(warehouse, settings, last_note(warehouse, warehouse.log("pass"), JOB))
-            files = [file for file in found if not _is_among(known, {**told, "files": [asdict(file)]})]
+            files = [file for file in found if not _is_among(known, {**common, "files": [asdict(file)]})]
         # Messages of the trace topic are taken apart by Spark.
         is_by_tasks = kind in MESSAGE_KINDS and kind != "trace"
         task_bytes = line_landing.task_bytes(warehouse, files) if is_by_tasks else None
-        return {**told, "files": [asdict(file) for file in files], "task_bytes": task_bytes}
+        return {**common, "files": [asdict(file) for file in files], "task_bytes": task_bytes}
 
     report = _passes(
         warehouse, settings, arguments, now=now, wall_clock=wall_clock, is_idle=lambda mine: not mine.arguments["files"]
@@ -164,8 +164,8 @@ def run_land_rocketmq(
     needs_routes = parts != Parts.OFFSETS or bool(brokers)
     topics, besides = (settings.land.topics, trace_topics(settings.land)) if needs_routes else ((), ())
 
-    def known(*wanted: str) -> list[LiveBroker]:
-        return live_brokers(name_servers, access, patterns=topics, besides=besides, wanted=wanted)
+    def known(*named: str) -> list[LiveBroker]:
+        return live_brokers(name_servers, access, patterns=topics, besides=besides, named=named)
 
     reports: list[PassReport] = []
     failures: list[RemotingError] = []
@@ -191,8 +191,8 @@ def planned_at_once(
         return []
     known = live.known_queues(warehouse, [reading.broker.name for reading in readings])
     with ThreadPoolExecutor(min(len(readings), BROKERS_AT_ONCE)) as threads:
-        asked = [threads.submit(live.plan, known, settings, reading, now) for reading in readings]
-    return [each.result for each in asked]
+        plans = [threads.submit(live.plan, known, settings, reading, now) for reading in readings]
+    return [each.result for each in plans]
 
 
 def _as_one(reports: Sequence[PassReport], readings: Sequence[Reading], *, unread: int) -> PassReport:
@@ -235,9 +235,9 @@ def _land_live(
             if broker.address in (None, reading.broker.address):
                 raise
             before, reading.broker = reading.broker.address, broker
-            told = of_now()
+            moment = of_now()
             reading.tell(f"its master moved from {before} to {broker.address}")
-            return told
+            return moment
 
     def is_idle(mine: Pass) -> bool:
         known = unchanged_inputs.known(warehouse, settings, mine.last_note)
@@ -275,12 +275,12 @@ def _require_same_role(current: Pass) -> None:
 
 
 def _input_bytes(current: Pass) -> int:
-    told = current.arguments
-    if told["kind"] == "store":
-        return int(told["to_offset"]) - int(told["from_offset"])
-    if told["kind"] == live.KIND:
+    arguments = current.arguments
+    if arguments["kind"] == "store":
+        return int(arguments["to_offset"]) - int(arguments["from_offset"])
+    if arguments["kind"] == live.KIND:
         return 0  # tasks write what they pull
-    return sum(int(file["size"]) for file in told["files"])
+    return sum(int(file["size"]) for file in arguments["files"])
 
 
 def _land(current: Pass, reading: Reading | None) -> PassReport:
@@ -333,13 +333,13 @@ def _land_messages(current: Pass, files: list[LandingFile], kind: str, broker_na
                 of_queues = reached_together(of_queues.unionByName(reached(places)))
             messages.move_frontier(current, as_file_reports(of_queues))
             return [] if suspects is None else inputs.unread(current, files, inputs.Lines(suspects, None), suspects)
-    given = inputs.lines(current, files)
+    lines_read = inputs.lines(current, files)
     with current.timed("decode"):
-        quick = _kept(current, quick_message_rows(given.rows))
+        quick = _kept(current, quick_message_rows(lines_read.rows))
         stored = _judged(quick, lambda suspects: _kept(current, message_rows(suspects)))
     rows = messages.land(current, stored, **common)
     messages.move_frontier(current, file_reports(rows))
-    return inputs.unread(current, files, given, stored)
+    return inputs.unread(current, files, lines_read, stored)
 
 
 def _kept(current: Pass, rows: DataFrame) -> DataFrame:

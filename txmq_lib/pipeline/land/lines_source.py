@@ -55,7 +55,7 @@ class TextLinesReader(DataSourceReader):
     """Large files are cut, small ones put together; a gzipped one is read by one task."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self.files = [tuple(given) for given in json.loads(options["files"])]
+        self.files = [tuple(file) for file in json.loads(options["files"])]
         self.max_line_bytes = int(options["max_line_bytes"])
 
     def partitions(self) -> Sequence[InputPartition]:

@@ -83,8 +83,8 @@ class Reading:
     def tell_each(self, of: str, each: Sequence[str]) -> None:
         """Note what happened to several, the first of them by name."""
         if each:
-            more = f" and {len(each) - MOST_NAMED} more" if len(each) > MOST_NAMED else ""
-            self.tell(f"{of}: {'; '.join(each[:MOST_NAMED])}{more}")
+            rest = f" and {len(each) - MOST_NAMED} more" if len(each) > MOST_NAMED else ""
+            self.tell(f"{of}: {'; '.join(each[:MOST_NAMED])}{rest}")
 
 
 def plan(
@@ -200,14 +200,14 @@ def _state(reading: Reading, settings: Settings, now: datetime) -> str | None:
     offsets = reading.offsets
     if offsets is None:
         return None
-    told: list[Any] = [sorted(offsets.entries), sorted(offsets.bad)]
+    entries: list[Any] = [sorted(offsets.entries), sorted(offsets.bad)]
     if reading.producers:
-        told.append([[group, sorted(ids)] for group, ids in sorted(reading.producers.items())])
+        entries.append([[group, sorted(ids)] for group, ids in sorted(reading.producers.items())])
     places = check_cursors.places(offsets, reading.half_ends)
     if any((place.half_offset or 0) < reading.half_ends.get(queue_id, 0) for queue_id, place in places.items()):
         interval_ms = settings.for_broker(reading.broker.name).transaction_check_interval_ms
-        told.append(epoch_ms(now) // longest_stand_ms(interval_ms, len(places)))
-    return digest(told)
+        entries.append(epoch_ms(now) // longest_stand_ms(interval_ms, len(places)))
+    return digest(entries)
 
 
 def land(current: Pass, reading: Reading) -> None:

@@ -81,9 +81,9 @@ def live_brokers(
     *,
     patterns: Sequence[str],
     besides: Sequence[str] = (),
-    wanted: Sequence[str] = (),
+    named: Sequence[str] = (),
 ) -> list[LiveBroker]:
-    """Every broker that has half messages, or those named in `wanted`, by name.
+    """Every broker that has half messages, or those `named`, by name.
 
     patterns, besides  the real topics that are landed, and others by their names
 
@@ -102,7 +102,7 @@ def live_brokers(
                 broker.address = broker.address or route.master(broker_name)
                 if len(found) > MOST_BROKERS:
                     raise ProtocolError(f"{connection.address}: tells of more than {MOST_BROKERS:,} brokers")
-                if wanted and broker_name not in wanted:
+                if named and broker_name not in named:
                     continue
                 queue_count += max(count, 1)
                 if queue_count > MOST_QUEUES:
@@ -114,12 +114,12 @@ def live_brokers(
                 broker.unreadable += [] if count else [topic]
     for broker in found.values():
         broker.queues += _untold_op_queues(broker)
-    if unknown := sorted(set(wanted) - set(found)):
+    if unknown := sorted(set(named) - set(found)):
         raise UsageError(
             f"the name servers know no broker {', '.join(unknown)}; they know {', '.join(sorted(found)) or 'none'}"
         )
     serving = [name for name, broker in found.items() if any(queue.topic in HALF_TOPICS for queue in broker.queues)]
-    return [found[name].named(name) for name in sorted(set(wanted) or serving)]
+    return [found[name].named(name) for name in sorted(set(named) or serving)]
 
 
 def _untold_op_queues(broker: _Found) -> list[Queue]:

@@ -63,16 +63,16 @@ def _by_tasks(current: Pass, access: Access, unread: dict[Queue, str]) -> ReadQu
     """Pull, write and commit, with suspects beside; None, and nothing committed, where Spark has to do it all anew."""
     broker_name = current.arguments["broker_name"]
     with current.timed("read"):
-        written, told = _pulled(current, access)
+        written, heard = _pulled(current, access)
     with current.timed("judge"):
         runs = new_runs(current, [each.runs for each in written], broker_name)
-    held_back = halves_held_back(told.unread)
+    held_back = halves_held_back(heard.unread)
     # Rows of both pairs of half topics lie in one file.
-    halves_read = {queue.topic for queue in told.facts} & {*HALF_TOPICS}
+    halves_read = {queue.topic for queue in heard.facts} & {*HALF_TOPICS}
     can_leave_halves = halves_read <= {*held_back} or not held_back
     if runs is None or not can_leave_halves or any(each.kept is None for each in written):
         return None
-    unread |= told.unread
+    unread |= heard.unread
     if held_back:
         runs = runs.filter(pc.invert(pc.is_in(runs["topic"], pa.array(held_back))))
         for each in written:
@@ -80,7 +80,7 @@ def _by_tasks(current: Pass, access: Access, unread: dict[Queue, str]) -> ReadQu
     log_landing.append_files(current, written)
     _land_suspects(current, [batch for each in written for batch in each.kept or ()], held_back)
     reached = frontier.reached_by(frontier_runs(current, runs, broker_name)).select(*QUEUE, "runs")
-    return ReadQueues(_facts(current, told), reached, _newest(runs), lambda: told.real_topics, {*unread})
+    return ReadQueues(_facts(current, heard), reached, _newest(runs), lambda: heard.real_topics, {*unread})
 
 
 def _pulled(current: Pass, access: Access) -> tuple[list[Written], Told]:
@@ -106,10 +106,10 @@ def _pulled(current: Pass, access: Access) -> tuple[list[Written], Told]:
     peer = Peer(arguments["address"], access, settings.rocketmq.consumer_group)
     # Read once, here and now: asked again a broker may have less, and the frontier would move past what is missing.
     found = in_tasks(spark, partial(pull_and_write, peer=peer, reading=reading), groups)
-    told = Told()
+    heard = Told()
     for _, each in found:
-        told.add(each)
-    return [written for written, _ in found], told
+        heard.add(each)
+    return [written for written, _ in found], heard
 
 
 def _land_suspects(current: Pass, batches: Sequence[pa.RecordBatch], held_back: Sequence[str]) -> None:
@@ -123,11 +123,11 @@ def _land_suspects(current: Pass, batches: Sequence[pa.RecordBatch], held_back: 
     messages.land_every_kind(current, suspects, broker_name=broker_name, source=SOURCE, are_suspects=True)
 
 
-def _facts(current: Pass, told: Told) -> DataFrame:
+def _facts(current: Pass, heard: Told) -> DataFrame:
     rows = [
         (*queue, facts.newest, facts.first_offset, facts.first_good[1] if facts.first_good else None,
          ":".join("" if part is None else str(part) for part in facts.last))
-        for queue, facts in told.facts.items()
+        for queue, facts in heard.facts.items()
     ]  # fmt: skip
     return local_frame(current.warehouse.spark, rows, FACTS)
 

@@ -157,11 +157,11 @@ def _within_bounds(rows: list[tuple[Any, ...]]) -> Numbers:
     return is_within
 
 
-def _properties(given: Sequence[dict[str, str]]) -> tuple[pa.MapArray, pa.Int64Array, Numbers]:
+def _properties(rows: Sequence[dict[str, str]]) -> tuple[pa.MapArray, pa.Int64Array, Numbers]:
     """Properties as stored, the end that a reading client told with each row, and which of these are plain numbers."""
-    offsets = np.concatenate([[0], np.cumsum([len(each) for each in given], dtype=np.int64)])
-    names = pa.array(list(chain.from_iterable(given)), pa.string())
-    values = pa.array(list(chain.from_iterable(each.values() for each in given)), pa.string())
+    offsets = np.concatenate([[0], np.cumsum([len(each) for each in rows], dtype=np.int64)])
+    names = pa.array(list(chain.from_iterable(rows)), pa.string())
+    values = pa.array(list(chain.from_iterable(each.values() for each in rows)), pa.string())
     whole = pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), names, values)
     told_ends, is_odd = plain_numbers(Properties(whole).of(PROPERTY_MAX_OFFSET), PLAIN_LONG, pa.int64())
     is_stored = pc.and_(pc.and_(pc.not_equal(names, ""), pc.not_equal(values, "")),

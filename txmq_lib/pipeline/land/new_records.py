@@ -19,8 +19,8 @@ from txmq_lib.rules.runs import RUN_FIELDS, RUN_TYPE
 
 def new_runs(current: Pass, parts: Sequence[pa.Table | None], broker_name: str) -> pa.Table | None:
     """The runs of a whole landing where each record has a key of its own that no table holds yet; else null."""
-    told = [part for part in parts if part is not None]
-    joined = joined_runs(told) if len(told) == len(parts) else None
+    known = [part for part in parts if part is not None]
+    joined = joined_runs(known) if len(known) == len(parts) else None
     if joined is None:
         return None
     tables = pa.array([table_of(topic) for topic in joined["topic"].to_pylist()], pa.string())

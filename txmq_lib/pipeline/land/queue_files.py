@@ -109,6 +109,6 @@ def facts_of(batch: pa.RecordBatch) -> QueueFacts:
 
 def pull_and_write(ranges: Sequence[QueueRange], peer: Peer, reading: Reading) -> tuple[Written, Told]:
     """Pull the messages of the ranges and write those beyond doubt."""
-    told = Told()
+    heard = Told()
     batches = read_ranges(peer.address, peer.access, peer.group, ranges, reading.max_body_bytes)
-    return write_records(told.heard(batches), reading), told
+    return write_records(heard.heard(batches), reading), heard

@@ -151,10 +151,10 @@ class Properties:
         places[self._rows[entries]] = entries
         return self._values.take(pa.array(places, mask=places < 0))
 
-    def rows_with(self, wanted: tuple[str, ...]) -> Numbers:
+    def rows_with(self, names: tuple[str, ...]) -> Numbers:
         """Whether each row has any of these properties."""
         found = np.zeros(self._length, bool)
-        codes = [self._code_of[name] for name in wanted if name in self._code_of]
+        codes = [self._code_of[name] for name in names if name in self._code_of]
         if codes:
             found[self._rows[np.isin(self._codes, codes)]] = True
         return found

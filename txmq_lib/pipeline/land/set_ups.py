@@ -39,14 +39,14 @@ def found(
 
 def land(current: Pass) -> None:
     """Keep what the plan found out, where it is not known yet."""
-    told = current.arguments.get(TABLE)
-    if told is None or TABLE not in current.input_versions:
+    set_up = current.arguments.get(TABLE)
+    if set_up is None or TABLE not in current.input_versions:
         return  # planned by a version of before
     broker_name = current.arguments["broker_name"]
     known = [row for row in current.warehouse.materialized_rows(TABLE) if row["broker_name"] == broker_name]
-    if any(all(row[name] == told[name] for name in FOUND) for row in known):
+    if any(all(row[name] == set_up[name] for name in FOUND) for row in known):
         return
-    row = {"broker_name": broker_name, **told, "recorded_timestamp": current.now, "pass_number": current.number}
+    row = {"broker_name": broker_name, **set_up, "recorded_timestamp": current.now, "pass_number": current.number}
     frame = local_frame(current.warehouse.spark, [row], struct_type(table_spec(TABLE)))
     current.upsert(TABLE, frame, step=STEP, count=1)
     del current.counts[STEP]  # of what landed it tells nothing

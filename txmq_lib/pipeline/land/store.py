@@ -82,7 +82,7 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
             "store",
             path,
             {**DEFAULTS, **config} if config else {},
-            [trait.name for trait in set_up.told],
+            [trait.name for trait in set_up.notable],
             settings.for_broker(broker_name),
         ),
     }
@@ -90,7 +90,7 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
 
 def findings(path: str, settings: Settings, broker_name: str) -> Iterator[str]:
     """What people should know of how a broker is set up, and of the broker.conf beside its store."""
-    for trait in set_up_of(path).told:
+    for trait in set_up_of(path).notable:
         yield f"broker {broker_name}: {trait.name}: {trait.words}" + (f"; {trait.to_do}" if trait.to_do else "")
     try:
         found = read_broker_conf(path)

@@ -75,6 +75,6 @@ def _taken_back(warehouse: Warehouse) -> int:
     return warehouse.log("pass").txn_version(app_id(JOB_TAKE_BACK, "pass", COMMITTED))
 
 
-def digest(told: object) -> str:
+def digest(state: object) -> str:
     """A short name for what JSON can hold; equal for equal things."""
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:16]

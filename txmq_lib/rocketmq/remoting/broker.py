@@ -256,7 +256,7 @@ def resume_check(connection: Connection, *, offset_msg_id: str, topic: str) -> C
     return connection.ask(Command(RESUME_CHECK_HALF_MESSAGE, {"msgId": offset_msg_id, "topic": topic}))
 
 
-def _offsets(connection: Connection, code: int, queues: Sequence[Queue], asked: str) -> Iterator[int | RefusedError]:
+def _offsets(connection: Connection, code: int, queues: Sequence[Queue], request: str) -> Iterator[int | RefusedError]:
     requests = (
         Command(code, {"topic": queue.topic, "queueId": str(queue.queue_id), **_OF_THIS_BROKER}) for queue in queues
     )
@@ -264,7 +264,7 @@ def _offsets(connection: Connection, code: int, queues: Sequence[Queue], asked: 
         if answer.code == SUCCESS:
             yield max(_number(connection, answer, "offset"), 0)  # -1 stands for none
         else:
-            yield connection.refusal(answer, f"{asked} of {queue.topic} queue {queue.queue_id}")
+            yield connection.refusal(answer, f"{request} of {queue.topic} queue {queue.queue_id}")
 
 
 def _number(connection: Connection, answer: Command, name: str) -> int:

@@ -162,15 +162,15 @@ class Connection:
                 f"{self.address}: it dawdles: {PATIENCE * self._access.timeout:g} s of waiting for too few answers"
             )
 
-    def require_success(self, answer: Command, asked: str) -> None:
+    def require_success(self, answer: Command, request: str) -> None:
         """RefusedError where the answer is no success."""
         if answer.code != SUCCESS:
-            raise self.refusal(answer, asked)
+            raise self.refusal(answer, request)
 
-    def refusal(self, answer: Command, asked: str) -> RefusedError:
+    def refusal(self, answer: Command, request: str) -> RefusedError:
         """The error that tells what was asked, RocketMQ's code and the first line of its words."""
         remark = "".join((answer.remark or "").strip().splitlines()[:1])[:_LONGEST_REMARK]
-        words = f"{self.address}: {asked}: code {answer.code}" + (f", {remark}" if remark else "")
+        words = f"{self.address}: {request}: code {answer.code}" + (f", {remark}" if remark else "")
         return RefusedError(words, response_code=answer.code, remark=remark)
 
     def _taken(self, size: int, deadline: float) -> bytes:

@@ -106,8 +106,8 @@ def _route(document: Mapping[str, object]) -> Route:
     return Route(queues, addresses)
 
 
-def _name(told: object) -> str:
-    name = str(told)
+def _name(field: object) -> str:
+    name = str(field)
     if len(name) > LONGEST_NAME:
         raise ValueError("a name")
     return name

@@ -57,16 +57,16 @@ class _Piece:
     tries: int = 0
 
 
-def read_queue(connection: Connection, group: str, wanted: QueueRange) -> Iterator[Answer]:
+def read_queue(connection: Connection, group: str, queue_range: QueueRange) -> Iterator[Answer]:
     """Every message of the range that is still there, in no order.
 
     What retention has deleted meanwhile is passed over. A record that cannot be read is told, and reading goes on at
     the offset behind it. A broker that is busy is asked again a few times.
     Errors  RemotingError where the range cannot be read to its end
     """
-    if wanted.start < wanted.stop and must_be_listed(connection, group, wanted.queue, wanted.start):
-        return _listed(connection, wanted)
-    return _pulled(connection, group, wanted)
+    if queue_range.start < queue_range.stop and must_be_listed(connection, group, queue_range.queue, queue_range.start):
+        return _listed(connection, queue_range)
+    return _pulled(connection, group, queue_range)
 
 
 def stated_offset(data: bytes, frame: Frame, queue: Queue) -> int | None:
@@ -75,16 +75,16 @@ def stated_offset(data: bytes, frame: Frame, queue: Queue) -> int | None:
     return offset if queue_id == queue.queue_id and frame[TOPIC] == queue.topic.encode() else None
 
 
-def _pulled(connection: Connection, group: str, wanted: QueueRange) -> Iterator[Answer]:
+def _pulled(connection: Connection, group: str, queue_range: QueueRange) -> Iterator[Answer]:
     todo = deque(
-        _Piece(start, min(start + MESSAGES_PER_PULL, wanted.stop))
-        for start in range(wanted.start, wanted.stop, MESSAGES_PER_PULL)
+        _Piece(start, min(start + MESSAGES_PER_PULL, queue_range.stop))
+        for start in range(queue_range.start, queue_range.stop, MESSAGES_PER_PULL)
     )
     under_way: dict[int, _Piece] = {}
     while todo or under_way:
         while todo and len(under_way) < PULLS_AT_ONCE:
             piece = todo.popleft()
-            request = pull_request(group, wanted.queue, piece.start, piece.stop - piece.start)
+            request = pull_request(group, queue_range.queue, piece.start, piece.stop - piece.start)
             under_way[connection.send(request, most_bytes=LARGE_ANSWER)] = piece
         answer = connection.receive()
         if answer.opaque not in under_way:
@@ -94,38 +94,40 @@ def _pulled(connection: Connection, group: str, wanted: QueueRange) -> Iterator[
             time.sleep(_BUSY_PAUSE_SECONDS)
             todo.append(_Piece(piece.start, piece.stop, piece.tries + 1))
             continue
-        next_offset = yield from _found(connection, wanted, piece, pulled(connection, answer))
+        next_offset = yield from _found(connection, queue_range, piece, pulled(connection, answer))
         if next_offset < piece.stop:
             todo.append(_Piece(next_offset, piece.stop))
 
 
-def _listed(connection: Connection, wanted: QueueRange) -> Iterator[Answer]:
-    piece = _Piece(wanted.start, wanted.stop)
-    while piece.start < wanted.stop:
-        piece.stop = min(piece.start + ENTRIES_AT_ONCE, wanted.stop)
+def _listed(connection: Connection, queue_range: QueueRange) -> Iterator[Answer]:
+    piece = _Piece(queue_range.start, queue_range.stop)
+    while piece.start < queue_range.stop:
+        piece.stop = min(piece.start + ENTRIES_AT_ONCE, queue_range.stop)
         try:
-            found = listed(connection, wanted.queue, piece.start, piece.stop - piece.start)
+            found = listed(connection, queue_range.queue, piece.start, piece.stop - piece.start)
         except RefusedError as refusal:
             if refusal.response_code != SYSTEM_BUSY or piece.tries == BUSY_TRIES:
                 raise
             time.sleep(_BUSY_PAUSE_SECONDS)
             piece.tries += 1
             continue
-        piece = _Piece((yield from _found(connection, wanted, piece, found)), wanted.stop)
+        piece = _Piece((yield from _found(connection, queue_range, piece, found)), queue_range.stop)
 
 
-def _found(connection: Connection, wanted: QueueRange, piece: _Piece, found: Pulled) -> Generator[Answer, None, int]:
+def _found(
+    connection: Connection, queue_range: QueueRange, piece: _Piece, found: Pulled
+) -> Generator[Answer, None, int]:
     """The records that an answer brought; then the offset to go on at."""
     next_offset = found.next_offset
     if found.is_found:
-        records, read_to = _records(found.body, wanted.queue, piece)
+        records, read_to = _records(found.body, queue_range.queue, piece)
         yield records
         next_offset = read_to if records.torn else next_offset
     if next_offset <= piece.start:
         # A queue never ends before its range does, unless it was taken away or its broker has lost it.
         raise ProtocolError(
-            f"{connection.address}: {wanted.topic} queue {wanted.queue_id} gives nothing at offset {piece.start},"
-            " which it had a moment ago"
+            f"{connection.address}: {queue_range.topic} queue {queue_range.queue_id} gives nothing at offset"
+            f" {piece.start}, which it had a moment ago"
         )
     return next_offset
 

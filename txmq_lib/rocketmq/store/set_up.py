@@ -55,15 +55,15 @@ class StoreSetUp:
     """What is known of a store before anything of it is read.
 
     refused  why nothing of it can be read; empty: it can
-    told     what else is not as by default
+    notable  what else is not as by default
     """
 
     refused: tuple[Trait, ...]
-    told: tuple[Trait, ...]
+    notable: tuple[Trait, ...]
 
     def has(self, name: str) -> bool:
         """Whether the set-up of this name was found."""
-        return any(trait.name == name for trait in (*self.refused, *self.told))
+        return any(trait.name == name for trait in (*self.refused, *self.notable))
 
 
 def set_up_of(store: str) -> StoreSetUp:
@@ -83,14 +83,14 @@ def config_of(store: str) -> dict[str, str]:
 def require_readable(set_up: StoreSetUp, store: str) -> None:
     """StoreRefusedError with every reason why a store cannot be read, and what to do about it."""
     if set_up.refused:
-        told = "; ".join(f"{trait.name}: {trait.words}; {trait.to_do}" for trait in set_up.refused)
-        raise StoreRefusedError(f"the store {store} is not read, and nothing of it lands: {told}")
+        words = "; ".join(f"{trait.name}: {trait.words}; {trait.to_do}" for trait in set_up.refused)
+        raise StoreRefusedError(f"the store {store} is not read, and nothing of it lands: {words}")
 
 
 def store_set_up(store: str, config: Mapping[str, str]) -> StoreSetUp:
     """The set-up of a store directory; `config` is its broker.conf, empty where there is none."""
     root = Path(store)
-    return StoreSetUp((*_dledger(root, config), *_spread(root, config)), tuple(_told(root, config)))
+    return StoreSetUp((*_dledger(root, config), *_spread(root, config)), tuple(_notable(root, config)))
 
 
 def _dledger(root: Path, config: Mapping[str, str]) -> Iterator[Trait]:
@@ -120,7 +120,7 @@ def _spread(root: Path, config: Mapping[str, str]) -> Iterator[Trait]:
         yield Trait(MULTI_PATH, f"its log lies elsewhere: storePathCommitLog is {named[0]}", f"bring it into {own}")
 
 
-def _told(root: Path, config: Mapping[str, str]) -> Iterator[Trait]:
+def _notable(root: Path, config: Mapping[str, str]) -> Iterator[Trait]:
     in_rocksdb = [each for each in OFFSETS_IN_ROCKSDB if _is_rocksdb(root / each)]
     is_set = config.get("storeType") == "defaultRocksDB" or config.get("configManagerVersion") == "v2"
     if in_rocksdb or is_set:
@@ -185,8 +185,8 @@ def compaction_topics(topics: object) -> list[str]:
 
 def _is_compacted(topic: object) -> bool:
     attributes = topic.get("attributes") if isinstance(topic, dict) else None
-    told = [attributes.get(key) for key in _CLEANUP_POLICY] if isinstance(attributes, dict) else []
-    return any(isinstance(each, str) and each.upper() == "COMPACTION" for each in told)
+    policies = [attributes.get(key) for key in _CLEANUP_POLICY] if isinstance(attributes, dict) else []
+    return any(isinstance(each, str) and each.upper() == "COMPACTION" for each in policies)
 
 
 def _compaction_topics(root: Path) -> list[str]:
