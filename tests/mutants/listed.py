@@ -321,7 +321,7 @@ MUTANTS = (
     # --- how brokers are set up
     Mutant("_dledger", "a log of DLedger is taken for none", "found or ", "", SET_UP),
     Mutant("_spread", "a log over several directories is read from one", "> 1:", "> 9:", SET_UP),
-    Mutant("set_up._told", "offsets in RocksDB are taken for a file's", "in_rocksdb or ", "", SET_UP),
+    Mutant("set_up._notable", "offsets in RocksDB are taken for a file's", "in_rocksdb or ", "", SET_UP),
     Mutant("_OF_THIS_BROKER", "static queues go by their numbers over all brokers", "false", "true", ("plain/test_remoting.py",)),
     Mutant("lag.sql", "a POP group is stalled", " is_pop ", " false ", ("views/test_lag_states.py",)),
     # --- what of the past a pass reads

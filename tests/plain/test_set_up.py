@@ -37,7 +37,7 @@ def refused(root: Path, config: dict[str, str] | None = None) -> list[str]:
 
 
 def told(root: Path, config: dict[str, str] | None = None) -> list[str]:
-    return [trait.name for trait in store_set_up(str(root), config or {}).told]
+    return [trait.name for trait in store_set_up(str(root), config or {}).notable]
 
 
 def test_a_store_of_a_broker_as_it_comes_is_read_and_nothing_is_told_of_it(store, tmp_path):
@@ -104,7 +104,7 @@ def test_static_topics_are_told_by_name(store):
     lay_table(store, "topicQueueMapping.json", {"dataVersion": {}, "topicQueueMappingInfoMap": {}})
     assert told(store) == []
     lay_table(store, "topicQueueMapping.json", {"topicQueueMappingInfoMap": {"Global": {"totalQueues": 8}}})
-    (trait,) = store_set_up(str(store), {}).told
+    (trait,) = store_set_up(str(store), {}).notable
     assert (trait.name, trait.words.endswith(": Global")) == ("static_topics", True)
 
 
@@ -114,7 +114,7 @@ def test_compaction_topics_are_told_by_name_and_no_more_than_some(store):
         **{f"C{number}": {"attributes": {"+cleanup.policy": "COMPACTION"}} for number in range(7)},
     }  # fmt: skip
     lay_table(store, "topics.json", {"topicConfigTable": topics})
-    (trait,) = store_set_up(str(store), {}).told
+    (trait,) = store_set_up(str(store), {}).notable
     assert (trait.name, trait.words.endswith(": C0, C1, C2, C3, C4 and 2 more")) == ("compaction", True)
     assert compaction_topics({"A": {"attributes": {"cleanup.policy": "compaction"}}, "B": {"attributes": "x"}}) == ["A"]
     assert compaction_topics(["no table"]) == []
