@@ -142,7 +142,7 @@ def test_nothing_of_it_fails_or_holds_up_a_run(tmp_path, monkeypatch, capsys):
 def test_rounds_of_a_service_leave_a_row_a_minute_and_an_idle_hour_one(tmp_path, txmq):
     clock = [AT]
     uri = str(tmp_path / "w")
-    rounds = Rounds(uri, lambda: clock[0])
+    rounds = Rounds(uri, AT, lambda: clock[0])
 
     def kept() -> list[tuple]:
         return [(row["outcome"], row["passes"], row["steps"]) for row in runs(txmq, uri, "--sort", "started_timestamp")]
@@ -161,6 +161,34 @@ def test_rounds_of_a_service_leave_a_row_a_minute_and_an_idle_hour_one(tmp_path,
     rounds.done("audit", PassReport("audit", 2, {}, {}))
     rounds.write()
     assert kept()[2:] == [("done", {"audit": 2}, {"audit": ""})]
+
+
+def test_a_service_tells_at_once_that_it_serves_and_that_a_step_works_again(tmp_path, txmq):
+    clock = [AT + timedelta(seconds=9)]
+    uri = str(tmp_path / "w")
+    rounds = Rounds(uri, AT, lambda: clock[0])
+    idle = PassReport("audit", 0, {"idle": 1}, {})
+
+    def kept() -> list[dict]:
+        clock[0] += timedelta(seconds=1)
+        return [row["steps"] for row in runs(txmq, uri, "--sort", "started_timestamp")]
+
+    rounds.begun()
+    assert kept() == [{"serve": ""}]
+    assert datetime.fromisoformat(runs(txmq, uri)[0]["started_timestamp"]) == AT
+    # What another process may have left failing is told soon, though nothing came of it.
+    rounds.done("audit", idle)
+    clock[0] += WRITTEN_EVERY
+    rounds.done("audit", idle)
+    assert kept()[1:] == [{"audit": ""}]
+    rounds.failed("audit", "TABLE_MISSING: gone")
+    clock[0] += timedelta(seconds=1)
+    rounds.done("audit", idle)
+    assert kept()[2:] == [{"audit": "TABLE_MISSING: gone"}, {"audit": ""}]
+    rounds.done("audit", idle)
+    clock[0] += WRITTEN_EVERY
+    rounds.done("audit", idle)
+    assert len(kept()) == 4
 
 
 def test_many_rows_are_put_together_and_old_ones_go(tmp_path, monkeypatch):
@@ -198,6 +226,39 @@ def test_the_last_failure_of_each_step_is_told_until_it_is_done(told):
     assert told({}, [fails, again], "thresholds.failing=2") == (0, [])
     assert told({}, [fails, again, done]) == (0, [])
     assert told({}, [run("run", 8 * 86_400, **{"land store /s": "INPUT_UNREADABLE: gone"})]) == (0, [])
+
+
+def test_a_mistake_of_who_typed_a_command_is_no_failure(told, txmq, tmp_path):
+    mistakes = [
+        run("settle", 60, settle="USAGE: T1 is decided"),
+        run("commit", 60, commit="USAGE: T1 is decided"),
+        run("land half", 60, **{"land half": "NOTHING_TO_LAND: nothing to land at /typo"}),
+    ]
+    assert told({}, mistakes) == (0, [])
+    # What nobody types is no mistake of typing: a source of the settings.
+    gone = run("run", 60, **{"land half /in": "NOTHING_TO_LAND: nothing to land at /in"})
+    assert told({}, [gone])[0] == 1
+    unset = run("run", 60, run="USAGE: no")
+    assert told({}, [unset])[0] == 1
+
+
+def serving(command: str, started: float, ended: float | None, outcome: str, steps: dict[str, str]) -> dict:
+    """A row of a service or of its rounds, in seconds before noon."""
+    noon = AT + timedelta(hours=1)
+    at_end = None if ended is None else noon - timedelta(seconds=ended)
+    words = "killed" if outcome == "killed" else next((words for words in steps.values() if words), "")
+    return Run(command, noon - timedelta(seconds=started), steps).row(at_end, outcome, None, words)
+
+
+def test_a_service_that_was_killed_fails_until_it_serves_again(told):
+    killed = serving("serve", 900, None, "killed", {})
+    own = [
+        serving("serve rounds", 900, 890, "done", {"serve": ""}),
+        serving("serve rounds", 880, 700, "done", {"audit": ""}),
+    ]
+    assert told({}, [killed, *own])[1] == [("serve failed 15m ago: killed: killed", "thresholds.failing 0")]
+    again = serving("serve rounds", 60, 50, "done", {"serve": ""})
+    assert told({}, [killed, *own, again]) == (0, [])
 
 
 def test_no_landing_of_a_broker_for_half_the_time_its_files_are_kept_is_told(told):

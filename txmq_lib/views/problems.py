@@ -145,7 +145,8 @@ def _landing(status: Status, limits: Limits) -> Iterator[Problem]:
 def _runs(status: Status, limits: Limits) -> Iterator[Problem]:
     for step in status.runs:
         if step.last_failed is not None and status.now - step.last_failed < FAILING_FOR:
-            ago = span_text(status.now - step.last_failed)
+            # The run that sends an alert itself ends after the moment it is about.
+            ago = span_text(max(status.now - step.last_failed, timedelta()))
             times = f"failed {step.failures:,} times, last" if step.failures > 1 else "failed"
             error = shortened((step.error or "").partition("\n")[0], LONGEST_ERROR)
             text = f"{step.step} {times} {ago} ago: {error}"

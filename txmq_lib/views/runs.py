@@ -10,6 +10,11 @@ from txmq_lib.errors import TableMissingError
 from txmq_lib.views.columns import in_utc, utc
 from txmq_lib.views.reader import Scan, WarehouseReader
 
+SERVE, SERVE_ROUNDS = "serve", "serve rounds"
+# What these do is in the settings; whoever types another command may type it wrongly.
+FROM_SETTINGS = ("run", SERVE, SERVE_ROUNDS)
+MISTAKES = ("USAGE", "NOTHING_TO_LAND")
+
 
 @dataclass(frozen=True)
 class StepRuns:
@@ -32,21 +37,27 @@ class LandedRun:
 
 
 def step_runs(reader: WarehouseReader) -> list[StepRuns]:
-    """Every step that ever ran, those that fail now first; none in a warehouse of before."""
+    """Every step that ever ran, those that fail now first; none in a warehouse of before.
+
+    What somebody typed wrongly says nothing of a step.
+    """
     # A run that ended otherwise than by itself says nothing of steps that it had not come to.
+    # Of a killed service only its start is known, so that of the next one is what clears it.
     sql = f"""
         WITH kept AS MATERIALIZED (SELECT * FROM run),  -- named once: a scan may be a stream
         told AS (
-            SELECT coalesce(ended_timestamp, started_timestamp) AS seen, s.key AS step,
+            SELECT CASE WHEN command = '{SERVE_ROUNDS}' AND s.key = '{SERVE}' THEN started_timestamp
+                    ELSE coalesce(ended_timestamp, started_timestamp) END AS seen, s.key AS step,
                 CASE WHEN s.value <> '' THEN s.value END AS error
             FROM kept, UNNEST(map_entries(steps)) AS t(s)
+            WHERE command IN {FROM_SETTINGS} OR split_part(s.value, ':', 1) NOT IN {MISTAKES}
             UNION ALL
             SELECT coalesce(ended_timestamp, started_timestamp), command, outcome || ': ' || coalesce(error, '')
             FROM kept WHERE outcome = 'killed'),
         ends AS (SELECT *, max(CASE WHEN error IS NULL THEN seen END) OVER (PARTITION BY step) AS done FROM told)
         SELECT step, {utc("any_value(done)")}, {utc("max(seen) FILTER (error IS NOT NULL)")},
             arg_max(error, seen) FILTER (error IS NOT NULL),
-            count(*) FILTER (error IS NOT NULL AND (done IS NULL OR seen > done)) AS failures
+            count(*) FILTER (error IS NOT NULL AND (done IS NULL OR seen >= done)) AS failures
         FROM ends GROUP BY step ORDER BY failures = 0, step"""
     columns = ("started_timestamp", "ended_timestamp", "command", "outcome", "error", "steps")
     try:

@@ -14,7 +14,7 @@ from txmq_lib.cli.output.said import say
 from txmq_lib.cli.output.show import write_rows
 from txmq_lib.cli.run.before_spark import require_landed
 from txmq_lib.config.settings import Settings
-from txmq_lib.names import ACTION_HOLD, ACTION_RELEASE, ACTION_RESUME, ROLE_AUDIT
+from txmq_lib.names import ACTION_HOLD, ACTION_RELEASE, ACTION_RESUME, COMMIT, ROLE_AUDIT, ROLLBACK
 from txmq_lib.pipeline.decision_request import PLAN_COLUMNS, DecisionRequest, Planned, findings
 from txmq_lib.views.decision_plan import Chosen, Limits, hold_plan, resume_plan, settle_plan
 from txmq_lib.views.reader import WarehouseReader
@@ -42,7 +42,7 @@ def run_decision(
         from txmq_lib.pipeline.decisions import decide
 
         work = partial(decide, request=request, now=now, wall_clock=wall_clock, sends_to=sends_to)
-        run_job(request.decision, options, work)
+        run_job("settle" if request.decision in (COMMIT, ROLLBACK) else request.decision, options, work)
         return
     plan = plan_of(settings, request, now)
     write_rows(format_, PLAN_COLUMNS, [[shown(row[name]) for name in PLAN_COLUMNS] for row in plan])

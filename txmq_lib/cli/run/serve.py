@@ -33,6 +33,7 @@ from txmq_lib.service.rounds import Listeners, Step
 from txmq_lib.service.service import is_session_alive, services
 from txmq_lib.service.thread import PeriodicService
 from txmq_lib.views.recorded_roles import recorded_roles
+from txmq_lib.views.runs import SERVE
 
 STOP, WAKE, LOST = "stop", "wake", "lost"
 
@@ -43,17 +44,24 @@ def run_serve(options: Options, *, is_first_at_once: bool, health_path: Path, li
     Before it serves those signals end it as any other command, and the second one does.
     """
     settings = settings_of(options)
-    with recorded("serve", settings):
+    with recorded(SERVE, settings) as run:
         require_roles_of_sources(settings)
         mend_warehouse(settings)
         # Every pass would be refused, round after round.
         require_same_roles(settings, recorded_roles(location(settings.warehouse)))
         pages = Pages(settings, pasteable(options))
-        _serve(settings, pages, is_first_at_once=is_first_at_once, health_path=health_path, listen=listen)
+        rounds = Rounds(location(settings.warehouse), run.started)
+        _serve(settings, pages, rounds, is_first_at_once=is_first_at_once, health_path=health_path, listen=listen)
 
 
 def _serve(
-    settings: Settings, pages: Pages, *, is_first_at_once: bool, health_path: Path, listen: tuple[str, int] | None
+    settings: Settings,
+    pages: Pages,
+    rounds: Rounds,
+    *,
+    is_first_at_once: bool,
+    health_path: Path,
+    listen: tuple[str, int] | None,
 ) -> None:
     inbox: SimpleQueue[str] = SimpleQueue()
     with signals.acted_on(signal.SIGUSR1, lambda: inbox.put(WAKE)):
@@ -61,7 +69,6 @@ def _serve(
         with signals.before_end(health.stopped), spark_warehouse("serve", settings) as (warehouse, _):
             make_ready(warehouse)
             spark = warehouse.spark
-            rounds = Rounds(location(settings.warehouse))
             running = services(
                 warehouse,
                 settings,
@@ -77,6 +84,7 @@ def _serve(
                 endpoint(listen, health, counted, wake=lambda: inbox.put(WAKE), pages=pages) as address,
                 signals.stopped_by(lambda: inbox.put(STOP)),
             ):
+                rounds.begun()
                 for service in running:
                     service.start()
                 health.running()
