@@ -104,6 +104,20 @@ def test_groups_are_conditions_of_their_own_and_what_is_past_no_limit_is_none(wa
     assert told() == [("resolved", "lag b/CG1"), ("resolved", "lag b/CG2")]
 
 
+def test_a_run_that_fails_tells_of_itself_and_keeps_its_own_error(warehouse, txmq, told, hook):
+    uri = warehouse({})
+    given = ["--set", "alerts.url_env=HOOK_URL", "--set", "sources=[{kind: store, paths: [/x], broker: a}]"]
+    status, _, err = txmq("--warehouse", uri, *given, "run")
+    assert (status, "error SETTINGS_INVALID" in err, "  - role" in err) == (2, True, True)
+    assert told() == [("firing", "failing run")]
+    # Nor does a webhook that is down, or settings that cannot be read, change what the run says.
+    hook.shutdown()
+    status, _, err = txmq("--warehouse", warehouse({}), *given, "--set", "alerts.tries=1", "run")
+    assert (status, "error SETTINGS_INVALID" in err, "  - role" in err) == (2, True, True)
+    status, _, err = txmq("--warehouse", uri, "--set", "alerts.tries=none", "run")
+    assert (status, err.count("SETTINGS_INVALID")) == (2, 1)
+
+
 def test_an_orphan_is_told_once_per_topic_without_any_setting_and_cleared_when_its_half_lands(
     warehouse, alert, told, empty_tables
 ):

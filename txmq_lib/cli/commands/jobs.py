@@ -184,7 +184,12 @@ def run(ctx: typer.Context, now: Now = None) -> None:
     at = moment(now)
     job = partial(run_cycle, now=at, wall_clock=wall_clock, environ=os.environ)
     send = partial(send_alerts_after_pass, options_of(ctx), at, os.environ)
-    run_job("run", options_of(ctx), job, require=require_roles_of_sources, show=send, tells_steps=True)
+    try:
+        run_job("run", options_of(ctx), job, require=require_roles_of_sources, tells_steps=True)
+    except Exception:  # how a run ends that failed, or is past a threshold: its row is there, and alerts tell of it
+        send()
+        raise
+    send()
 
 
 def serve(

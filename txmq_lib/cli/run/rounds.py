@@ -46,9 +46,8 @@ class Rounds:
             run = self._under_way()
             run.step(step, report)
             is_idle = run.is_plain and run.steps.keys() <= self._working
-            if step in self._failing or self._clock() - run.started >= (
-                IDLE_WRITTEN_EVERY if is_idle else WRITTEN_EVERY
-            ):
+            due = IDLE_WRITTEN_EVERY if is_idle else WRITTEN_EVERY
+            if step in self._failing or self._clock() - run.started >= due:
                 self._failing.discard(step)
                 self._write(run)
 
