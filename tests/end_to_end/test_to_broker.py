@@ -16,6 +16,7 @@ from resolving import half, resolve
 from txmq_lib.delta.small_writes import SmallWrite
 from txmq_lib.errors import PassConflict, UnreachableError
 from txmq_lib.passes.runner import next_pass
+from txmq_lib.pipeline import to_broker
 from txmq_lib.pipeline.decision_request import DecisionRequest
 from txmq_lib.pipeline.decisions import decide
 from txmq_lib.pipeline.land.job import run_land_rocketmq
@@ -346,3 +347,53 @@ def test_the_body_of_a_given_up_one_is_sent_again_once_and_shuts_out_what_would_
     assert send(house, deciding, asked, "resend", minutes=5).counts == {"idle": 1}
     assert len(taken) == 1
     assert verdicts(house)["T0"] == "DISCARDED"
+
+
+def test_an_accepted_end_and_an_accepted_resume_shut_each_other_out_until_they_land(open_house, deciding):
+    """A resume puts a copy back: with an end of the old one, both would become visible."""
+    house = open_house("role=audit", "rocketmq.timeout=1s")
+    for number in (0, 1):
+        deciding.append(GIVEN_UP, number)
+    land(house, deciding)
+    resumed = DecisionRequest(transaction_ids=("T0",), reason="x", decided_by="me@here")
+    assert send(house, deciding, resumed, "resume").counts["accepted"] == 1
+    settled = settle(house, 0, "commit")
+    assert send(house, deciding, settled, minutes=1).counts == {"idle": 1}
+    assert send(house, deciding, settle(house, 1, "commit"), minutes=2).counts["accepted"] == 1
+    ended = DecisionRequest(transaction_ids=("T1",), reason="x", decided_by="me@here")
+    assert send(house, deciding, ended, "resume", minutes=3).counts == {"idle": 1}
+    # Landed, the copy that the resume put back is the one to end.
+    land(house, deciding)
+    (planned,) = requests_planned(house.warehouse, house.settings, ToSend("settle", settled), now=NOW)
+    assert (planned["transaction_id"], planned["former_verdict"]) == ("T0", "PENDING")
+    (last_half,) = [row for row in house.rows("half_message") if row["queue_offset"] == 3]
+    assert planned["commit_log_offset"] == last_half["commit_log_offset"]
+
+
+def test_a_body_is_sent_again_where_its_end_was_refused_and_read_before_anything_is_recorded(
+    open_house, deciding, monkeypatch
+):
+    house = open_house("role=audit", "rocketmq.timeout=1s")
+    deciding.append(GIVEN_UP, 0)
+    land(house, deciding)
+    deciding.interrupt = lambda request: (
+        answer(request, 1, remark="Find prepared transaction message failed") if request["code"] == 37
+        else answer(request) if request["code"] == 10 else None
+    )  # fmt: skip
+    settled = settle(house, 0, "commit")
+    assert send(house, deciding, settled).counts["refused"] == 1
+    recorded = len(house.rows("broker_request"))
+
+    def unreadable(current, requests):
+        raise OSError("a data file is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(to_broker, "letters", unreadable)
+        with pytest.raises(OSError, match="a data file is gone"):
+            send(house, deciding, settled, "resend", minutes=1)
+    assert len(house.rows("broker_request")) == recorded, "nothing says that it may have been sent"
+    assert send(house, deciding, settled, "resend", minutes=2).counts["accepted"] == 1
+    # A copy of the half may have another end after a refused one, but none after its body was taken.
+    copy = {**half(0), "queueOffset": 10, "commitLogOffset": 10_000, "bornTimestamp": BORN_MS}
+    house.land_rows("half", [copy])
+    assert send(house, deciding, settled, minutes=3).counts == {"idle": 1}

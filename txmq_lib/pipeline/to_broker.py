@@ -63,6 +63,7 @@ from txmq_lib.spark.local_frame import local_frame
 JOB = JOB_TO_BROKER
 REQUESTS = "broker_request"
 RESOLVE = "resolve"
+AN_END = "end"
 REQUESTS_PER_WRITE = 50
 GIVEN_UP_UNSENT = "another process gave this plan up"
 END_CODE = {COMMIT: END_COMMIT, ROLLBACK: END_ROLLBACK}
@@ -202,22 +203,28 @@ def _planned(current: Pass) -> list[Request]:
 
 
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    # A half has one end: a broker takes the other one too (R18).
-    return (*(row[name] for name in TRANSACTION_KEY), row["action"] == ACTION_RESUME, row["commit_log_offset"])
+    # A half has one end: a broker takes the other one too (R18). Its body and a question are no ends of it.
+    kind = row["action"] if row["action"] in (ACTION_RESUME, ACTION_RESEND) else AN_END
+    return (*_key(row), kind, row["commit_log_offset"])
+
+
+def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in TRANSACTION_KEY)
 
 
 def _transaction(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return (*(row[name] for name in TRANSACTION_KEY), row["action"] == ACTION_RESUME)
+    return (*_key(row), row["action"] == ACTION_RESUME)
 
 
 def _rivals(row: Mapping[str, Any]) -> set[tuple[Any, ...]]:
     """What of a transaction must not have been done before this is: it would be visible twice."""
     rivals = {_transaction(row)}
     if row["action"] == ACTION_RESUME:
-        rivals.add((*(row[name] for name in TRANSACTION_KEY), ACTION_RESEND))
-    elif row["action"] == ACTION_RESEND:
-        # A resume of this giving up: whoever is asked again may commit.
-        rivals.add((*(row[name] for name in TRANSACTION_KEY), ACTION_RESUME, row["given_up_queue_offset"]))
+        # An end without an answer blocks no resume: where it never arrived, nothing else could go out any more.
+        rivals |= {(*_key(row), ACTION_RESEND), (*_key(row), REQUEST_ACCEPTED)}
+    elif row["action"] == ACTION_RESEND or row["former_verdict"] == DISCARDED:
+        # A resume of this giving up: who is asked again may commit, and the copy to end has not landed.
+        rivals.add((*_key(row), ACTION_RESUME, row["given_up_queue_offset"]))
     return rivals
 
 
@@ -245,12 +252,13 @@ def _sent_before(current: Pass, planned: DataFrame) -> set[tuple[Any, ...]]:
     resumed = [
         row for row in left if row["action"] == ACTION_RESUME and (_place(row), row["pass_number"]) not in refused
     ]
-    keys = [tuple(row[name] for name in TRANSACTION_KEY) for row in resumed]
+    accepted = {(_place(row), row["pass_number"]) for row in rows if row["state"] == REQUEST_ACCEPTED}
     return (
         {_place(row) for row in left}
         | {_transaction(row) for row in taken}
-        | {(*(row[name] for name in TRANSACTION_KEY), ACTION_RESEND) for row in taken if row["action"] == ACTION_RESEND}
-        | {(*key, ACTION_RESUME, row["tran_state_table_offset"]) for key, row in zip(keys, resumed, strict=True)}
+        | {(*_key(row), REQUEST_ACCEPTED) for row in taken if (_place(row), row["pass_number"]) in accepted}
+        | {(*_key(row), ACTION_RESEND) for row in taken if row["action"] == ACTION_RESEND}
+        | {(*_key(row), ACTION_RESUME, row["tran_state_table_offset"]) for row in resumed}
     )
 
 
@@ -260,6 +268,7 @@ def _undecided(current: Pass, decided: DataFrame) -> DataFrame:
     return join_transaction(standing.where("is_brokers"), decided, "inner").select(
         *TRANSACTION_KEY,
         *("action", "reason", "real_topic", "queue_id", "tran_state_table_offset", "commit_log_offset"),
+        "given_up_queue_offset",
         F.col("verdict").alias("former_verdict"),
         F.lit(None).cast("string").alias("offset_msg_id"),
     )
@@ -320,6 +329,8 @@ def _sent(current: Pass, name_servers: Sequence[str], access: Access) -> list[Re
                 {**row, "address": brokers.addresses.get(row["broker_name"])}
                 for row in requests[start : start + REQUESTS_PER_WRITE]
             ]
+            # Before anything says that they may have been sent.
+            found = letters(current, part)
             _record(current, [{**row, "state": REQUEST_SENDING} for row in part], f"{REQUEST_SENDING}_{number:06}")
             current.make_durable()
             # Who gave this plan up has made one of its own, maybe before that record of ours was there to see.
@@ -327,7 +338,6 @@ def _sent(current: Pass, name_servers: Sequence[str], access: Access) -> list[Re
                 results = [{**row, "state": REQUEST_NOT_SENT, "remark": GIVEN_UP_UNSENT} for row in part]
             else:
                 with current.timed("send"):
-                    found = letters(current, part)
                     results = [_outcome(brokers, row, found.get(place_of(row))) for row in part]
             _record_outcome(current, results, f"outcome_{number:06}")
             outcomes += results
