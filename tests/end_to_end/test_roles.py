@@ -21,7 +21,7 @@ from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import SettingsError, TxmqError
 from txmq_lib.pipeline.decision_request import DecisionRequest
 from txmq_lib.pipeline.decisions import decide
-from txmq_lib.pipeline.land import inputs as landing_inputs
+from txmq_lib.pipeline.land import line_landing
 from txmq_lib.pipeline.reconcile import job as reconcile
 from txmq_lib.pipeline.resolve import run_resolve
 from txmq_lib.pipeline.take_back import run_take_back
@@ -371,7 +371,7 @@ def test_a_role_given_anew_that_was_killed_anywhere_ends_as_if_never_killed(open
 def test_a_landing_that_fails_behind_its_role_blocks_no_other(open_house, monkeypatch):
     house = open_house("role=audit")
     with monkeypatch.context() as broken:
-        broken.setattr(landing_inputs, "json_lines", failing)
+        broken.setattr(line_landing, "land", failing)
         with pytest.raises(OSError, match="the disk"):
             house.land_rows("half", [stored(HALF_TOPIC, 1_000)])
     house.land_rows("half", [stored(HALF_TOPIC, 2_000)])

@@ -18,6 +18,8 @@ NUMBERS = {"landed_pass", "pass_number", "last_report_landed_pass"}
 OF_THE_PROCESS = {"wall_timestamp", "seconds", "plan_id", "started_by", "input_versions", "since_versions", "counts"}
 OTHER = "other-"  # begins the names of brokers that were landed beside
 END_SOURCE = re.compile(r"^(end_transaction:\w+):\d+:")
+# Whether tasks or Spark write what lands, and in what stretches, depends on the place of the warehouse.
+OF_THE_WAY = ("task_bytes", "are_files_written_by_tasks", "cuts")
 LANDED_PASS = re.compile(r'"landed_pass":\d+,')
 
 
@@ -90,6 +92,9 @@ def _form(row: dict[str, Any], left_out: set[str]) -> str:
         kept["content_hash"] = None  # what an acknowledgement reports is told apart by its landing, too
     if "checkpoints" in kept:
         kept["checkpoints"] = sorted(entry for entry in kept["checkpoints"] if not entry[0].startswith(OTHER))
+    if kept.get("arguments"):
+        said = json.loads(kept["arguments"])
+        kept["arguments"] = sorted((name, value) for name, value in said.items() if name not in OF_THE_WAY)
     if kept.get("source"):
         kept["source"] = END_SOURCE.sub(r"\1:", kept["source"])
     if LANDED_PASS.search(kept.get("raw") or ""):

@@ -11,6 +11,7 @@ import pytest
 from record_encoder import MAGIC_BLANK, STORE_MS, blank, encode_record, encode_records, write_log
 
 from txmq_lib.errors import InputError
+from txmq_lib.pipeline.land.log_landing import stretches
 from txmq_lib.rocketmq.store.commit_log import (
     LogEnd,
     LogFile,
@@ -258,3 +259,17 @@ def test_zeros_that_are_really_stored_are_passed_over_too(tmp_path):
     store = write_log(tmp_path, [THREE + bytes(3_000_000) + encode_record(3_000_354)], file_size=4_000_000)
     assert end_of(store).offset == 3_000_472
     assert steps(store, 236, 3_000_472) == [(236, 354, True), (354, 3_000_354, False), (3_000_354, 3_000_472, True)]
+
+
+def test_a_file_that_went_before_it_was_read_is_no_part_of_what_was_read(tmp_path):
+    store = str(write_log(tmp_path, [THREE + blank(len(THREE)), THREE + blank(len(THREE)), THREE]))
+    whole = stretches(list_files(store).files, 0, 2 * FILE_SIZE + 10, [SIZE])
+    assert [(each.start, each.stop) for each in whole] == [
+        (0, SIZE),
+        (SIZE, FILE_SIZE),
+        (FILE_SIZE, 2 * FILE_SIZE),
+        (2 * FILE_SIZE, 2 * FILE_SIZE + 10),
+    ]
+    Path(store, "commitlog", f"{0:020d}").unlink()
+    with pytest.raises(InputError, match="its broker has removed it meanwhile"):
+        stretches(list_files(store).files, 0, 2 * FILE_SIZE + 10, [])

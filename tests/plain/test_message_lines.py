@@ -140,6 +140,7 @@ def test_a_good_line_is_a_record(good):
         line(bodyBase64="aGVsbG8"),
         line(bodyBase64="aGVsbG9="),
         line(bodyBase64="aGVs bG8="),
+        line(bodyBase64="QQ=\r\n="),
         line(bodyBase64="\u00e9"),
         line(bodyBase64=base64.b64encode(bytes(200_000)).decode()),
         line().encode()[:-10] + b"\xff" + line().encode()[-10:],

@@ -97,3 +97,12 @@ def test_runs_that_go_on_are_joined_while_they_come(monkeypatch):
     for offset in range(50):
         runs.add(runs_of(records(("A", 0, offset, offset))))
     assert told(runs.joined()) == [("A", 0, 0, 50, 0, 49, 49)]
+
+
+def test_runs_of_long_names_are_held_by_their_size(monkeypatch):
+    monkeypatch.setattr(queue_runs, "MOST_RUN_BYTES", 1_000)
+    runs = Runs()
+    runs.add(runs_of(records(("A" * 500, 0, 0, 0))))
+    assert runs.joined().num_rows == 1
+    runs.add(runs_of(records(("B" * 500, 0, 0, 1))))
+    assert runs.joined() is None

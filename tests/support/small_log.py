@@ -34,6 +34,9 @@ class SmallLog:
         if self._end % FILE_BYTES + size + 8 > FILE_BYTES:
             self._end = (self._end // FILE_BYTES + 1) * FILE_BYTES
             row["commitLogOffset"] = self._end
+        # As record_encoder writes them: a store and files of one log tell the same records.
+        row |= {"flag": 7, "bornHost": "10.1.2.3:42426", "storeHost": "127.0.0.1:10911"}
+        row["offsetMsgId"] = f"7F000001{10911:08X}{row['commitLogOffset']:016X}"
         self._end += size
         self.ends[topic, queue_id] += 1
         self.rows.append(row)

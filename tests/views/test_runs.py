@@ -49,7 +49,7 @@ def test_a_run_that_fails_before_any_pass_leaves_a_row(txmq, tmp_path):
     before = datetime.now(UTC) - timedelta(seconds=1)
     assert txmq("--warehouse", uri, *FAILING)[0] == 2
     (row,) = runs(txmq, uri)
-    words = "nothing to land at /there/is/none: there is no such file or directory"
+    words = "nothing to land at /there/is/none: give files or directories of .jsonl, .jsonl.gz, .ndjson, .ndjson.gz, .parquet"
     assert (row["command"], row["outcome"], row["exit_status"]) == ("land half", "failed", 2)
     assert (row["error_code"], row["error"]) == ("NOTHING_TO_LAND", words)
     assert row["steps"] == {"land half": f"NOTHING_TO_LAND: {words}"}

@@ -9,6 +9,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import AddAction
 
 from txmq_lib.delta.arrow_files import WrittenFile
+from txmq_lib.delta.small_writes import HOOKS
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,11 @@ class ArrowWrite:
         if (table.transaction_version(self.app_id) or 0) >= self.number:
             return
         table.create_write_transaction(
-            [_add(file) for file in files], "append", table.schema(), commit_properties=self._properties()
+            [_add(file) for file in files],
+            "append",
+            table.schema(),
+            commit_properties=self._properties(),
+            post_commithook_properties=HOOKS,
         )
 
     def _properties(self) -> CommitProperties:

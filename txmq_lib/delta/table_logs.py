@@ -99,7 +99,9 @@ class TableLogs:
         names = [name for name in table_specs() if name != "pass"]
         passes = self.log_upto("pass", 0).version
         if self._look is None or passes != self._look.pass_version + self._look.own_rows:
-            self.look_at(names)
+            # What the frontier tells as read must be seen in the other tables.
+            self.look_at(["landing_frontier"])
+            self.look_at(name for name in names if name != "landing_frontier")
             self._keep_look()
         return {name: self._existing(self.log_upto(name, 0)).version for name in names}
 

@@ -90,11 +90,13 @@ class Warehouse(TableLogs):
         if not self._has_wanted_columns:
             seen = last_seen(self.log_upto("pass", 0))
             # Behind the look at `pass`: who wrote since has put a row there since.
-            self.look_at((name for name in table_specs() if name != "pass"), since=seen)
+            self.look_at(["landing_frontier"], since=seen)
+            self.look_at((name for name in table_specs() if name not in ("pass", "landing_frontier")), since=seen)
             for name in LATER_TABLES:
                 if not self.exists(name):
                     self._create(table_spec(name))
-            if not seen.has_columns:
+            # What somebody has done to a table by hand since no row tells; on this disk looking costs nothing.
+            if self.is_on_disk or not seen.has_columns:
                 self._require_wanted_columns()
             self._has_wanted_columns = True
             self._keep_look()

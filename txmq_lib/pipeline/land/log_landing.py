@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.errors import InputError
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.land import messages
 from txmq_lib.pipeline.land.new_records import frontier_runs, new_runs
@@ -58,12 +59,17 @@ def fewer(cuts: Sequence[int], size: int, warehouse: Warehouse) -> list[int]:
 
 
 def stretches(files: Sequence[LogFile], start: int, stop: int, cuts: Sequence[int]) -> list[Stretch]:
-    """What each task reads of [start, stop): a mapped file, or what lies between two cuts of one."""
+    """What each task reads of [start, stop): a mapped file, or what lies between two cuts of one.
+
+    InputError where a part of it is in no file any more.
+    """
     found = []
     for file in files:
         low, high = max(start, file.base_offset), min(stop, file.end_offset)
         inner = [cut for cut in cuts if low < cut < high]
         found += [Stretch(file, *pair) for pair in zip([low, *inner], [*inner, high], strict=True) if pair[0] < pair[1]]
+    if sum(each.stop - each.start for each in found) != stop - start:
+        raise InputError("the commit log misses what was to be read: its broker has removed it meanwhile; land again")
     return found
 
 

@@ -117,6 +117,9 @@ def _parsed(lines: pa.RecordBatch) -> Iterator[tuple[int, tuple[Any, ...], bytes
             if tuple(map(type, row)) != _KINDS or (end != len(text) and text[end:].strip(" \t\r\n")):
                 continue
             # As Java writes base64 for mail, Spark's to_json among them: in lines of 76.
+            # Java takes no line's end between the two of a padding.
+            if "=\r\n=" in row[_BASE64_TEXT]:
+                continue
             body = row[_BASE64_TEXT].replace("\r\n", "")
             if _is_sure(text, fields, row[_PROPERTIES], body):
                 yield place, row, binascii.a2b_base64(body, strict_mode=True)

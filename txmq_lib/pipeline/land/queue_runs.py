@@ -35,6 +35,7 @@ RUNS_SCHEMA: Final = pa.schema(
 _NEVER: Final = np.iinfo(np.int64).max
 # Of one task, and of one landing. A log in which more begin is judged record by record.
 MOST_RUNS: Final = 100_000
+MOST_RUN_BYTES: Final = 16 << 20
 
 
 class Runs:
@@ -47,9 +48,10 @@ class Runs:
         """More runs, in no order."""
         if self._parts is not None:
             self._parts.append(part)
-            if sum(each.num_rows for each in self._parts) > MOST_RUNS:
+            rows, held = (sum(getattr(each, name) for each in self._parts) for name in ("num_rows", "nbytes"))
+            if rows > MOST_RUNS or held > MOST_RUN_BYTES:
                 joined = self.joined()
-                self._parts = None if joined is None else [joined]
+                self._parts = None if joined is None or joined.nbytes > MOST_RUN_BYTES else [joined]
 
     def joined(self) -> pa.Table | None:
         """All of them; null where two of a queue overlap, or where they are too many to tell."""

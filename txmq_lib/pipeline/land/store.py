@@ -121,6 +121,9 @@ def land(current: Pass) -> None:
     """Land what the plan names: halves, ops, given-up and visible messages, offsets; damage into quarantine."""
     arguments = current.arguments
     broker_name = arguments["broker_name"]
+    # What retention takes between plan and reading would count as read.
+    if not can_be_carried_on(current):
+        raise InputError(f"{arguments['path']}: what was to be read is gone, or another log stands there; land again")
     set_ups.land(current)
     reached, stretches = _land_records(current, broker_name)
     bounds = queue_bounds(
