@@ -90,7 +90,7 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     except OSError as error:
         # Some file systems cannot be asked for a directory; such keep their names by themselves.
-        if error.errno != errno.EINVAL:
+        if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP):
             raise
     finally:
         os.close(descriptor)

@@ -162,7 +162,7 @@ def _tag_of(info: dict[str, Any]) -> tuple[str, str]:
 
 
 def _fault_of(file: Path, size: int | None, *, is_read: bool = True) -> str:
-    """Why a Parquet file cannot be read whole; empty where it can."""
+    """Why a Parquet file cannot be read whole; empty where it can. OSError where the system does not give it."""
     try:
         if size is not None and file.stat().st_size != size:
             return f"its file {file.name} is cut off"
@@ -173,6 +173,10 @@ def _fault_of(file: Path, size: int | None, *, is_read: bool = True) -> str:
                 pass
     except FileNotFoundError:
         return f"its file {file.name} is not there"
-    except (pa.ArrowException, OSError):
+    except pa.ArrowException:
+        return f"its file {file.name} is damaged"
+    except OSError as error:
+        if error.errno is not None:
+            raise  # that a file could not be read says nothing of what is in it
         return f"its file {file.name} is damaged"
     return ""

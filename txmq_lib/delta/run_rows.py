@@ -11,7 +11,7 @@ from deltalake import DeltaTable, Schema, write_deltalake
 
 from txmq_lib.config.object_stores import storage_options
 from txmq_lib.config.table_specs import RUN_TABLE, table_spec
-from txmq_lib.delta.durable import sync_commits
+from txmq_lib.delta.durable import sync_commits, sync_new_table
 from txmq_lib.delta.small_writes import HOOKS, create_table, open_table
 
 KEPT = timedelta(days=90)
@@ -24,7 +24,8 @@ def append_runs(warehouse: str, rows: Sequence[Mapping[str, Any]], *, wall: date
     """Append rows of the table, which is made where it is not there. Errors are those of deltalake."""
     path = f"{warehouse.rstrip('/')}/{RUN_TABLE}"
     spec = table_spec(RUN_TABLE)
-    if not DeltaTable.is_deltatable(path, storage_options(path)):
+    is_new = not DeltaTable.is_deltatable(path, storage_options(path))
+    if is_new:
         create_table(path, spec, {"delta.enableDeletionVectors": "false"})
     table = open_table(path)
     before = table.version()
@@ -34,7 +35,7 @@ def append_runs(warehouse: str, rows: Sequence[Mapping[str, Any]], *, wall: date
     if table.version() % TIDIED_EVERY == 0:
         _tidy(table, wall)
     if ":" not in (place := path.removeprefix("file:")):
-        sync_commits(place, before, table.version())
+        sync_new_table(place) if is_new else sync_commits(place, before, table.version())
 
 
 def _tidy(table: DeltaTable, wall: datetime) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import TableNotFoundError
 
+from txmq_lib.config.object_stores import storage_options
 from txmq_lib.config.table_specs import RUN_TABLE, TableSpec, table_spec, table_specs
 from txmq_lib.delta.small_writes import create_table, table_properties
 from txmq_lib.errors import SchemaError, TableMissingError
@@ -49,12 +50,15 @@ def upgrade(warehouse: str, plan: Sequence[TableUpgrade]) -> None:
             create_table(path, spec, table_properties(spec))
         elif each.what == ADD:
             fields = {field.name: field for field in Schema.from_json(json.dumps(spec.to_json())).fields}
-            DeltaTable(path).alter.add_columns([fields[name] for name in each.columns])
+            DeltaTable(path, storage_options=storage_options(path)).alter.add_columns(
+                [fields[name] for name in each.columns]
+            )
 
 
 def _planned(warehouse: str, spec: TableSpec) -> TableUpgrade:
+    path = _path(warehouse, spec.table)
     try:
-        stored = str(DeltaTable(_path(warehouse, spec.table)).schema().to_json())
+        stored = str(DeltaTable(path, storage_options=storage_options(path)).schema().to_json())
     except TableNotFoundError:
         return TableUpgrade(spec.table, MAKE)
     found = spec.differences(stored)

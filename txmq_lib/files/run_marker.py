@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from txmq_lib.files.plain_file import open_plain, read_plain
+from txmq_lib.files.plain_file import open_lock, read_plain, require_plain
 
 # Readers of a lake pass over names that begin like this.
 FOLDER = "_runs"
@@ -26,8 +26,12 @@ class RunMarker:
         self._path = folder / f"{run_id}.json"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self._descriptor = os.open(self._path, flags, 0o666)
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-        self.keep(facts)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.keep(facts)
+        except OSError:
+            self.remove()  # where nothing can be locked, whose it is nobody would know
+            raise
 
     def keep(self, facts: Mapping[str, Any]) -> None:
         """Write down what is known of the run now, in the place of what was."""
@@ -40,6 +44,7 @@ class RunMarker:
         self._path.unlink(missing_ok=True)
         with suppress(OSError):
             os.close(self._descriptor)
+        self._descriptor = -1
 
 
 @contextmanager
@@ -55,11 +60,13 @@ def left_behind(warehouse: Path) -> Iterator[list[dict[str, Any]]]:
         with suppress(OSError):
             for name in sorted(entry.name for entry in os.scandir(folder) if entry.name.endswith(".json")):
                 with suppress(OSError, ValueError):
-                    descriptor = open_plain(folder / name)
+                    require_plain(folder / name)
+                    # NFS locks only what is open for writing.
+                    descriptor = open_lock(folder / name)
                     held.callback(os.close, descriptor)
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # whoever runs holds it
-                    found.append(folder / name)
                     facts.append(dict(json.loads(read_plain(folder / name, MOST_BYTES))))
+                    found.append(folder / name)
         yield facts
         for path in found:
             path.unlink(missing_ok=True)

@@ -7,9 +7,7 @@ first claim stands.
 
 from __future__ import annotations
 
-import getpass
 import json
-import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,6 +21,7 @@ from txmq_lib.delta.conform import struct_type
 from txmq_lib.delta.small_writes import SmallWrite
 from txmq_lib.delta.spark_writes import SparkWrite
 from txmq_lib.errors import PassConflict
+from txmq_lib.files.started_by import started_by
 from txmq_lib.passes.pass_log import ABANDONED, CLAIM, app_id, durable_versions, pass_tag
 from txmq_lib.passes.plan import Plan
 from txmq_lib.spark.local_frame import arrow_rows, local_frame
@@ -110,7 +109,7 @@ class Claims(Plan):
             "seconds": {step: round(taken, 3) for step, taken in self.seconds.items()},
             "checkpoints": dict(checkpoints or {}),
             "wall_timestamp": self.wall_clock(),
-            "started_by": f"{getpass.getuser()}@{socket.gethostname()}",
+            "started_by": started_by(),
             "txmq_version": txmq_version(),
         }
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
-import socket
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -17,6 +15,7 @@ from txmq_lib.delta.conflicts import is_cancelled
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import PassConflict, PassReplayed, PlanInputsGone, RoleChanged
 from txmq_lib.files.boot import this_boot
+from txmq_lib.files.started_by import started_by
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.exclusion import (
     LAST_TAKE_BACK,
@@ -171,7 +170,7 @@ def _planned(mine: Pass, *, taken_back: int) -> Pass:
 
     taken_back  the newest take-back that had done all it does before anything was read for this plan
     """
-    plan_id = f"{getpass.getuser()}@{socket.gethostname()}:{os.getpid()}:{mine.wall_clock().isoformat()}"
+    plan_id = f"{started_by()}:{os.getpid()}:{mine.wall_clock().isoformat()}"
     mine.plan_id = plan_id
     # What a plan reads must not vanish behind it.
     mine.warehouse.make_durable(durable_versions(mine.warehouse))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import os
-import socket
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +14,7 @@ from txmq_lib.cli.run.clock import EPOCH, Now, moment, wall_clock
 from txmq_lib.cli.run.name_servers import NameServersIfAny as NameServers
 from txmq_lib.cli.run.name_servers import name_servers_of
 from txmq_lib.errors import UsageError
+from txmq_lib.files.started_by import started_by
 from txmq_lib.names import ACTION_HOLD, ACTION_RELEASE, COMMIT, ROLLBACK
 
 if TYPE_CHECKING:
@@ -238,4 +237,4 @@ def require_one_of(apply: bool, dry_run: bool) -> None:
 
 
 def who() -> str:
-    return f"{getpass.getuser()}@{socket.gethostname()}"
+    return started_by()

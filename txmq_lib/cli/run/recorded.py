@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import socket
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from txmq_lib.config.secrets import scrubbed
 from txmq_lib.config.settings import Settings
 from txmq_lib.errors import EXIT_DONE, EXIT_FAILED, EXIT_FINDINGS, TxmqError, code_and_words
 from txmq_lib.files.run_marker import RunMarker, left_behind
+from txmq_lib.files.started_by import started_by
 from txmq_lib.names import RUN_DONE, RUN_ENDED, RUN_FAILED, RUN_FINDINGS, RUN_KILLED
 from txmq_lib.passes.current import PassReport
 
@@ -54,7 +54,7 @@ class Run:
         with self._lock:
             self.steps.setdefault(name, "")
             self.brokers.update(became.brokers)
-            if became.number and became.job != self.command:
+            if became.number and became.job != "run":  # the sum of a cycle is no pass of its own
                 self.passes[became.job] = became.number
 
     def failed(self, name: str, words: str) -> None:
@@ -86,7 +86,7 @@ class Run:
                 "steps": list(self.steps.items()),
                 "passes": list(self.passes.items()),
                 "brokers": sorted(self.brokers),
-                "started_by": f"{getpass.getuser()}@{socket.gethostname()}",
+                "started_by": started_by(),
                 "process": os.getpid(),
                 "txmq_version": txmq_version(),
             }
@@ -185,7 +185,7 @@ def _append_with_killed(warehouse: Path, rows: list[dict[str, Any]]) -> None:
     from txmq_lib.delta.run_rows import append_runs
 
     with left_behind(warehouse) as found:
-        killed = [_from_json(facts) for facts in found]
+        killed = [row for facts in found if (row := _from_json(facts)) is not None]
         append_runs(str(warehouse), [*killed, *rows], wall=wall_clock())
     for each in killed:
         say(f"{each['command']} of {each['started_timestamp']:%Y-%m-%dT%H:%M:%SZ}: {each['error']}", err=True)
@@ -195,6 +195,10 @@ def _as_json(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}
 
 
-def _from_json(facts: dict[str, Any]) -> dict[str, Any]:
-    times = {name: facts[name] and datetime.fromisoformat(facts[name]) for name in TIMES}
-    return {**facts, **times, **{name: [tuple(pair) for pair in facts[name]] for name in MAPS}}
+def _from_json(facts: dict[str, Any]) -> dict[str, Any] | None:
+    """The row that a marker keeps; None where another version wrote it otherwise: it stops no later run."""
+    try:
+        times = {name: facts[name] and datetime.fromisoformat(facts[name]) for name in TIMES}
+        return {**facts, **times, **{name: [tuple(pair) for pair in facts[name]] for name in MAPS}}
+    except (KeyError, TypeError, ValueError):
+        return None
