@@ -49,7 +49,11 @@ def test_a_held_one_is_neither_asked_nor_given_up_until_it_is_released(open_hous
     assert plan_of(house.settings, request, NOW)[0]["action"] == "held_before"
     with sqlite3.connect(house.scratch / "log.db") as connection:
         connection.execute("create table log (id text primary key, state text)")
-        connection.executemany("insert into log values (?, 'C')", [("T1",), ("T2",)])
+        connection.execute("insert into log values ('T1', 'C')")
+    resolve(house, {"DB": f"sqlite:///{house.scratch / 'log.db'}"}, NOW)
+    assert "T1" not in {row["transaction_id"] for row in house.rows("check_answer")}, "held since the last reconcile"
+    with sqlite3.connect(house.scratch / "log.db") as connection:
+        connection.execute("insert into log values ('T2', 'C')")
     house.reconcile(after(1))
     assert pending(house) == {"T0": (2, None, True), "T1": (1, True, False), "T2": (2, None, True)}
     resolve(house, {"DB": f"sqlite:///{house.scratch / 'log.db'}"}, after(1))

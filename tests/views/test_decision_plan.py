@@ -48,6 +48,7 @@ ROWS = {
         half("OPEN", 0), half("OPEN", 5), half("LOST", 1), half("SEEN", 2), half("OPED", 3), half("AGAIN", 4),
         half("TWIN", 6), half("TWIN", 7, born_timestamp="2026-11-21T11:00:01Z"), half("SAID", 8),
         half("OLD", 9, born_timestamp="2026-11-01T11:00:00Z"), half("ELSEWHERE", 0, broker_name="b", producer_group="H"),
+        half("DELAYED", 10), half("ALONE", 11),
     ],
     "message": [{**KEY, "transaction_id": "SEEN", "topic": "T"}],
     "op_message": [{"broker_name": "a", "queue_id": 0, "half_queue_offset": 3}],
@@ -56,7 +57,11 @@ ROWS = {
         lost("ELSEWHERE", 0, broker_name="b", producer_group="H"),
     ],
     "manual_decision": [decision("AGAIN", "resume", given_up_queue_offset=2), decision("SAID", "commit")],
-    "verdict": [{**KEY, "transaction_id": "SEEN", "verdict": "COMMITTED_AND_DISCARDED"}],
+    "verdict": [
+        {**KEY, "transaction_id": "SEEN", "verdict": "COMMITTED_AND_DISCARDED"},
+        {**KEY, "transaction_id": "DELAYED", "verdict": "DIVERTED"},
+        {**KEY, "transaction_id": "ALONE", "verdict": "RESOLVED_UNKNOWN"},
+    ],
 }  # fmt: skip
 
 
@@ -82,6 +87,8 @@ def test_a_settle_names_the_newest_half_and_what_the_transaction_is(planned):
     assert row["born_timestamp"] == "2026-11-21T11:00:00.000Z"
     assert err == "1 commit; nothing was written: --apply does it\n"
     assert planned("settle", "LOST", "--rollback", "--reason", "no")[1][0]["verdict"] == "DISCARDED"
+    # It was diverted before its half landed: --apply would judge so, too.
+    assert planned("settle", "DELAYED", *SETTLE)[1][0]["verdict"] == "PENDING"
     _, rows, err = planned("settle", "SAID", *SETTLE)
     assert ([row["action"] for row in rows], err.splitlines()[0]) == (
         ["settled_before"], "1 settled so before: reconcile applies it",
@@ -94,6 +101,7 @@ def test_a_settle_names_the_newest_half_and_what_the_transaction_is(planned):
     [
         ("SEEN", "transaction SEEN is COMMITTED_AND_DISCARDED already"),
         ("OPED", "transaction OPED is decided already"),
+        ("ALONE", "transaction ALONE is RESOLVED_UNKNOWN already"),
         (
             "TWIN",
             "2 transactions have the id TWIN: broker a, group G, born 2026-11-21T11:00:00.000Z, PENDING; broker a",

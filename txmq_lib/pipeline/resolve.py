@@ -35,8 +35,9 @@ from txmq_lib.pipeline.shared.orphans import orphans_of_before
 from txmq_lib.pipeline.shared.pruning import near_times
 from txmq_lib.pipeline.shared.roles import require_same_role
 from txmq_lib.rules.answers import DEFINITE, QUESTION, end_of_answers, given_up_checks, open_checks
+from txmq_lib.rules.decisions import held
 from txmq_lib.rules.evidence import transaction_figures
-from txmq_lib.rules.transaction import transactions_of
+from txmq_lib.rules.transaction import join_transaction, transactions_of
 from txmq_lib.spark.jvm import uncancelled
 from txmq_lib.spark.local_frame import local_frame
 
@@ -126,9 +127,9 @@ def _is_served(current: Pass, producer_group: str | None) -> bool:
 
 def _open(current: Pass) -> DataFrame:
     """Every question of this pass as QUESTION and `known_reasons`."""
-    # Nobody is asked about what a person holds; a warehouse of before has no such column.
-    pending = current.read("pending_half")
-    pending = pending.where("is_held is null or not is_held") if "is_held" in pending.columns else pending
+    # Nobody is asked about what a person holds, also where no reconcile has seen that yet.
+    held_ones = F.broadcast(held(current.read("manual_decision")))
+    pending = join_transaction(current.read("pending_half"), held_ones, "left_anti")
     raised = near_times("check_timestamp", pending, "last_check_timestamp")
     born = near_times("born_timestamp", pending, "born_timestamp")
     questions = open_checks(pending, raised.rows(current, "check_request"), born.rows(current, ANSWERS))

@@ -1,7 +1,8 @@
 """What `settle`, `resume`, `hold` and `release` would do, from what has landed. Starts no JVM; `--apply` judges anew.
 
 What a transaction is follows from its rows as they are: a visible message or an op decides it, else a given-up row that
-nobody has resumed, else it is pending. The verdict of the last audit gives a decided one its name.
+nobody has resumed, else it is pending. The verdict of the last audit gives a decided one its name, and tells of an
+orphan with its id (RESOLVED_UNKNOWN). It was DIVERTED only as long as no half had landed.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ SELECT {", ".join(f"p.{name}" for name in names.TRANSACTION_KEY if name != "born
     p.real_topic, p.tran_state_table_offset, p.commit_log_offset,
     CASE WHEN coalesce(visible, 0) > 0 OR has_op THEN CASE WHEN v.verdict IN ({{undecided}}) THEN NULL
             ELSE v.verdict END
+        WHEN v.verdict = '{names.RESOLVED_UNKNOWN}' THEN v.verdict
         WHEN newest IS NOT NULL AND (upto IS NULL OR newest > upto) THEN '{names.DISCARDED}'
-        WHEN v.verdict IN ('{names.DISCARDED_UNSEEN}', '{names.EXPIRED_UNSEEN}', '{names.DIVERTED}') THEN v.verdict
+        WHEN v.verdict IN ('{names.DISCARDED_UNSEEN}', '{names.EXPIRED_UNSEEN}') THEN v.verdict
         ELSE '{names.PENDING}' END AS verdict,
     coalesce(visible, 0) > 0 OR coalesce(has_op, false) AS is_decided, upto IS NOT NULL AS is_resumed,
     settled_as, settled_by, settled_why, epoch_ms(p.born_timestamp) AS born_ms,
@@ -104,7 +106,7 @@ def settle_plan(reader: WarehouseReader, chosen: Chosen, decision: str, limits: 
     found = _standing(reader, chosen, limits)
     if not found:
         raise UsageError(f"no half message of transaction {name} has landed; an end needs its place")
-    undecided = [row for row in found if not row["is_decided"]]
+    undecided = [row for row in found if row["verdict"] in names.UNDECIDED]
     if not undecided:
         raise UsageError(f"transaction {name} is {' and '.join(row['verdict'] or 'decided' for row in found)} already")
     if len(undecided) > 1:
