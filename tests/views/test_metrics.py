@@ -110,17 +110,21 @@ def test_half_messages_verdicts_and_rollbacks_are_counted_by_broker_and_topic(wa
              "first_store_timestamp": at("10:00:00")},
             {"broker_name": "a", "real_topic": None, "producer_group": "G", "transaction_id": "3",
              "first_store_timestamp": at("11:30:00")},
+            {"broker_name": "a", "real_topic": "T", "producer_group": "H", "transaction_id": "4", "is_held": True,
+             "first_store_timestamp": at("09:00:00")},
         ],
         "verdict": [{**verdict, "transaction_id": str(n), "verdict": v} for n, v in enumerate(
             ["ROLLED_BACK", "ROLLED_BACK", "CONFLICT", "DISCARDED"])],
     }  # fmt: skip
     found = told(warehouse(rows))
-    assert found[key("rocketmq_half_messages", **NODE, topic="T")] == 2
+    assert found[key("rocketmq_half_messages", **NODE, topic="T")] == 3
     assert found[key("rocketmq_half_messages", **NODE, topic="")] == 1
     assert found[key("txmq_pending_transactions", **NODE, producer_group="G")] == 2
     assert found[key("txmq_pending_due_transactions", **NODE, producer_group="G")] == 1
     assert found[key("txmq_pending_due_transactions", **NODE, producer_group="")] == 0
     assert found[key("txmq_pending_oldest_timestamp_seconds", **NODE, producer_group="G")] == 1_795_258_800
+    # Nobody is asked about what somebody holds.
+    assert key("txmq_pending_oldest_timestamp_seconds", **NODE, producer_group="H") not in found
     assert found[key("rocketmq_rollback_messages_total", **NODE, topic="T")] == 2
     assert found[key("txmq_verdicts", **NODE, verdict="ROLLED_BACK")] == 2
     assert found[key("txmq_verdicts", **NODE, verdict="CONFLICT")] == 1

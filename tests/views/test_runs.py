@@ -270,6 +270,19 @@ def test_no_landing_of_a_broker_for_half_the_time_its_files_are_kept_is_told(tol
         "no successful landing of b: 1d 11h", "thresholds.no_landing 1d",
     )  # fmt: skip
     assert told({}, rows, "thresholds.no_landing=null") == (0, [])
+    assert told({}, rows, "thresholds.brokers.a.no_landing=null") == (0, [])
+    limited = told({}, rows[1:], "thresholds.brokers.b={no_landing: 1h}")
+    assert limited == (1, [("no successful landing of b: 1d 11h", "thresholds.brokers.b.no_landing 1h")])
+
+
+def test_a_broker_that_stores_nothing_over_a_weekend_is_not_behind(told):
+    read_to = (AT - timedelta(hours=60)).isoformat()
+    rows = {"landing_frontier": [{"broker_name": "a", "topic": "T", "highest_store_timestamp": read_to}]}
+    assert told(rows, [run("run", 60, brokers=("a",))]) == (0, [])
+    limit = ("landing of a is behind: 2d 13h", "thresholds.landing_behind 1d 12h")
+    assert told(rows, (), "thresholds.landing_behind=auto") == (1, [limit])
+    own = ("thresholds.landing_behind=auto", "thresholds.brokers.a.landing_behind=null")
+    assert told(rows, (), *own) == (0, [])
 
 
 def half(group: str, minutes_ago: float) -> dict:
@@ -292,6 +305,20 @@ def test_a_half_older_than_twice_the_time_of_all_checks_is_told(told):
         1, [("1 transactions of G1 undecided", "thresholds.producer_groups.G1.pending 0")],
     )  # fmt: skip
     assert told(rows, (), "thresholds.pending=1", "thresholds.pending_age=null")[1][0][1] == "thresholds.pending 1"
+
+
+def test_the_age_of_the_oldest_is_that_at_the_newest_landing_and_leaves_held_ones_out(told):
+    limit = ("the oldest undecided transaction: 33m", "thresholds.pending_age 32m 12s")
+    rows = {"pending_half": [half("G1", 93)]}
+    assert told(rows, [run("run", 3600, brokers=("a",)), run("run", 7200, brokers=("b",))]) == (1, [limit])
+    rows = {"pending_half": [half("G1", 91)]}
+    assert told(rows, [run("run", 3600, brokers=("a",))]) == (0, [])
+    own = "thresholds.producer_groups.G1.pending_age=30m"
+    assert told(rows, [run("run", 3600, brokers=("a",))], own)[1][0][0] == "the oldest undecided transaction of G1: 31m"
+    rows = {"pending_half": [{**half("G1", 93), "is_held": True}, {**half("G1", 33), "is_held": False}]}
+    assert told(rows) == (1, [limit])
+    rows = {"pending_half": [{**half("G1", 93), "is_held": True}]}
+    assert told(rows) == told(rows, (), own) == (0, [])
 
 
 def test_queues_of_a_group_that_has_stopped_are_told_and_a_retired_group_is_not(told):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from moment import NOW_TEXT as NOON
 from views.conftest import append
 
@@ -129,6 +130,7 @@ def test_pending_is_counted_by_age_and_producer_group_the_largest_first(told):
         "ages": {"1m": 1, "10m": 1, "1h": 0, "1d": 1, "older": 0},  # an age of exactly a minute is in the next class
         "oldest_timestamp": "2026-11-21T11:00:00.000Z",
         "oldest_transaction_id": "C",
+        "oldest_asked_timestamp": "2026-11-21T11:00:00.000Z",  # nobody holds it
         "due": 1,
         "most_checks": 7,
         "clients": None,  # no live broker told
@@ -392,6 +394,20 @@ def test_what_is_streamed_from_afar_is_what_is_read_from_local_files(status, mon
     told = [{**json.loads(out), "warehouse": None} for _, out, _ in (near, far)]
     assert told[0] == told[1]
     assert told[0]["pending_count"] == 5
+
+
+def test_of_a_table_of_before_that_is_streamed_a_column_it_lacks_is_null(warehouse, txmq, monkeypatch):
+    uri = warehouse(ROWS)
+    for table, lacking in (("pending_half", ["is_held"]), ("verdict", ["reason"]), ("run", ["brokers"])):
+        before = DeltaTable(f"{uri}/{table}").to_pyarrow_table().drop_columns(lacking)
+        write_deltalake(f"{uri}/{table}", before, mode="overwrite", schema_mode="overwrite")
+    told = txmq("--warehouse", uri, "status", "--now", NOON, *UNLIMITED, "--format", "json")
+    monkeypatch.setattr(WarehouseReader, "_files", lambda reader, scan: None)
+    assert txmq("--warehouse", uri, "status", "--now", NOON, *UNLIMITED, "--format", "json") == told
+    assert json.loads(told[1])["pending_count"] == 5
+    scan = Scan("verdict", ("reason",), ({"reason": ["undecided"]},))
+    assert WarehouseReader(uri).rows(scan) == []
+    assert WarehouseReader(uri).rows(Scan("verdict", ("reason",))) == [{"reason": None}] * 5
 
 
 def test_of_thousands_of_passes_only_files_that_may_hold_the_newest_are_read(txmq, tmp_path, empty_tables):

@@ -207,6 +207,13 @@ class ConsumerGroupThresholds(Section):
     lag_states: Count | None = None
 
 
+class BrokerThresholds(Section):
+    """What a broker has of its own; what is not set is as for all."""
+
+    landing_behind_ms: Seconds | None = Field(default=None, alias="landing_behind")
+    no_landing_ms: Seconds | None = Field(default=None, alias="no_landing")
+
+
 class Thresholds(Section):
     """Counts and spans past which a command ends with status 1; None: never."""
 
@@ -226,6 +233,7 @@ class Thresholds(Section):
     failing: Count | None
     producer_groups: dict[Name, Annotated[ProducerGroupThresholds, BeforeValidator(_section)]]
     consumer_groups: dict[Name, Annotated[ConsumerGroupThresholds, BeforeValidator(_section)]]
+    brokers: dict[Name, Annotated[BrokerThresholds, BeforeValidator(_section)]]
 
 
 @dataclass(frozen=True)

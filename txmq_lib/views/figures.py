@@ -24,13 +24,15 @@ OLDER = "older"
 class PendingGroup:
     """Undecided transactions of one producer group; ages are counts by AGE_CLASSES, `due` those to be asked about now,
     `most_checks` the most anybody has asked about one, txmq or a broker; `clients` of the group connected to a broker
-    as it last landed live, None where none told, and `unattended` the transactions on brokers where none was."""
+    as it last landed live, None where none told, and `unattended` the transactions on brokers where none was;
+    `oldest_asked_timestamp` is of the oldest that nobody holds, None where all are held."""
 
     producer_group: str | None
     count: int
     ages: Mapping[str, int]
     oldest_timestamp: datetime
     oldest_transaction_id: str
+    oldest_asked_timestamp: datetime | None
     due: int
     most_checks: int
     clients: int | None = None
@@ -132,7 +134,8 @@ def pending_groups(reader: WarehouseReader, now: datetime) -> list[PendingGroup]
     sql = f"""
         SELECT producer_group, count(*), {utc("min(first_store_timestamp)")},
             arg_min(transaction_id, first_store_timestamp), count(*) FILTER (next_check_timestamp <= $now),
-            max(greatest(check_times, broker_check_times)), max(clients), count(*) FILTER (clients = 0), {classes}
+            max(greatest(check_times, broker_check_times)), max(clients), count(*) FILTER (clients = 0),
+            {utc("min(first_store_timestamp) FILTER (is_held IS NOT TRUE)")}, {classes}
         FROM (SELECT *, epoch($now) - epoch(first_store_timestamp) AS age FROM {PENDING.relation})
         GROUP BY ALL ORDER BY count(*) DESC, producer_group"""
     columns = (
@@ -143,6 +146,7 @@ def pending_groups(reader: WarehouseReader, now: datetime) -> list[PendingGroup]
         "next_check_timestamp",
         "check_times",
         "broker_check_times",
+        "is_held",
     )
     joined = {name: Scan(part.table, part.columns, may_be_missing=True) for name, part in PENDING.joined.items()}
     rows = reader.query(sql, {"now": now}, {"base": Scan("pending_half", columns), **joined})
@@ -153,12 +157,13 @@ def pending_groups(reader: WarehouseReader, now: datetime) -> list[PendingGroup]
             dict(zip([*AGE_CLASSES, OLDER], ages, strict=True)),
             in_utc(oldest),
             oldest_transaction_id=which,
+            oldest_asked_timestamp=in_utc(asked),
             due=due,
             most_checks=most,
             clients=clients,
             unattended=unattended,
         )
-        for group, count, oldest, which, due, most, clients, unattended, *ages in rows
+        for group, count, oldest, which, due, most, clients, unattended, asked, *ages in rows
     ]
 
 

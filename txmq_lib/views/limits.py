@@ -13,7 +13,8 @@ from txmq_lib.views.status import span_text
 class Limits:
     """What may be counted without a finding; None: anything. Spans are in milliseconds.
 
-    producer_groups, consumer_groups  what single groups have instead, by the name of the field here; others are as all
+    producer_groups, consumer_groups, brokers  what single ones have instead, by the name of the field here; others are
+        as all
     """
 
     pending: int | None = None
@@ -30,6 +31,7 @@ class Limits:
     quarantined: int | None = None
     producer_groups: Mapping[str, Mapping[str, int | None]] = field(default_factory=dict)
     consumer_groups: Mapping[str, Mapping[str, int | None]] = field(default_factory=dict)
+    brokers: Mapping[str, Mapping[str, int | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def past(
     *,
     is_counted: bool = True,
 ) -> Iterator[Problem]:
-    """A problem where more is counted than `most`; `place` is where in the settings that stands, for a group alone."""
+    """A problem where more is counted than `most`; `place` is where in the settings that stands, for one alone."""
     if most is not None and count > most:
         named = f"thresholds.{_of(place, whose)}{limit} {most:,}"
         yield Problem(f"{count:,} {what}" if is_counted else what, command, named, _condition(limit, whose))

@@ -34,7 +34,9 @@ FAMILIES = (
     Family("rocketmq_consumer_lag_latency", "gauge", CONSUMER, "Milliseconds since the oldest of them was stored"),
     Family("txmq_pending_transactions", "gauge", GROUP, "Transactions undecided now"),
     Family("txmq_pending_due_transactions", "gauge", GROUP, "Of these, those whose next check is due"),
-    Family("txmq_pending_oldest_timestamp_seconds", "gauge", GROUP, "When the oldest of these was stored"),
+    Family(
+        "txmq_pending_oldest_timestamp_seconds", "gauge", GROUP, "When the oldest of these, held ones aside, was stored"
+    ),
     Family(
         "txmq_unchecked_half_messages", "gauge", NODE, "Half messages behind a check cursor of the broker that stands"
     ),

@@ -61,9 +61,17 @@ def _counted(
 def _pending(reader: WarehouseReader, now: datetime) -> Iterator[tuple[Piece, float]]:
     sql = """
         SELECT broker_name, producer_group, real_topic, count(*),
-            count(*) FILTER (next_check_timestamp <= $now), epoch(min(first_store_timestamp))
+            count(*) FILTER (next_check_timestamp <= $now),
+            epoch(min(first_store_timestamp) FILTER (is_held IS NOT TRUE))
         FROM pending GROUP BY ALL"""
-    columns = ("broker_name", "producer_group", "real_topic", "next_check_timestamp", "first_store_timestamp")
+    columns = (
+        "broker_name",
+        "producer_group",
+        "real_topic",
+        "next_check_timestamp",
+        "first_store_timestamp",
+        "is_held",
+    )
     topics: defaultdict[Piece, float] = defaultdict(float)
     groups: defaultdict[Piece, float] = defaultdict(float)
     oldest: dict[Piece, float] = {}
@@ -73,8 +81,9 @@ def _pending(reader: WarehouseReader, now: datetime) -> Iterator[tuple[Piece, fl
         topics[piece("rocketmq_half_messages", BROKER, broker, topic)] += count
         groups[piece("txmq_pending_transactions", BROKER, broker, group)] += count
         groups[piece("txmq_pending_due_transactions", BROKER, broker, group)] += due
-        series = piece("txmq_pending_oldest_timestamp_seconds", BROKER, broker, group)
-        oldest[series] = min(stored, oldest.get(series, stored))
+        if stored is not None:  # else all of them are held
+            series = piece("txmq_pending_oldest_timestamp_seconds", BROKER, broker, group)
+            oldest[series] = min(stored, oldest.get(series, stored))
     yield from (*topics.items(), *groups.items(), *oldest.items())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
 from txmq_lib import names
@@ -46,7 +46,7 @@ HALTED = (names.LAG_BELOW_OLDEST, names.LAG_STOPPED, names.LAG_STALLED)
 # A command that failed, and that nobody has run since, is a problem for so long.
 FAILING_FOR = timedelta(days=7)
 LONGEST_ERROR = 100
-OF_PRODUCERS, OF_CONSUMERS = "producer_groups", "consumer_groups"
+OF_PRODUCERS, OF_CONSUMERS, OF_BROKERS = "producer_groups", "consumer_groups", "brokers"
 
 
 def problems(status: Status, limits: Limits) -> list[Problem]:
@@ -71,9 +71,11 @@ def _pending(status: Status, limits: Limits) -> Iterator[Problem]:
     count = sum(group.count for group in rest)
     yield from past("pending", count, limits.pending, "transactions undecided", "pending")
     rest = [group for group in status.pending if "pending_age_ms" not in own.get(group.producer_group or "", ())]
-    oldest = min((group.oldest_timestamp for group in rest), default=status.now)
+    # What was decided since the newest landing nobody knows here; that there is none is told by no_landing.
+    at = min(status.now, max((each.last_landed for each in status.landings), default=status.now))
+    oldest = min((group.oldest_asked_timestamp or at for group in rest), default=at)
     what = "the oldest undecided transaction"
-    yield from past_span("pending_age", status.now - oldest, limits.pending_age_ms, what, "pending")
+    yield from past_span("pending_age", at - oldest, limits.pending_age_ms, what, "pending")
     for group in status.pending:
         name = group.producer_group or ""
         limit = own.get(name, {})
@@ -81,7 +83,7 @@ def _pending(status: Status, limits: Limits) -> Iterator[Problem]:
         what = f"transactions of {name} undecided"
         yield from past("pending", group.count, limit.get("pending"), what, command, name, OF_PRODUCERS)
         what = f"the oldest undecided transaction of {name}"
-        age = status.now - group.oldest_timestamp
+        age = at - (group.oldest_asked_timestamp or at)
         yield from past_span("pending_age", age, limit.get("pending_age_ms"), what, command, name, OF_PRODUCERS)
 
 
@@ -131,15 +133,20 @@ def _consumers(status: Status, limits: Limits) -> Iterator[Problem]:
 def _landing(status: Status, limits: Limits) -> Iterator[Problem]:
     for source in status.landed:
         if source.read_to_timestamp is not None:
-            behind = status.now - source.read_to_timestamp
-            what = f"landing of {source.broker_name} is behind"
-            yield from past_span(
-                "landing_behind", behind, limits.landing_behind_ms, what, "passes --job land", source.broker_name
-            )
+            name, behind = source.broker_name, status.now - source.read_to_timestamp
+            own = limits.brokers.get(name, {})
+            most, place = own.get("landing_behind_ms", limits.landing_behind_ms), _own_place("landing_behind_ms", own)
+            what = f"landing of {name} is behind"
+            yield from past_span("landing_behind", behind, most, what, "passes --job land", name, place)
     for landing in status.landings:
-        what = f"no successful landing of {landing.broker_name}"
-        since = status.now - landing.last_landed
-        yield from past_span("no_landing", since, limits.no_landing_ms, what, "runs", landing.broker_name)
+        name, since = landing.broker_name, status.now - landing.last_landed
+        own = limits.brokers.get(name, {})
+        most, place = own.get("no_landing_ms", limits.no_landing_ms), _own_place("no_landing_ms", own)
+        yield from past_span("no_landing", since, most, f"no successful landing of {name}", "runs", name, place)
+
+
+def _own_place(limit: str, own: Mapping[str, int | None]) -> str:
+    return OF_BROKERS if limit in own else ""
 
 
 def _runs(status: Status, limits: Limits) -> Iterator[Problem]:

@@ -80,6 +80,14 @@ class Stored:
         return self.highest_values.get(column)
 
 
+@dataclass(frozen=True)
+class _Stream:
+    """Rows of a scan as they come, and, as SQL, its columns where the stored table lacks some; empty: it lacks none."""
+
+    rows: RecordBatchReader
+    columns: str
+
+
 class WarehouseReader:
     """Rows of the tables under one URI, each as it was when it was first asked for."""
 
@@ -111,7 +119,7 @@ class WarehouseReader:
             return cursor.sql(sql, params=parameters).to_arrow_table()
 
     def _fetched(
-        self, sql: str, parameters: Parameters, sources: Mapping[str, str | RecordBatchReader]
+        self, sql: str, parameters: Parameters, sources: Mapping[str, str | _Stream]
     ) -> Iterator[tuple[Any, ...]]:
         with self._asking(sources) as cursor:
             cursor.execute(sql, parameters)
@@ -119,15 +127,20 @@ class WarehouseReader:
                 yield from batch
 
     @contextmanager
-    def _asking(self, sources: Mapping[str, str | RecordBatchReader]) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _asking(self, sources: Mapping[str, str | _Stream]) -> Iterator[duckdb.DuckDBPyConnection]:
         with self._duckdb.cursor() as cursor:
             cursor.execute("SET TimeZone = 'UTC'")
             try:
                 for name, source in sources.items():
                     if isinstance(source, str):
                         cursor.execute(f"CREATE TEMP VIEW {quoted(name)} AS {source}")
+                    elif not source.columns:
+                        cursor.register(name, source.rows)
                     else:
-                        cursor.register(name, source)
+                        stored = f"{name} as it is stored"
+                        cursor.register(stored, source.rows)
+                        view = f"SELECT {source.columns} FROM {quoted(stored)}"
+                        cursor.execute(f"CREATE TEMP VIEW {quoted(name)} AS {view}")
                 yield cursor
             except duckdb.Error as error:
                 sentence = f"tables under {self.uri} cannot be read: {_first_line(error)}"
@@ -168,7 +181,7 @@ class WarehouseReader:
         low, high = ([files[f"{end}.{name}"].to_pylist() for name in columns] for end in ("min", "max"))
         return list(zip(zip(*low, strict=True), zip(*high, strict=True), strict=True))
 
-    def _source(self, scan: Scan) -> str | RecordBatchReader:
+    def _source(self, scan: Scan) -> str | _Stream:
         try:
             return self._files(scan) or self._stream(scan)
         except TableMissingError:
@@ -214,9 +227,22 @@ class WarehouseReader:
             self._old_files[oldest] = not columns <= has
         return self._old_files[oldest]
 
-    def _stream(self, scan: Scan) -> RecordBatchReader:
+    def _stream(self, scan: Scan) -> _Stream:
         with self._readable(scan.table) as delta:
-            return delta.scan(columns=list(scan.columns), predicate=_predicate(scan))
+            stored = [field.name for field in delta.schema().fields]
+            lacking = {*table_spec(scan.table).columns} - {*stored}
+            predicate = _predicate(scan)
+            if predicate and any(name in predicate for name in lacking):
+                predicate = None  # it only spares reading
+            present = [name for name in scan.columns if name in stored]
+            rows = delta.scan(columns=present or stored[:1], predicate=predicate)
+        if len(present) == len(scan.columns):
+            return _Stream(rows, "")
+        types_of = {field.name: duckdb_type(field.type) for field in table_spec(scan.table).fields}
+        columns = [
+            quoted(name) if name in stored else f"NULL::{types_of[name]} AS {quoted(name)}" for name in scan.columns
+        ]
+        return _Stream(rows, ", ".join(columns))
 
     @contextmanager
     def _readable(self, table: str) -> Iterator[DeltaTable]:

@@ -23,7 +23,7 @@ from txmq_lib.escaping import line
 from txmq_lib.views.figures import AGE_CLASSES, OLDER
 from txmq_lib.views.groups import worst_first
 from txmq_lib.views.limits import Limits, Problem
-from txmq_lib.views.problems import OF_CONSUMERS, OF_PRODUCERS, problems
+from txmq_lib.views.problems import OF_BROKERS, OF_CONSUMERS, OF_PRODUCERS, problems
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.status import Status, read_status, span_text
 
@@ -62,7 +62,7 @@ def limits(settings: Settings) -> Limits:
     of_all = {field.name: getattr(settings.thresholds, field.name) for field in dataclasses.fields(Limits)}
     of_groups = {
         kind: {name: {key: getattr(own, key) for key in own.model_fields_set} for name, own in of_all[kind].items()}
-        for kind in (OF_PRODUCERS, OF_CONSUMERS)
+        for kind in (OF_PRODUCERS, OF_CONSUMERS, OF_BROKERS)
     }
     due = settings.landing_due_ms()
     derived = {"pending_age_ms": settings.past_checks_ms(), "landing_behind_ms": due, "no_landing_ms": due}
