@@ -77,7 +77,7 @@ def test_what_was_settled_is_sent_once_and_counts_only_when_it_has_landed(open_h
     house = open_house("role=audit", "rocketmq.timeout=1s")
     land(house, deciding)
     commit, rollback = settle(house, 0, "commit"), settle(house, 1, "rollback")
-    (planned,) = requests_planned(house.warehouse, house.settings, ToSend("settle", commit), now=NOW)
+    ((planned,), _) = requests_planned(house.warehouse, house.settings, ToSend("settle", commit), now=NOW)
     assert (planned["transaction_id"], planned["action"], planned["former_verdict"]) == ("T0", "commit", "PENDING")
     assert deciding.sent() == []
     report = send(house, deciding, commit)
@@ -139,7 +139,7 @@ def test_a_transaction_has_one_end_however_many_copies_of_its_half_land(open_hou
         for number in (0, 1)
     ]
     house.land_rows("half", copies)
-    again = requests_planned(house.warehouse, house.settings, ToSend("resolve", answered), now=NOW)
+    again, _ = requests_planned(house.warehouse, house.settings, ToSend("resolve", answered), now=NOW)
     assert [(row["transaction_id"], row["commit_log_offset"]) for row in again] == [("T1", 11_000)]
 
 
@@ -320,7 +320,8 @@ def test_the_body_of_a_given_up_one_is_sent_again_once_and_shuts_out_what_would_
     deciding.interrupt = take
     land(house, deciding)
     both = DecisionRequest(transaction_ids=("T0", "T2"), reason="ticket 9", decided_by="me@here")
-    planned = requests_planned(house.warehouse, house.settings, ToSend("resend", both), now=NOW)
+    planned, left_out = requests_planned(house.warehouse, house.settings, ToSend("resend", both), now=NOW)
+    assert left_out == ["T2: not sent again: PENDING: only what its broker has given up is"]
     assert [(row["transaction_id"], row["action"], row["former_verdict"]) for row in planned] == [
         ("T0", "resend", "DISCARDED")
     ], "T2 is pending: its broker asks"
@@ -328,6 +329,7 @@ def test_the_body_of_a_given_up_one_is_sent_again_once_and_shuts_out_what_would_
     report = send(house, deciding, both, "resend")
     assert (report.counts["accepted"], len(taken)) == (1, 1)
     assert "the verdict stays what it is" in report.findings[-1]
+    assert "T2: not sent again: PENDING: only what its broker has given up is" in report.findings
     fields = taken[0]["extFields"]
     assert (fields["topic"], fields["queueId"], fields["sysFlag"], fields["producerGroup"], taken[0]["body"]) == (
         "TopicA", "0", "0", "GID_A", b"hello",
@@ -337,10 +339,22 @@ def test_the_body_of_a_given_up_one_is_sent_again_once_and_shuts_out_what_would_
     }  # fmt: skip
     assert int(fields["bornTimestamp"]) == BORN_MS
     # Neither once more, nor an end, nor a question whose answer may be a commit.
-    assert send(house, deciding, both, "resend", minutes=1).counts == {"idle": 1}
+    again = send(house, deciding, both, "resend", minutes=1)
+    assert again.counts == {"idle": 1}
+    assert again.findings == (
+        "T0: not sent again: what was sent before may have reached its broker, or this was refused before: txmq sent",
+        "T2: not sent again: PENDING: only what its broker has given up is",
+    )
     assert send(house, deciding, settle(house, 0, "commit"), minutes=2).counts == {"idle": 1}
     again = DecisionRequest(transaction_ids=("T0",), decided_by="me@here")
     assert send(house, deciding, again, "resume", minutes=3).counts == {"idle": 1}
+    # Nor what a person has rolled back.
+    deciding.append(GIVEN_UP, 2)
+    land(house, deciding)
+    report = send(house, deciding, settle(house, 2, "rollback"), "resend", minutes=3)
+    assert (report.counts, report.findings) == (
+        {"idle": 1}, ("T2: not sent again: settled as rollback by hand: txmq decisions",),
+    )  # fmt: skip
     # And where it was asked again, or ended, nothing is sent.
     asked = DecisionRequest(transaction_ids=("T1",), reason="x", decided_by="me@here")
     assert send(house, deciding, asked, "resume", minutes=4).counts["accepted"] == 1
@@ -364,7 +378,7 @@ def test_an_accepted_end_and_an_accepted_resume_shut_each_other_out_until_they_l
     assert send(house, deciding, ended, "resume", minutes=3).counts == {"idle": 1}
     # Landed, the copy that the resume put back is the one to end.
     land(house, deciding)
-    (planned,) = requests_planned(house.warehouse, house.settings, ToSend("settle", settled), now=NOW)
+    ((planned,), _) = requests_planned(house.warehouse, house.settings, ToSend("settle", settled), now=NOW)
     assert (planned["transaction_id"], planned["former_verdict"]) == ("T0", "PENDING")
     (last_half,) = [row for row in house.rows("half_message") if row["queue_offset"] == 3]
     assert planned["commit_log_offset"] == last_half["commit_log_offset"]
@@ -373,7 +387,7 @@ def test_an_accepted_end_and_an_accepted_resume_shut_each_other_out_until_they_l
 def test_a_body_is_sent_again_where_its_end_was_refused_and_read_before_anything_is_recorded(
     open_house, deciding, monkeypatch
 ):
-    house = open_house("role=audit", "rocketmq.timeout=1s")
+    house = open_house("role=audit", "rocketmq.timeout=1s", "end_on_broker=off")
     deciding.append(GIVEN_UP, 0)
     land(house, deciding)
     deciding.interrupt = lambda request: (
@@ -381,6 +395,8 @@ def test_a_body_is_sent_again_where_its_end_was_refused_and_read_before_anything
         else answer(request) if request["code"] == 10 else None
     )  # fmt: skip
     settled = settle(house, 0, "commit")
+    # That setting is about answers: what a person settled only --to-broker brings to its broker.
+    assert [row["is_planned_for_broker"] for row in house.rows("manual_decision")] == [True]
     assert send(house, deciding, settled).counts["refused"] == 1
     recorded = len(house.rows("broker_request"))
 

@@ -63,6 +63,10 @@ def test_each_unknown_one_of_several_is_said(warehouse, txmq):
     [
         (("settle", "NONE", "--commit", "--reason", "r"), "no half message of transaction NONE has landed"),
         (("settle", "NONE", "--commit", "--reason", "r", "--apply"), "no half message of transaction NONE has landed"),
+        (
+            ("resend", "NONE", "--reason", "r", "--namesrv", "127.0.0.1:1"),
+            "no half message of transaction NONE has landed",
+        ),
         (("resume", ID, "NONE", "OTHER"), "no half message of transaction NONE has landed"),
         (("take-back", "--broker", "xyz"), "no row of broker xyz has landed"),
     ],

@@ -200,7 +200,7 @@ def _resume_plan(current: Pass) -> list[Planned]:
 
 
 def _decision_row(current: Pass, row: Planned) -> dict[str, Any]:
-    arguments, settings = current.arguments, current.settings
+    arguments = current.arguments
     return {
         **{name: row[name] for name in (*TRANSACTION_KEY, "action", "real_topic", "queue_id")},
         "tran_state_table_offset": row["tran_state_table_offset"],
@@ -210,6 +210,6 @@ def _decision_row(current: Pass, row: Planned) -> dict[str, Any]:
         "decided_timestamp": current.now,
         "former_verdict": row["verdict"],
         "given_up_queue_offset": row["given_up_queue_offset"] if row["action"] == RESUMABLE else None,
-        "is_planned_for_broker": row["is_brokers"] and settings.end_on_broker == "plan",
+        "is_planned_for_broker": row["is_brokers"],
         "pass_number": current.number,
     }

@@ -19,14 +19,15 @@ from txmq_lib.names import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TRAN_MSG,
+    ROLLBACK,
     TRANSACTION_KEY,
 )
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.shared.pruning import near_offsets
-from txmq_lib.pipeline.shared.standing import requested_rows, standing_now
+from txmq_lib.pipeline.shared.standing import collected, requested_rows, standing_now
 from txmq_lib.rocketmq.remoting.broker import Letter
 from txmq_lib.rules.moments import epoch_ms
-from txmq_lib.rules.transaction import transactions_of
+from txmq_lib.rules.transaction import join_transaction, transactions_of
 
 RESEND = "resend"
 # Nobody decided these, and their broker asks no more.
@@ -45,10 +46,12 @@ Row = Mapping[str, Any]
 
 
 def resendable(current: Pass) -> DataFrame:
-    """Requests for those of the named transactions whose broker has given them up, and whose real topic is known."""
-    standing = standing_now(current, transactions_of(requested_rows(current, "half_message")))
-    chosen = standing.where("is_brokers and real_topic is not null").where(F.col("verdict").isin(*RESENDABLE))
-    return chosen.select(
+    """Requests for those of the named transactions whose broker has given them up, and whose real topic is known.
+
+    What a person has rolled back is not among them.
+    """
+    chosen = _standing(current).where("is_brokers and real_topic is not null").where(F.col("verdict").isin(*RESENDABLE))
+    return join_transaction(chosen, _rolled_back(current), "left_anti").select(
         *TRANSACTION_KEY,
         F.lit(ACTION_RESEND).alias("action"),
         F.lit(current.arguments["reason"]).cast("string").alias("reason"),
@@ -56,6 +59,45 @@ def resendable(current: Pass) -> DataFrame:
         F.col("verdict").alias("former_verdict"),
         F.lit(None).cast("string").alias("offset_msg_id"),
     )
+
+
+def left_out(current: Pass, requests: Sequence[Row]) -> list[str]:
+    """Of each transaction that is named and not among `requests`: why it is not sent again."""
+    rolled_back = {_key(row) for row in _rolled_back(current).toArrow().to_pylist()}
+    found = collected(_standing(current))
+    sent = {_key(row) for row in requests}
+    why = [
+        (row["transaction_id"], _why_not(row, is_rolled_back=_key(row) in rolled_back))
+        for row in found
+        if _key(row) not in sent
+    ]
+    missing = sorted({*current.arguments["transaction_ids"]} - {row["transaction_id"] for row in found})
+    why += [(name, "no half message of it has landed") for name in missing]
+    return [f"{name}: not sent again: {reason}" for name, reason in why]
+
+
+def _why_not(row: Row, *, is_rolled_back: bool) -> str:
+    if not row["is_brokers"]:
+        return "txmq decides it itself (role engine): settle or resume it"
+    if row["verdict"] not in RESENDABLE:
+        return f"{row['verdict']}: only what its broker has given up is"
+    if row["real_topic"] is None:
+        return "its real topic is not known"
+    if is_rolled_back:
+        return "settled as rollback by hand: txmq decisions"
+    return "what was sent before may have reached its broker, or this was refused before: txmq sent"
+
+
+def _standing(current: Pass) -> DataFrame:
+    return standing_now(current, transactions_of(requested_rows(current, "half_message")))
+
+
+def _rolled_back(current: Pass) -> DataFrame:
+    return transactions_of(current.read("manual_decision").where(F.col("action") == ROLLBACK))
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in TRANSACTION_KEY)
 
 
 def letters(current: Pass, requests: Sequence[Row]) -> dict[tuple[Any, ...], Letter]:

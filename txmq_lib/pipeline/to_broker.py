@@ -49,7 +49,7 @@ from txmq_lib.passes.runner import preview, run_passes
 from txmq_lib.pipeline.decision_request import DecisionRequest
 from txmq_lib.pipeline.decisions import DECISIONS, RESUME, SETTLE
 from txmq_lib.pipeline.land.live_brokers import access_of
-from txmq_lib.pipeline.resending import RESEND, letters, place_of, resendable
+from txmq_lib.pipeline.resending import RESEND, left_out, letters, place_of, resendable
 from txmq_lib.pipeline.shared.roles import require_same_role
 from txmq_lib.pipeline.shared.standing import requested_rows, standing_now
 from txmq_lib.rocketmq.remoting.broker import End, Letter, end_transaction, resume_check, send_message
@@ -118,15 +118,18 @@ class _Brokers:
         self.found[broker_name] = why
 
 
-def requests_planned(warehouse: Warehouse, settings: Settings, to_send: ToSend, *, now: datetime) -> list[Request]:
-    """What would be sent now, one row (PLAN_COLUMNS) per transaction; nothing is sent or written."""
+def requests_planned(
+    warehouse: Warehouse, settings: Settings, to_send: ToSend, *, now: datetime
+) -> tuple[list[Request], list[str]]:
+    """What would be sent now, one row (PLAN_COLUMNS) per transaction, and why others are not; nothing is sent."""
     make_ready(warehouse)
     current = preview(
         warehouse, JOB, now=now, arguments=to_send.to_arguments(), settings=settings, wall_clock=lambda: now
     )
     try:
         require_same_role(current)
-        return _planned(current)
+        requests = _planned(current)
+        return requests, _left_out(current, requests)
     finally:
         current.release()
 
@@ -149,6 +152,12 @@ def run_to_broker(
     """
     access = access_of(settings, environ)
     outcomes: list[Request] = []
+    others: list[str] = []
+
+    def is_idle(current: Pass) -> bool:
+        requests = _planned(current)
+        others[:] = _left_out(current, requests)
+        return not requests
 
     def work(current: Pass) -> PassReport:
         if not current.is_own:
@@ -156,12 +165,12 @@ def run_to_broker(
         outcomes[:] = _sent(current, name_servers, access)
         return current.commit(Counter(row["state"] for row in outcomes))
 
-    job = job_of_steps(JOB, work, is_idle=lambda current: not _planned(current), require=require_same_role)
+    job = job_of_steps(JOB, work, is_idle=is_idle, require=require_same_role)
     report = run_passes(
         warehouse, job, now=now, settings=settings, wall_clock=wall_clock, arguments=to_send.to_arguments
     )
     counts = {name: count for name, count in report.counts.items() if not name.startswith((REQUEST_SENDING, "outcome"))}
-    return replace(report, counts=counts, findings=tuple(_findings(outcomes)))
+    return replace(report, counts=counts, findings=(*others, *_findings(outcomes)))
 
 
 def _findings(outcomes: Sequence[Request]) -> Iterator[str]:
@@ -200,6 +209,11 @@ def _planned(current: Pass) -> list[Request]:
         "pass_number": current.number,
     }
     return [{**common, **row} for row in rows if _place(row) not in sent and not sent & _rivals(row)]
+
+
+def _left_out(current: Pass, requests: Sequence[Request]) -> list[str]:
+    # A group may have thousands that are no matter of a person; the body is sent of those that one has named.
+    return left_out(current, requests) if current.arguments["requested_for"] == RESEND else []
 
 
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from txmq_lib.cli.options import Options, options_of
+from txmq_lib.cli.options import Options, options_of, settings_of
 from txmq_lib.cli.output.formats import DECISIONS_PANEL, TABLE, Brokers, Format, OutputFormat, Values
 from txmq_lib.cli.run.clock import EPOCH, Now, moment, wall_clock
 from txmq_lib.cli.run.name_servers import NameServersIfAny as NameServers
@@ -166,6 +166,7 @@ def resend(
     format_: Format = TABLE,
 ) -> None:
     """Send the body of given-up transactions to their real topic again, through their live broker; each once."""
+    from txmq_lib.cli.run.before_spark import require_landed
     from txmq_lib.pipeline.decision_request import DecisionRequest
     from txmq_lib.pipeline.resending import RESEND
 
@@ -177,6 +178,7 @@ def resend(
     )
     options = options_of(ctx)
     servers = name_servers_of(options, namesrv)
+    require_landed(settings_of(options), "transaction_id", transaction_ids, "no half message of transaction")
     send(options, RESEND, request, servers, now=moment(now), apply=apply, format_=format_)
 
 

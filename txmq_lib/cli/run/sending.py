@@ -41,8 +41,10 @@ def run_sending(
     send = partial(run_to_broker, name_servers=name_servers, wall_clock=wall_clock, environ=environ)
     if not apply:
         with spark_warehouse(JOB, settings) as (warehouse, _):
-            plan = requests_planned(warehouse, settings, to_send, now=now)
+            plan, left_out = requests_planned(warehouse, settings, to_send, now=now)
         write_rows(format_, PLAN_COLUMNS, [[shown(row[name]) for name in PLAN_COLUMNS] for row in plan])
+        for finding in left_out:
+            say(finding, err=True)
         say(f"{len(plan)} to be sent to brokers; nothing was sent: --apply does it", err=True)
         return
     with recorded(f"{to_send.requested_for} --to-broker", settings) as run:
