@@ -75,7 +75,7 @@ def test_who_decided_who_is_there_and_the_body_once_more(auditor):  # noqa: F811
         given_up = [id_ for id_, verdict in verdicts.items() if verdict == "DISCARDED"]
         assert {truth[id_] for id_ in given_up} == {"UU"}
         lost = given_up[0]
-        assert "a client of GID_TRACED is there: have it asked again" in told(audit, "trace", lost)
+        assert "a client of GID_TRACED was there: have it asked again" in told(audit, "trace", lost)
         producer.kill()
         time.sleep(2)
         audit.run(LAND)

@@ -63,6 +63,20 @@ def test_what_clients_say_stands_beside_the_verdict(warehouse, txmq, verdict, re
     assert is_hinted == (verdict == "CONFLICT" and not traces)
 
 
+def test_ends_of_an_id_that_two_transactions_have_are_of_neither_for_sure(warehouse, txmq):
+    twin = {**KEY, "born_timestamp": "2026-11-21T10:30:55.000Z"}
+    verdicts = [{**each, "verdict": "COMMITTED", "visible_count": 1, "half_count": 1} for each in (KEY, twin)]
+    uri = warehouse({"verdict": verdicts, "end_trace": [ROLLBACK]})
+    _, out, _ = txmq("--warehouse", uri, "trace", "T1", "--format", "json")
+    events = [json.loads(line) for line in out.splitlines()]
+    traced = [event for event in events if event["event"] == "end_traced"]
+    assert len(traced) == 1
+    assert "born_timestamp" not in traced[0] or traced[0]["born_timestamp"] is None
+    assert "contradicted" not in txmq("--warehouse", uri, "trace", "T1")[1]
+    _, out, _ = txmq("--warehouse", uri, "verdicts", "--format", "json")
+    assert [json.loads(line)["client_ends"] for line in out.splitlines()] == [None, None]
+
+
 def test_the_verdicts_name_each_kind_of_end_once_and_end_traces_lists_them(warehouse, txmq):
     other = {**KEY, "transaction_id": "T2", "verdict": "COMMITTED"}
     again = said("commit", 3, client="10.0.0.8:1")

@@ -23,11 +23,14 @@ NEVER = "no client of PG connected as its broker landed"
 # What is known; how many clients, then what is said of them, and what to do first where it is pending or given up.
 KNOWN = [
     ([], None, None, "wait for the next check, or configure a resolver for PG", "ask the database of record, then"),
-    ([EVERY, THERE], 2, IS_THERE, "wait for the next check: a client of PG is there to answer it",
-     "a client of PG is there: have it asked again: txmq resume T1"),
-    ([EVERY, GONE], 0, WENT, "do not wait for a check: start a client of PG, or configure a resolver for it",
+    ([EVERY, THERE], 2, IS_THERE,
+     "wait for the next check: as its broker last landed, a client of PG was there to answer it",
+     "as its broker last landed, a client of PG was there: have it asked again: txmq resume T1"),
+    ([EVERY, GONE], 0, WENT,
+     "as its broker last landed, no client of PG was there: start one, or configure a resolver for it",
      "ask the database of record, then"),
-    ([EVERY], 0, NEVER, "do not wait for a check: start a client of PG, or configure a resolver for it",
+    ([EVERY], 0, NEVER,
+     "as its broker last landed, no client of PG was there: start one, or configure a resolver for it",
      "ask the database of record, then"),
     ([ELSEWHERE], None, None, "wait for the next check, or configure a resolver for PG",
      "ask the database of record, then"),

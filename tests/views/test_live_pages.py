@@ -16,7 +16,7 @@ from views.report_rows import HOSTILE, rows
 from txmq_lib.cli.options import Options
 from txmq_lib.cli.output.hints import _COMMAND, pasteable
 from txmq_lib.cli.run.endpoint import Counted, endpoint, listen_address
-from txmq_lib.cli.run.pages import Pages
+from txmq_lib.cli.run.pages import Pages, is_own_name
 from txmq_lib.config.settings import Settings
 from txmq_lib.service.health_file import Health
 
@@ -71,6 +71,15 @@ def test_a_name_that_is_made_to_lead_here_is_shown_nothing(warehouse, tmp_path, 
     with served(warehouse({}), tmp_path) as at:
         assert got(at, "/", Host=host)[0] == got(at, "/transaction/A", Host=host)[0] == 403
         assert got(at, "/", Host="localhost:1")[0] == got(at, "/", Host="[::1]:1")[0] == 200
+
+
+def test_the_name_as_it_was_typed_is_its_own(warehouse, tmp_path):
+    # A name that only the system's resolver knows, and no address as browsers write them.
+    with served(warehouse({}), tmp_path, listen=("127.1", 0)) as at:
+        assert got(at, "/", Host="127.1:9190")[0] == 200
+        assert got(at, "/", Host="evil.example")[0] == 403
+    assert is_own_name("MyHost:9190", "myhost")
+    assert is_own_name("myhost", "MyHost")
 
 
 def test_a_port_alone_is_one_on_loopback():

@@ -174,6 +174,19 @@ def test_a_list_is_filtered_sorted_and_copied_in_the_page(report, opened, width)
     assert said == []
 
 
+def test_no_cell_that_is_copied_is_a_formula(report, opened):
+    page, said = opened(report(rows("=1+1", pending=3)), width=NARROW)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_label("Copy: Undecided").first.click()
+    page.wait_for_function("document.querySelector('#stuck .tools [role=status]').textContent.endsWith('copied')")
+    _, *copied = page.evaluate("navigator.clipboard.readText()").rstrip("\n").split("\n")
+    assert {row.split("\t")[1] for row in copied} == {"'=1+1"}
+    assert page.evaluate("['-', '-5', '-3m', '@a', '\uff1d1', '-x'].map(defused)") == [
+        "-", "-5", "-3m", "'@a", "'\uff1d1", "'-x",
+    ]  # fmt: skip
+    assert said == []
+
+
 def test_a_story_says_what_it_means_why_and_what_to_do(report, opened):
     page, said = opened(report(rows("GID_PAY")), width=NARROW)
     page.locator("a[href='#given-up-story-1']").click()

@@ -61,6 +61,10 @@ function sortable(table, head) {
     });
   });
 }
+// A spreadsheet takes a cell that begins so for a formula; also by their full-width forms. A number is none.
+function defused(text) {
+  return /^[=+\-@\uff1d\uff0b\uff0d\uff20]/.test(text) && text !== "-" && typeof rank(text) !== "number" ? "'" + text : text;
+}
 async function copyText(text) {
   try { await navigator.clipboard.writeText(text); return true; } catch { /* not every place lets a page do so */ }
   const area = document.createElement("textarea");
@@ -92,7 +96,7 @@ function tools(table) {
   copy.setAttribute("aria-label", "Copy: " + table.caption.textContent);
   copy.addEventListener("click", async () => {
     const shown = [table.tHead.rows[0], ...rows().filter((row) => !row.hidden)];
-    const text = shown.map((row) => [...row.cells].map((cell) => cell.textContent.trim()).join("\t")).join("\n") + "\n";
+    const text = shown.map((row) => [...row.cells].map((cell) => defused(cell.textContent.trim())).join("\t")).join("\n") + "\n";
     said.textContent = (await copyText(text)) ? shown.length - 1 + " rows copied" : "could not be copied";
   });
   bar.append(field, copy, said);

@@ -48,15 +48,16 @@ TO_DO = {
 }
 # Where it is known whether a client of the group was connected, what comes first.
 CONNECTED_TO_DO = {
-    names.PENDING: "wait for the next check: a client of {group} is there to answer it\n"
+    names.PENDING: "wait for the next check: as its broker last landed, a client of {group} was there to answer it\n"
     f"or ask the database of record, then {SETTLE}\n"
     "where a broker decides, with --to-broker",
-    names.DISCARDED: "a client of {group} is there: have it asked again: txmq resume {id}\n"
+    names.DISCARDED: "as its broker last landed, a client of {group} was there: have it asked again: txmq resume {id}\n"
     f"or ask the database of record, then {SETTLE}\n"
     "where a broker decides, both with --to-broker",
 }
 GONE_TO_DO = {
-    names.PENDING: "do not wait for a check: start a client of {group}, or configure a resolver for it\n"
+    names.PENDING: "as its broker last landed, no client of {group} was there: start one, "
+    "or configure a resolver for it\n"
     f"or ask the database of record, then {SETTLE}\n"
     "where a broker decides, with --to-broker",
     names.DISCARDED: f"ask the database of record, then {SETTLE}\n"

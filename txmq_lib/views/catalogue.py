@@ -69,11 +69,15 @@ VERDICTS_RELATION = f"""(
         t.client_ends
     FROM base AS b
     LEFT JOIN (
-        SELECT transaction_id, producer_group,
-            string_agg(state || CASE WHEN is_from_check THEN ' to a check' ELSE '' END, ', ' ORDER BY first)
-                AS client_ends
-        FROM (SELECT transaction_id, producer_group, state, is_from_check, min(ended_timestamp) AS first
-            FROM traced GROUP BY ALL) GROUP BY ALL) AS t
+        WITH said AS MATERIALIZED (
+            SELECT transaction_id, producer_group,
+                string_agg(state || CASE WHEN is_from_check THEN ' to a check' ELSE '' END, ', ' ORDER BY first)
+                    AS client_ends
+            FROM (SELECT transaction_id, producer_group, state, is_from_check, min(ended_timestamp) AS first
+                FROM traced GROUP BY ALL) GROUP BY ALL)
+        SELECT transaction_id, producer_group, any_value(client_ends) AS client_ends
+        FROM said JOIN alike USING (transaction_id, producer_group)
+        GROUP BY ALL HAVING count(*) = 1) AS t  -- of those that share id and group (R66), they are of none for sure
         ON t.transaction_id = b.transaction_id AND t.producer_group = b.producer_group
     LEFT JOIN ({_last("sent", "action || ' ' || state", "requested_timestamp", OUTCOME_LAST)}) AS s ON {_same("s")}
     LEFT JOIN ({_last("decided", RECORDED, "decided_timestamp", "pass_number")}) AS d ON {_same("d")})"""
@@ -440,6 +444,7 @@ VERDICTS = View(
             ("transaction_id", "producer_group", "state", "is_from_check", "ended_timestamp"),
             may_be_missing=True,
         ),
+        "alike": Part("verdict", ("transaction_id", "producer_group")),
     },
     extra=(
         Field(

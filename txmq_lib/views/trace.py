@@ -243,18 +243,22 @@ def _connected_events(
 def _client_events(
     reader: WarehouseReader, transaction_ids: Sequence[str], found: dict[str, list[dict[str, Any]]]
 ) -> list[tuple[Key | None, Event]]:
-    """Ends that clients say they sent: of every transaction of that id and group, whichever broker kept the record."""
+    """Ends that clients say they sent: of the transaction of that id and group, whichever broker kept the record.
+
+    Where several have both (R66) they are of none for sure, and belong to the id alone.
+    """
     where: KeyValues = {"transaction_id": transaction_ids}
     rows = reader.rows(Scan("end_trace", COLUMNS["end_trace"], (where,), may_be_missing=True))
     known = sorted({_key(row) for row in (*found["half_message"], *found["verdict"])}, key=str)
     keys = {(key[1], key[2]): [each for each in known if each[1:3] == key[1:3]] for key in known}
     ids = {key[1] for key in known}
-    # One of another group under a known id is of another message.
-    return [
-        (key, story.client_end_event(row))
-        for row in rows
-        for key in keys.get((row["transaction_id"], row["producer_group"]), [None][row["transaction_id"] in ids :])
-    ]
+    events: list[tuple[Key | None, Event]] = []
+    for row in rows:
+        those = keys.get((row["transaction_id"], row["producer_group"]), [])
+        # One of another group under a known id is of another message.
+        if those or row["transaction_id"] not in ids:
+            events.append((those[0] if len(those) == 1 else None, story.client_end_event(row)))
+    return events
 
 
 def _named_offset(half: dict[str, Any]) -> int:

@@ -49,6 +49,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, listen: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self._lock = Lock()
         self._ends: dict[socket, float] = {}
+        self.listens_at = listen[0]
         self.address_family = AF_INET6 if ":" in listen[0] else AF_INET
         super().__init__(listen, handler)
 
@@ -193,7 +194,7 @@ def _handler(answers: _Answers) -> type[BaseHTTPRequestHandler]:
 
         def do_GET(self) -> None:
             self.server.asked(self.request)
-            self._answer(*answers.get(self.path, self.headers.get("Host", ""), str(self.server.server_address[0])))
+            self._answer(*answers.get(self.path, self.headers.get("Host", ""), self.server.listens_at))
 
         def do_POST(self) -> None:
             self._answer(*answers.post(self.path, self.headers.get("Origin")))

@@ -64,14 +64,14 @@ class Pages:
 
 
 def is_own_name(host: str, listens_at: str) -> bool:
-    """Whether a request's Host is an address, `localhost`, or the name at which the server listens.
+    """Whether a request's Host is an address, `localhost`, or what `--listen` names, as it was typed.
 
     A page of elsewhere can make its own name lead to this machine, and then read what it is answered; it can make no
     address its own.
     """
     try:
         name = urlsplit(f"//{host}").hostname or ""
-        return name in ("localhost", listens_at) or bool(ipaddress.ip_address(name))
+        return name in ("localhost", listens_at.lower()) or bool(ipaddress.ip_address(name))
     except ValueError:
         return False
 
