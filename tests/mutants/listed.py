@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant("_stands", "a resume is never used up", '(event.time or "") >= given_up', "True", TRACE),
     # --- what clients say, and who of them is there (R129, R130)
     Mutant("contradicts", "any end that a client sent contradicts", "TAKEN[verdict] not in states", "True", CLIENT_ENDS),
-    Mutant("_client_events", "an end of another group counts", '[row["transaction_id"] in ids :]', "[:]", CLIENT_ENDS),
+    Mutant("_client_events", "an end of another group counts", 'row["transaction_id"] not in ids', "True", CLIENT_ENDS),
     Mutant("_is_odd", "a record without an id is taken", " | unnamed", "", TRACES),
     Mutant("_by_who_is_there", "whoever went is thought to be there", 'there.row["clients"]', "True", CONNECTED),
     # --- check: who is due (R44-R52, R61-R63)
