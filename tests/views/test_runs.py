@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from moment import NOW_TEXT as NOON
 
 from txmq_lib.cli.run import recorded as recording
+from txmq_lib.cli.run.before_spark import OTHER_FILE_SYSTEMS
 from txmq_lib.cli.run.recorded import MOST_S, Run, recorded, write_runs
 from txmq_lib.cli.run.rounds import IDLE_WRITTEN_EVERY, WRITTEN_EVERY, Rounds
 from txmq_lib.config.settings import Settings
@@ -45,7 +46,8 @@ def run(command: str, seconds_ago: float, *, brokers: tuple[str, ...] = (), **st
 
 
 def test_a_run_that_fails_before_any_pass_leaves_a_row(txmq, tmp_path, monkeypatch):
-    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)  # another test of this process may have a session
+    for name in OTHER_FILE_SYSTEMS:
+        monkeypatch.delenv(name, raising=False)  # another test of this process may have a session
     uri = str(tmp_path / "w")
     before = datetime.now(UTC) - timedelta(seconds=1)
     assert txmq("--warehouse", uri, *FAILING)[0] == 2
