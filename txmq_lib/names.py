@@ -20,7 +20,6 @@ TRANSACTION_TOPICS: Final = (*HALF_TOPICS, *OP_TOPICS, MAX_TIME_TOPIC)
 # queue_id of halves and ops of that pair in tables; both are stored in queue 0 of their topics, as others may be.
 ROCKSDB_QUEUE_ID: Final = -2
 # Where brokers that trace keep what clients tell of what they did (R129): kinds of records, and a field between two.
-TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 TRACE_END: Final = "EndTransaction"
 DIVERTING_TOPICS: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
 # The row of a broker among those of its producer groups (table connected_producer); no group has such a name.

@@ -118,10 +118,6 @@ class TableLogs:
     def _view(self, table: str, version: int) -> DeltaLogView:
         return DeltaLogView(self.spark, self.path(table), self._log_entries(table), version)
 
-    def existing_log(self, table: str) -> DeltaLogView:
-        """The table's log, looked at now; TableMissingError where it does not exist."""
-        return self._existing(self.log(table))
-
     def _existing(self, log: DeltaLogView) -> DeltaLogView:
         if log.version < 0:
             raise TableMissingError(f"no table {log.path}; create it with: txmq --warehouse {self.uri} init")
