@@ -17,7 +17,7 @@ from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.conform import conform, struct_type
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.names import END_COMMIT, END_ROLLBACK, HALF_TOPIC, OP_TOPIC, ORIGIN_LANDED
-from txmq_lib.pipeline.land.events import END_CONTENT
+from txmq_lib.pipeline.land.files.events import END_CONTENT
 from txmq_lib.spark.local_frame import local_frame
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -14,7 +14,7 @@ from resolving import decided, half, verdicts
 from txmq_lib.errors import UsageError
 from txmq_lib.pipeline.decision_request import DecisionRequest
 from txmq_lib.pipeline.decisions import decide
-from txmq_lib.pipeline.land.events import END_CONTENT, OFFSET_CONTENT, TABLE_OF_KIND
+from txmq_lib.pipeline.land.files.events import END_CONTENT, OFFSET_CONTENT, TABLE_OF_KIND
 
 
 def copy_of(original: dict[str, Any], number: int, **properties: str) -> dict[str, Any]:

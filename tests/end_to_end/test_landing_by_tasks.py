@@ -15,7 +15,9 @@ from record_encoder import encode_records, write_log
 from truth import CAPTURES
 
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.land import line_landing, log_landing, record_files
+from txmq_lib.pipeline.land.files import line_landing
+from txmq_lib.pipeline.land.records import record_files
+from txmq_lib.pipeline.land.store import log_landing
 from txmq_lib.rocketmq.store import commit_log
 
 APPENDS = ("half_message", "op_message", "trans_check_max_time", "message")
@@ -79,7 +81,7 @@ def test_many_suspects_are_read_once_more_by_tasks(open_house, copied, by_spark,
     ours = open_house("role=audit")
     theirs = copied(ours, "theirs")
     by_spark(lambda: theirs.land_store(store))
-    monkeypatch.setattr("txmq_lib.pipeline.land.store.MATERIALIZED_BYTES", 0)
+    monkeypatch.setattr("txmq_lib.pipeline.land.store.store_landing.MATERIALIZED_BYTES", 0)
     ours.land_store(store)
     assert contents(ours) == contents(theirs)
 

@@ -25,9 +25,10 @@ from txmq_lib.errors import UnreachableError
 from txmq_lib.names import HALF_TOPIC, OP_TOPIC
 from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline.cycle import run_cycle
-from txmq_lib.pipeline.land import live_landing, log_landing
 from txmq_lib.pipeline.land.job import run_land_rocketmq
-from txmq_lib.pipeline.land.live import WHOLE, Parts
+from txmq_lib.pipeline.land.live import queue_landing as live_landing
+from txmq_lib.pipeline.land.live.broker_landing import WHOLE, Parts
+from txmq_lib.pipeline.land.store import log_landing
 from txmq_lib.rules.frontier import WHOLE_QUEUE_ID
 from txmq_lib.views.cursors import stopped_checks
 from txmq_lib.views.reader import WarehouseReader

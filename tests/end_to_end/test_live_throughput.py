@@ -16,8 +16,8 @@ from real_broker import RealRocketmq, free_port, real_rocketmq
 
 from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline.land.job import run_land_rocketmq
-from txmq_lib.pipeline.land.live_brokers import live_brokers
-from txmq_lib.pipeline.land.live_ranges import plan_queues
+from txmq_lib.pipeline.land.live.live_brokers import live_brokers
+from txmq_lib.pipeline.land.live.live_ranges import plan_queues
 from txmq_lib.rocketmq.live_source import read_ranges
 from txmq_lib.rocketmq.remoting.connection import Access, Connection
 

@@ -21,7 +21,7 @@ from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import SettingsError, TxmqError
 from txmq_lib.pipeline.decision_request import DecisionRequest
 from txmq_lib.pipeline.decisions import decide
-from txmq_lib.pipeline.land import line_landing
+from txmq_lib.pipeline.land.files import line_landing
 from txmq_lib.pipeline.reconcile import job as reconcile
 from txmq_lib.pipeline.resolve import run_resolve
 from txmq_lib.pipeline.take_back import run_take_back

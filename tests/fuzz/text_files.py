@@ -19,8 +19,8 @@ from fuzz.hostile import damaged
 
 from txmq_lib.files import line_reader
 from txmq_lib.files.line_reader import LINES_SCHEMA, Stretch, read_lines
-from txmq_lib.pipeline.land import large_lines
-from txmq_lib.pipeline.land.large_lines import made_small
+from txmq_lib.pipeline.land.files import large_lines
+from txmq_lib.pipeline.land.files.large_lines import made_small
 
 PIECES = (b"a", b"{}", b"\n", b"\n", b"\r", b"\r\n", b" ", b"\xff", b"\0", b"\xe2\x80\xa8", b"bcdefgh" * 3, b"x" * 200)
 MARK = b"\xef\xbb\xbf"

@@ -11,7 +11,7 @@ import pytest
 from record_encoder import MAGIC_BLANK, STORE_MS, blank, encode_record, encode_records, write_log
 
 from txmq_lib.errors import InputError
-from txmq_lib.pipeline.land.log_landing import stretches
+from txmq_lib.pipeline.land.store.log_landing import stretches
 from txmq_lib.rocketmq.store.commit_log import (
     LogEnd,
     LogFile,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from txmq_lib.files.line_reader import MAX_RAW_BYTES, Stretch, read_lines
-from txmq_lib.pipeline.land.large_lines import LARGE_BYTES, made_small
+from txmq_lib.pipeline.land.files.large_lines import LARGE_BYTES, made_small
 
 MIB = 1 << 20
 BODY = bytes(range(251)) * 14_000  # 3.5 MB: its base64 is large

@@ -13,10 +13,11 @@ from remoting_server import FakeBroker, RemotingServer, answer
 
 from txmq_lib.config.settings import Settings
 from txmq_lib.errors import ProtocolError, RefusedError, SettingsError, UnreachableError, UsageError
-from txmq_lib.pipeline.land import job, live
-from txmq_lib.pipeline.land.broker_settings import conf_findings, live_findings
-from txmq_lib.pipeline.land.live_brokers import LiveBroker, access_of, is_wanted, live_brokers
-from txmq_lib.pipeline.land.live_ranges import KnownQueue, plan_queues
+from txmq_lib.pipeline.land import job
+from txmq_lib.pipeline.land.broker_state.broker_settings import conf_findings, live_findings
+from txmq_lib.pipeline.land.live import broker_landing as live
+from txmq_lib.pipeline.land.live.live_brokers import LiveBroker, access_of, is_wanted, live_brokers
+from txmq_lib.pipeline.land.live.live_ranges import KnownQueue, plan_queues
 from txmq_lib.rocketmq.remoting.broker import Queue, producers_now
 from txmq_lib.rocketmq.remoting.connection import Access, Connection
 from txmq_lib.rocketmq.store.broker_conf import read_broker_conf

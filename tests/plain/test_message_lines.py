@@ -13,8 +13,8 @@ from fuzz import contract
 from fuzz.hostile import damaged
 from fuzz.landing import GOOD, MESSAGE, written
 
-from txmq_lib.pipeline.land.large_lines import LANDING_SCHEMA
-from txmq_lib.pipeline.land.message_lines import records_of
+from txmq_lib.pipeline.land.files.large_lines import LANDING_SCHEMA
+from txmq_lib.pipeline.land.files.message_lines import records_of
 
 LINES, SEED = 4_000, 20261124
 STORED_APART = ("MIN_OFFSET", "MAX_OFFSET")

@@ -9,9 +9,9 @@ from record_encoder import STORE_MS, encode_record
 from remoting_server import FakeBroker, RemotingServer
 
 from txmq_lib.names import HALF_TOPIC
-from txmq_lib.pipeline.land.queue_files import Peer, QueueFacts, Told, pull_and_write
-from txmq_lib.pipeline.land.record_files import Reading
-from txmq_lib.pipeline.land.record_rows import Landing
+from txmq_lib.pipeline.land.live.queue_task import Peer, QueueFacts, Told, pull_and_write
+from txmq_lib.pipeline.land.records.record_files import Reading
+from txmq_lib.pipeline.land.records.record_rows import Landing
 from txmq_lib.rocketmq.remoting.broker import Queue
 from txmq_lib.rocketmq.remoting.connection import Access
 from txmq_lib.rocketmq.remoting.queue_reader import QueueRange

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from txmq_lib.pipeline.land import queue_runs
-from txmq_lib.pipeline.land.queue_runs import Runs, joined_runs, runs_of
+from txmq_lib.pipeline.land.records import queue_runs
+from txmq_lib.pipeline.land.records.queue_runs import Runs, joined_runs, runs_of
 from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

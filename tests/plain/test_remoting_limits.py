@@ -13,7 +13,7 @@ from remoting_server import FakeBroker, RemotingServer, Reply, Request, answer
 
 from txmq_lib.errors import ProtocolError, UnreachableError
 from txmq_lib.names import HALF_TOPIC, OP_TOPIC
-from txmq_lib.pipeline.land.live_brokers import MOST_BROKERS, LiveBroker, live_brokers
+from txmq_lib.pipeline.land.live.live_brokers import MOST_BROKERS, LiveBroker, live_brokers
 from txmq_lib.rocketmq.remoting import connection as connections
 from txmq_lib.rocketmq.remoting import name_server as name_servers
 from txmq_lib.rocketmq.remoting.broker import Queue, broker_config, max_offsets

@@ -15,8 +15,8 @@ from txmq_lib.pipeline import audit, resolve, rollup
 from txmq_lib.pipeline.audit import run_audit
 from txmq_lib.pipeline.land import job as landing
 from txmq_lib.pipeline.land.job import run_land_files, run_land_rocketmq, run_land_store
-from txmq_lib.pipeline.land.live import KIND as ROCKETMQ
-from txmq_lib.pipeline.land.live import UNREAD, WHOLE, Parts
+from txmq_lib.pipeline.land.live.broker_landing import KIND as ROCKETMQ
+from txmq_lib.pipeline.land.live.broker_landing import UNREAD, WHOLE, Parts
 from txmq_lib.pipeline.reconcile import job as reconcile
 from txmq_lib.pipeline.reconcile.job import run_reconcile
 from txmq_lib.pipeline.resolve import require_secrets, run_resolve

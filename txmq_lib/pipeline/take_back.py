@@ -19,7 +19,7 @@ from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.pass_log import ROLE_GIVEN, unfinished
 from txmq_lib.passes.ready import make_ready
 from txmq_lib.passes.runner import run_passes
-from txmq_lib.pipeline.land.messages import TABLE_OF_KIND
+from txmq_lib.pipeline.land.records.messages import TABLE_OF_KIND
 from txmq_lib.pipeline.shared import roles
 from txmq_lib.rules import frontier
 from txmq_lib.rules.half import op_topic, stored_queue_id

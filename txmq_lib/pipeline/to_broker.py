@@ -48,7 +48,7 @@ from txmq_lib.passes.ready import make_ready
 from txmq_lib.passes.runner import preview, run_passes
 from txmq_lib.pipeline.decision_request import DecisionRequest
 from txmq_lib.pipeline.decisions import DECISIONS, RESUME, SETTLE
-from txmq_lib.pipeline.land.live_brokers import access_of
+from txmq_lib.pipeline.land.live.live_brokers import access_of
 from txmq_lib.pipeline.resending import RESEND, left_out, letters, place_of, resendable
 from txmq_lib.pipeline.shared.roles import require_same_role
 from txmq_lib.pipeline.shared.standing import requested_rows, standing_now

@@ -88,7 +88,7 @@ def rocketmq(ctx: typer.Context, namesrv: NameServers, broker: Brokers = None, n
     """Land what live brokers have beyond what was landed of them: queues, consumer offsets."""
     from txmq_lib.cli.run.passes import run_job
     from txmq_lib.pipeline.land.job import run_land_rocketmq
-    from txmq_lib.pipeline.land.live_brokers import access_of, require_name_server
+    from txmq_lib.pipeline.land.live.live_brokers import access_of, require_name_server
     from txmq_lib.pipeline.shared.roles import require_some_role
 
     addresses = name_servers(namesrv)

@@ -22,21 +22,18 @@ from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.pass_log import last_note
 from txmq_lib.passes.ready import make_ready
 from txmq_lib.passes.runner import run_passes
-from txmq_lib.pipeline.land import (
-    broker_offsets,
-    events,
-    inputs,
-    line_landing,
-    live,
-    log_landing,
-    messages,
-    store,
-    unchanged_inputs,
-)
-from txmq_lib.pipeline.land.files import LandingFile, list_files
-from txmq_lib.pipeline.land.live import UNREAD, Parts, Reading
-from txmq_lib.pipeline.land.live_brokers import LiveBroker, access_of, live_brokers
-from txmq_lib.pipeline.land.record_rows import Landing
+from txmq_lib.pipeline.land import unchanged_inputs
+from txmq_lib.pipeline.land.broker_state import broker_offsets
+from txmq_lib.pipeline.land.files import events, line_landing
+from txmq_lib.pipeline.land.files import lines as inputs
+from txmq_lib.pipeline.land.files.reading import LandingFile, list_files
+from txmq_lib.pipeline.land.live import broker_landing as live
+from txmq_lib.pipeline.land.live.broker_landing import UNREAD, Parts, Reading
+from txmq_lib.pipeline.land.live.live_brokers import LiveBroker, access_of, live_brokers
+from txmq_lib.pipeline.land.records import messages
+from txmq_lib.pipeline.land.records.record_rows import Landing
+from txmq_lib.pipeline.land.store import log_landing
+from txmq_lib.pipeline.land.store import store_landing as store
 from txmq_lib.pipeline.land.topics import trace_topics
 from txmq_lib.pipeline.shared.roles import (
     OF_NO_ROLE,

@@ -9,7 +9,7 @@ from txmq_lib.config.settings import BrokerPolicy
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.conform import struct_type
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.land.broker_settings import limit_differences
+from txmq_lib.pipeline.land.broker_state.broker_settings import limit_differences
 from txmq_lib.spark.local_frame import local_frame
 
 TABLE = STEP = "broker_set_up"

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from txmq_lib.names import OP_TOPIC_OF, TRANSACTION_TOPICS
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.land.live_brokers import is_wanted
+from txmq_lib.pipeline.land.live.live_brokers import is_wanted
 from txmq_lib.pipeline.land.topics import is_every_topic, real_topics
 from txmq_lib.rocketmq.remoting.broker import Queue
 from txmq_lib.rules import frontier

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.land.queue_runs import RUNS_SCHEMA, joined_runs
-from txmq_lib.pipeline.land.record_rows import table_of
+from txmq_lib.pipeline.land.records.queue_runs import RUNS_SCHEMA, joined_runs
+from txmq_lib.pipeline.land.records.record_rows import table_of
 from txmq_lib.rules.half import half_topic, op_topic, stored_queue_id
 from txmq_lib.rules.runs import RUN_FIELDS, RUN_TYPE
 

@@ -17,10 +17,13 @@ from txmq_lib.errors import InputError
 from txmq_lib.files.materialized import MATERIALIZED_BYTES
 from txmq_lib.names import HALF_TOPIC, ROLE_ENGINE
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.land import broker_offsets, check_cursors, inputs, log_landing, messages, set_ups
-from txmq_lib.pipeline.land.broker_settings import DEFAULTS, conf_findings
-from txmq_lib.pipeline.land.record_files import Reading
-from txmq_lib.pipeline.land.record_rows import Landing
+from txmq_lib.pipeline.land.broker_state import broker_offsets, check_cursors, set_ups
+from txmq_lib.pipeline.land.broker_state.broker_settings import DEFAULTS, conf_findings
+from txmq_lib.pipeline.land.files import lines as inputs
+from txmq_lib.pipeline.land.records import messages
+from txmq_lib.pipeline.land.records.record_files import Reading
+from txmq_lib.pipeline.land.records.record_rows import Landing
+from txmq_lib.pipeline.land.store import log_landing
 from txmq_lib.pipeline.land.topics import ALWAYS_TAKEN, is_every_topic, is_taken, trace_topics
 from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
 from txmq_lib.rocketmq.store.commit_log import LogFile, RecordIdentity, list_files, log_end, record_at

@@ -16,18 +16,20 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from txmq_lib.files.materialized import MATERIALIZED_BYTES
 from txmq_lib.names import HALF_TOPICS, ROLE_ENGINE, TRANSACTION_TOPICS
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.land import inputs, log_landing, messages
-from txmq_lib.pipeline.land.live_reports import (
+from txmq_lib.pipeline.land.files import lines as inputs
+from txmq_lib.pipeline.land.live.live_reports import (
     ReadQueues,
     ReadTo,
     frontier_reports,
     halves_held_back,
     queues_of_rows,
 )
-from txmq_lib.pipeline.land.new_records import frontier_runs, new_runs
-from txmq_lib.pipeline.land.queue_files import Peer, Told, pull_and_write
-from txmq_lib.pipeline.land.record_files import Reading, Written
-from txmq_lib.pipeline.land.record_rows import Landing
+from txmq_lib.pipeline.land.live.queue_task import Peer, Told, pull_and_write
+from txmq_lib.pipeline.land.records import messages
+from txmq_lib.pipeline.land.records.new_records import frontier_runs, new_runs
+from txmq_lib.pipeline.land.records.record_files import Reading, Written
+from txmq_lib.pipeline.land.records.record_rows import Landing
+from txmq_lib.pipeline.land.store import log_landing
 from txmq_lib.rocketmq.live_source import MESSAGES_PER_TASK, RANGE_UNREAD, SOURCE_NAME, Rocketmq, grouped
 from txmq_lib.rocketmq.remoting.broker import Queue
 from txmq_lib.rocketmq.remoting.connection import Access

@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from txmq_lib.files.line_reader import PLACE_BITS
 from txmq_lib.names import FILE_UNREADABLE
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.land.files import LandingFile, json_lines, materialized_lines
+from txmq_lib.pipeline.land.files.reading import LandingFile, json_lines, materialized_lines
 from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA
 from txmq_lib.rocketmq.store_source import SOURCE_NAME, RocketmqStore, materialized_records
 

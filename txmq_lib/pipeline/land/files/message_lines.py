@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txmq_lib.names import HIGHEST_OFFSET, PROPERTY_MAX_OFFSET, READER_PROPERTIES
-from txmq_lib.pipeline.land.record_rows import PLAIN_LONG, Properties, plain_numbers
+from txmq_lib.pipeline.land.records.record_rows import PLAIN_LONG, Properties, plain_numbers
 from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA
 from txmq_lib.rules.contract import MESSAGE_COLUMNS, MESSAGE_FIELDS, OFFSETS
 from txmq_lib.rules.moments import LATEST_MS

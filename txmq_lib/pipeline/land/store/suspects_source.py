@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from txmq_lib.pipeline.land.record_files import Reading, Stretch, suspects_of
+from txmq_lib.pipeline.land.records.record_files import Reading, Stretch, suspects_of
 from txmq_lib.rocketmq.store.commit_log import LogFile
 from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA
 

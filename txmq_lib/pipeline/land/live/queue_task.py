@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txmq_lib.names import HALF_TOPICS, PROPERTY_REAL_TOPIC
-from txmq_lib.pipeline.land.record_files import Reading, Written, write_records
-from txmq_lib.pipeline.land.record_rows import Properties
+from txmq_lib.pipeline.land.records.record_files import Reading, Written, write_records
+from txmq_lib.pipeline.land.records.record_rows import Properties
 from txmq_lib.rocketmq.live_source import RANGE_UNREAD, read_ranges
 from txmq_lib.rocketmq.remoting.broker import Queue
 from txmq_lib.rocketmq.remoting.connection import Access

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from txmq_lib.files.line_reader import Stretch, read_lines
-from txmq_lib.pipeline.land.large_lines import made_small
-from txmq_lib.pipeline.land.message_lines import records_of
-from txmq_lib.pipeline.land.queue_runs import runs_of
-from txmq_lib.pipeline.land.record_files import Look, Written, written
-from txmq_lib.pipeline.land.record_rows import Landing, Records
+from txmq_lib.pipeline.land.files.large_lines import made_small
+from txmq_lib.pipeline.land.files.message_lines import records_of
+from txmq_lib.pipeline.land.records.queue_runs import runs_of
+from txmq_lib.pipeline.land.records.record_files import Look, Written, written
+from txmq_lib.pipeline.land.records.record_rows import Landing, Records
 
 
 @dataclass(frozen=True)

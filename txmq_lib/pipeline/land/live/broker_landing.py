@@ -17,11 +17,12 @@ from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import RemotingError, UnreachableError
 from txmq_lib.names import HALF_TOPIC, OP_TOPIC_OF, TRANSACTION_TOPICS
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.land import broker_offsets, check_cursors, connected_producers, set_ups
-from txmq_lib.pipeline.land.broker_settings import live_findings
-from txmq_lib.pipeline.land.live_brokers import LiveBroker
-from txmq_lib.pipeline.land.live_landing import SOURCE, land_queues
-from txmq_lib.pipeline.land.live_ranges import REBUILT, SHRANK, KnownQueue, QueuePlan, plan_queues
+from txmq_lib.pipeline.land.broker_state import broker_offsets, check_cursors, set_ups
+from txmq_lib.pipeline.land.broker_state.broker_settings import live_findings
+from txmq_lib.pipeline.land.live import connected_producers
+from txmq_lib.pipeline.land.live.live_brokers import LiveBroker
+from txmq_lib.pipeline.land.live.live_ranges import REBUILT, SHRANK, KnownQueue, QueuePlan, plan_queues
+from txmq_lib.pipeline.land.live.queue_landing import SOURCE, land_queues
 from txmq_lib.pipeline.land.topics import is_every_topic
 from txmq_lib.pipeline.land.unchanged_inputs import digest
 from txmq_lib.rocketmq.remoting.broker import (

@@ -9,8 +9,9 @@ from pyspark.sql import functions as F
 
 from txmq_lib.names import ORIGIN_BROKER_FILE, ORIGIN_LANDED
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.land import broker_offsets, inputs
-from txmq_lib.pipeline.land.files import LandingFile, is_broker_file
+from txmq_lib.pipeline.land.broker_state import broker_offsets
+from txmq_lib.pipeline.land.files import lines as inputs
+from txmq_lib.pipeline.land.files.reading import LandingFile, is_broker_file
 from txmq_lib.pipeline.shared.quarantining import append_quarantine
 from txmq_lib.rules.contract_events import END_CONTENT, ack_rows, end_rows, offset_rows
 from txmq_lib.rules.duplicates import counted_by_content, event_hash

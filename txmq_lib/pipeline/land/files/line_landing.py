@@ -14,14 +14,14 @@ from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.files.materialized import MATERIALIZED_BYTES
 from txmq_lib.names import HALF_TOPIC
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.land import log_landing
-from txmq_lib.pipeline.land.files import LandingFile, is_local_text, line_frame, max_line_bytes
-from txmq_lib.pipeline.land.large_lines import LANDING_SCHEMA
-from txmq_lib.pipeline.land.line_files import LineReading, write_lines
-from txmq_lib.pipeline.land.lines_source import TASK_BYTES, grouped
-from txmq_lib.pipeline.land.new_records import frontier_runs, holds_key, new_runs
-from txmq_lib.pipeline.land.record_files import Written
-from txmq_lib.pipeline.land.record_rows import Landing
+from txmq_lib.pipeline.land.files.large_lines import LANDING_SCHEMA
+from txmq_lib.pipeline.land.files.line_task import LineReading, write_lines
+from txmq_lib.pipeline.land.files.lines_source import TASK_BYTES, grouped
+from txmq_lib.pipeline.land.files.reading import LandingFile, is_local_text, line_frame, max_line_bytes
+from txmq_lib.pipeline.land.records.new_records import frontier_runs, holds_key, new_runs
+from txmq_lib.pipeline.land.records.record_files import Written
+from txmq_lib.pipeline.land.records.record_rows import Landing
+from txmq_lib.pipeline.land.store import log_landing
 from txmq_lib.rules.contract import message_rows
 from txmq_lib.rules.frontier import reached_by
 from txmq_lib.spark.tasks import in_tasks

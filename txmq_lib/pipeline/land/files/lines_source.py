@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from txmq_lib.files.line_reader import GZIP_ENDING, Stretch, read_lines
 from txmq_lib.files.local_files import path_of
-from txmq_lib.pipeline.land.large_lines import LANDING_SCHEMA, made_small
+from txmq_lib.pipeline.land.files.large_lines import LANDING_SCHEMA, made_small
 
 SOURCE_NAME: Final = "txmq_lines"
 TASK_BYTES: Final = 32 << 20

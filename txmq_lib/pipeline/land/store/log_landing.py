@@ -14,10 +14,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import InputError
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.land import messages
-from txmq_lib.pipeline.land.new_records import frontier_runs, new_runs
-from txmq_lib.pipeline.land.record_files import Reading, Stretch, Written, write_stretch
-from txmq_lib.pipeline.land.suspects_source import SOURCE_NAME, Suspects
+from txmq_lib.pipeline.land.records import messages
+from txmq_lib.pipeline.land.records.new_records import frontier_runs, new_runs
+from txmq_lib.pipeline.land.records.record_files import Reading, Stretch, Written, write_stretch
+from txmq_lib.pipeline.land.store.suspects_source import SOURCE_NAME, Suspects
 from txmq_lib.rocketmq.store.commit_log import LogFile
 from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA
 from txmq_lib.spark.tasks import in_tasks

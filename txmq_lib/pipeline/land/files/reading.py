@@ -26,8 +26,8 @@ from txmq_lib.files.line_reader import PLACE_BITS, read_lines
 from txmq_lib.files.materialized import at_most
 from txmq_lib.files.plain_file import require_plain
 from txmq_lib.names import FILE_BROKEN
-from txmq_lib.pipeline.land.large_lines import LANDING_SCHEMA, made_small
-from txmq_lib.pipeline.land.lines_source import SOURCE_NAME, TextLines, stretches
+from txmq_lib.pipeline.land.files.large_lines import LANDING_SCHEMA, made_small
+from txmq_lib.pipeline.land.files.lines_source import SOURCE_NAME, TextLines, stretches
 from txmq_lib.rocketmq.store.message_format import MAX_BODY_BYTES
 from txmq_lib.spark.glob_escape import pattern_of
 from txmq_lib.spark.jvm import jvm_class

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import ROW_GROUP_BYTES, TableFile, WrittenFile
-from txmq_lib.pipeline.land.queue_runs import Runs, runs_of
-from txmq_lib.pipeline.land.record_rows import Landing, Records
+from txmq_lib.pipeline.land.records.queue_runs import Runs, runs_of
+from txmq_lib.pipeline.land.records.record_rows import Landing, Records
 from txmq_lib.rocketmq.store.commit_log import LogFile
 from txmq_lib.rocketmq.store_source import read_range
 

@@ -1,0 +1,1 @@
+"""Landing files: which there are, their lines, and the lines as rows."""

@@ -1,0 +1,1 @@
+"""Live brokers: which queues, which ranges of them, and what tasks pull."""

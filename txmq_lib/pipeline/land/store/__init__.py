@@ -1,0 +1,1 @@
+"""A broker's store directory: its commit log from where the last landing stopped, and its offsets."""
