@@ -153,7 +153,11 @@ MUTANTS = (
     Mutant("folded_plain", "a repeated offset moves", " > F", " >= F", KINDS),
     # --- verdicts
     Mutant("_rules", "two visible ones are one", "= 2", "= 3", VERDICT),
-    Mutant("_is_conflict", "two ops are no conflict", '(F.col("op_count") >= 2)', '(F.col("op_count") >= 3)', VERDICT),
+    Mutant("_has_two_ops", "two ops are no conflict", '(F.col("op_count") >= 2)', '(F.col("op_count") >= 3)', VERDICT),
+    Mutant("verdict._reason", "whatever is visible in a conflict has two ops", "F.when(_has_two_ops(),",
+           'F.when(F.col("visible_count") == 1,', VERDICT),
+    Mutant("next_change", "the clock ends no checks", 'F.when(~_has_passed("checks_end_timestamp"),',
+           "F.when(F.lit(False),", FRONTIER_VERDICT),
     Mutant("_rules", "a lost op goes unseen (R76)", '(COMMITTED_OP_LOST, (F.col("visible_count") == 1) & (F.col("op_count") == 0)),', "", VERDICT),
     Mutant("_rules", "giving up comes before rolling back",
            'ROLLED_BACK, F.col("op_count") >= 1),\n        (DISCARDED, F.col("is_discarded")',

@@ -7,7 +7,7 @@ from builders import RESERVED_MS, at, evidence, lines_of, policies, rows, table_
 from moment import NOW, NOW_MS
 
 from txmq_lib.rules.evidence import transaction_figures
-from txmq_lib.rules.verdict import expiring, judged, next_expiry
+from txmq_lib.rules.verdict import expiring, judged, next_change
 
 pytestmark = pytest.mark.spark
 
@@ -75,24 +75,29 @@ def test_time_alone_touches_what_expired_and_what_lacks_proof(spark):
 
 
 AHEAD = 10_000
-WAITING = [  # why, ms after NOW at which its half is as old as is reserved, verdict, ms after NOW at which it expires
-    ("within what was read ahead of the clock", AHEAD - 1, "PENDING", AHEAD),
-    ("beyond it: more has to land", AHEAD, "PENDING", None),
-    ("at once after now", 0, "PENDING", 1),
-    ("expired already", -1, "PENDING", None),
-    ("decided: no clock changes that", 0, "RESOLVED_UNKNOWN", None),
-    ("the engine gives up itself", 0, "PENDING", None),
-    ("nothing landed of its broker", 0, "PENDING", None),
-    ("no store time ahead of the clock", 0, "PENDING", None),
+WAITING = [  # why, ms after NOW at which its half is as old as is reserved, checks end, verdict, and it changes
+    ("within what was read ahead of the clock", AHEAD - 1, None, "PENDING", AHEAD),
+    ("beyond it: more has to land", AHEAD, None, "PENDING", None),
+    ("at once after now", 0, None, "PENDING", 1),
+    ("expired already", -1, None, "EXPIRED_UNSEEN", None),
+    ("its broker forgets it before it expires", AHEAD, AHEAD - 1, "PENDING", AHEAD),
+    ("it expires before its broker forgets it", 0, 5, "PENDING", 1),
+    ("expired, and its broker forgets it later", -1, 5, "EXPIRED_UNSEEN", 6),
+    ("its broker forgets it beyond what was read", AHEAD, AHEAD, "PENDING", None),
+    ("decided: no clock changes that", 0, None, "RESOLVED_UNKNOWN", None),
+    ("the engine gives up itself", 0, None, "PENDING", None),
+    ("nothing landed of its broker", 0, None, "PENDING", None),
+    ("no store time ahead of the clock", 0, None, "PENDING", None),
 ]
 
 
-def test_the_clock_alone_expires_only_what_was_read_ahead_of_it(spark):
+def test_the_clock_alone_changes_only_what_was_read_ahead_of_it(spark):
     limits = policies("audit", **{"the engine gives up itself": "engine"})
-    for why, reserved_upto, verdict, due in WAITING:
-        born = at(reserved_upto - RESERVED_MS)
-        unsettled = rows(spark, "verdict", [{"broker_name": why, "verdict": verdict, "born_timestamp": born}])
+    for why, reserved_upto, checks_end, verdict, due in WAITING:
+        row = {"broker_name": why, "verdict": verdict, "born_timestamp": at(reserved_upto - RESERVED_MS),
+               "checks_end_timestamp": None if checks_end is None else at(checks_end)}  # fmt: skip
+        unsettled = rows(spark, "verdict", [row])
         read = {"nothing landed of its broker": [], "no store time ahead of the clock": [queue(0)]}
         frontier = [{**row, "broker_name": why} for row in read.get(why, [queue(AHEAD)])]
-        told = next_expiry(unsettled, rows(spark, "landing_frontier", frontier), policies=limits, now=NOW)
+        told = next_change(unsettled, rows(spark, "landing_frontier", frontier), policies=limits, now=NOW)
         assert [row.due_ms for row in told.collect()] == [None if due is None else NOW_MS + due], why

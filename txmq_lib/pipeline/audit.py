@@ -31,7 +31,7 @@ from txmq_lib.rules.half import is_of_rocksdb, named_offset
 from txmq_lib.rules.orphans import with_same_id
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction import join_transaction, transactions_of
-from txmq_lib.rules.verdict import changed, expiring, judged, moved_by_settings, next_expiry
+from txmq_lib.rules.verdict import changed, expiring, judged, moved_by_settings, next_change
 
 JOB = "audit"
 INPUTS = (
@@ -122,11 +122,11 @@ def _input_bytes(current: Pass) -> int | None:
 
 
 def _next_due_ms(current: Pass, frontier: DataFrame, policies: Policies) -> int | None:
-    # What expires does so by the store times landed; by the clock only where one of them lies ahead of it.
+    # Verdicts change by the store times that landed; by the clock only where one of them lies ahead of it.
     if frontier.where(F.col("highest_store_timestamp") > F.lit(current.now)).isEmpty():
         return None
     unsettled = current.warehouse.read("verdict").where("not is_settled")  # as it is now
-    due_ms: int | None = next_expiry(unsettled, frontier, policies=policies, now=current.now).collect()[0]["due_ms"]
+    due_ms: int | None = next_change(unsettled, frontier, policies=policies, now=current.now).collect()[0]["due_ms"]
     return due_ms
 
 

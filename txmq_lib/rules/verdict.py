@@ -95,7 +95,7 @@ def _rules(policies: Policies) -> list[tuple[str, Column]]:
 def _reason(policies: Policies) -> Column:
     is_engine = policies.has_role(ROLE_ENGINE)
     reason_of = {
-        CONFLICT: F.when(F.col("visible_count") == 1, REASON_TWO_OPS).otherwise(REASON_CONTRADICTING_ENDS),
+        CONFLICT: F.when(_has_two_ops(), REASON_TWO_OPS).otherwise(REASON_CONTRADICTING_ENDS),
         COMMITTED_OP_LOST: F.when(is_engine | F.col("_is_op_read"), REASON_NO_OP).otherwise(REASON_OP_UNREAD),
         ROLLED_BACK: F.when(is_engine, REASON_DECIDED).otherwise(F.col("_proof")),
         RESOLVED_UNKNOWN: F.col("_missing"),
@@ -131,18 +131,26 @@ def moved_by_settings(verdicts: DataFrame, frontier: DataFrame, *, policies: Pol
     return unexpired.unionByName(transactions_of(unseen))
 
 
-def next_expiry(unsettled: DataFrame, frontier: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:
-    """One row, due_ms: the epoch ms at which the clock alone expires the first of `unsettled`; null for none.
+def next_change(unsettled: DataFrame, frontier: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:
+    """One row, due_ms: the epoch ms at which the clock alone changes the first of `unsettled`; null for none.
 
-    That is where a store time that landed lies ahead of `now`: elsewhere nothing expires until more lands.
+    It expires, or the checks of a half in RocksDB are over (R119). That takes a store time that landed and lies ahead
+    of `now`: elsewhere nothing changes until more lands.
     """
-    placed = unsettled.where(F.col("verdict") == PENDING).join(
+    placed = unsettled.where(F.col("verdict").isin(PENDING, EXPIRED_UNSEEN)).join(
         F.broadcast(_brokers(frontier, now)), on="broker_name", how="left"
     )
-    due_ms = F.unix_millis("born_timestamp") + policies.column("file_reserved_time_ms") + 1
-    is_ahead = F.coalesce(due_ms <= F.unix_millis("_highest_timestamp"), F.lit(False))
-    waits = policies.has_role(ROLE_AUDIT) & is_ahead & ~_is_expired(policies)
-    return placed.where(waits).agg(F.min(due_ms).alias("due_ms"))
+    expires_ms = F.unix_millis("born_timestamp") + policies.column("file_reserved_time_ms") + 1
+    checks_over_ms = F.unix_millis("checks_end_timestamp") + 1
+    due_ms = F.least(
+        F.when(~_is_expired(policies), _within_what_was_read(expires_ms)),
+        F.when(~_has_passed("checks_end_timestamp"), _within_what_was_read(checks_over_ms)),
+    )
+    return placed.where(policies.has_role(ROLE_AUDIT)).agg(F.min(due_ms).alias("due_ms"))
+
+
+def _within_what_was_read(due_ms: Column) -> Column:
+    return F.when(due_ms <= F.unix_millis("_highest_timestamp"), due_ms)
 
 
 def _is_unknown() -> Column:
@@ -151,8 +159,12 @@ def _is_unknown() -> Column:
 
 
 def _is_conflict(policies: Policies) -> Column:
-    both_accepted = (F.col("visible_count") == 1) & (F.col("op_count") >= 2)
-    return both_accepted | (policies.has_role(ROLE_ENGINE) & (F.col("contradicting_count") > 0))
+    return _has_two_ops() | (policies.has_role(ROLE_ENGINE) & (F.col("contradicting_count") > 0))
+
+
+def _has_two_ops() -> Column:
+    """Whether two ends of a visible message were accepted: each left an op (R25)."""
+    return (F.col("visible_count") == 1) & (F.col("op_count") >= 2)
 
 
 def _is_expired(policies: Policies) -> Column:
