@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from txmq_lib.views.reader import Scan, WarehouseReader
+from txmq_lib.views.trace import MOST_ROWS
+
 ID = "C000020246654E0E2F2A6940C2510000"
 BORN = "2026-11-21T10:30:51.730Z"
 KEY = {"broker_name": "a", "transaction_id": ID, "producer_group": "GID_P1", "born_timestamp": BORN}
@@ -455,3 +458,40 @@ def test_what_came_last_tells_why_a_transaction_is_undecided(closing):
     down = closing("PENDING", check_request=asked, check_answer=[{**answer, "reason": "UNREACHABLE"}])
     assert down[1] == "why:   asked 1 time by txmq; last came: GID_* answers check 1: no answer, UNREACHABLE"
     assert closing("PENDING")[1] == "why:   never asked about; no answer and no end has landed"
+
+
+@pytest.mark.parametrize("count", [999, 20_000])
+def test_a_producer_that_stores_one_id_again_and_again_ends_no_reader(warehouse, count):
+    """deltalake ends the process, JVM of `serve` and all, where it is asked for ten thousand values."""
+    uri = warehouse({"op_message": [op(1, 5, "51"), op(2, 7, "51"), op(3, 50_000, "51")]})
+    sought = {"broker_name": ["a"], "half_queue_offset": [5, *range(10, count + 8)]}
+    columns = ("broker_name", "queue_offset", "half_queue_offset")
+    found = WarehouseReader(uri).rows(Scan("op_message", columns, (sought,)))
+    assert found == [{"broker_name": "a", "queue_offset": 1, "half_queue_offset": 5}]
+
+
+@pytest.mark.parametrize("id_", ["--all", "-h"])
+def test_an_id_that_looks_like_an_option_is_never_shown_as_one(warehouse, txmq, id_):
+    verdict = {**KEY, "transaction_id": id_, "verdict": "DISCARDED", "given_up_count": 1}
+    told = txmq("--warehouse", warehouse({"verdict": [verdict]}), "trace", "--", id_)[1]
+    assert "do:    ask the database of record, then txmq settle ID --commit (or --rollback) --reason TEXT" in told
+    assert f"where ID stands: leave it out, and end the command with -- {id_}" in told
+    assert f"resume {id_}" not in told
+
+
+def test_of_an_id_that_is_everywhere_so_many_rows_are_told_and_that_there_are_more(warehouse, txmq, tmp_path):
+    many = MOST_ROWS + 500
+    halves = [half(5 + number, 500 + number, "51", None) for number in range(many)]
+    other = {**half(9999, 99_999, "51", None), "transaction_id": "OTHER"}
+    ops = [op(number, 5, "52") for number in range(many)]
+    pending = [{**KEY, "transaction_id": id_, "first_store_timestamp": at("51")} for id_ in (ID, "OTHER")]
+    uri = warehouse({"half_message": [*halves, other], "op_message": ops, "pending_half": pending})
+    told = txmq("--warehouse", uri, "trace", ID, "--format", "json")[1].splitlines()
+    events = [json.loads(line) for line in told]
+    assert [event["table"] for event in events].count("half_message") == MOST_ROWS
+    assert [event["table"] for event in events].count("op_message") <= MOST_ROWS
+    assert "only 1,000 rows of half_message are told for an id, and there may be more: query the table" in told[-3]
+    out = tmp_path / "r.html"
+    assert txmq("--warehouse", uri, "report", "--out", str(out), "--now", at("59"))[0] in (0, 1)
+    assert "half message stored at queue 0 offset 9999" in out.read_text(), "it crowds nobody else out"
+    assert out.stat().st_size < 2_000_000

@@ -122,15 +122,10 @@ def _by_verdict(events: Sequence[Event]) -> Advice | None:
     if row is None:
         return None
     verdict, reason = row["verdict"], row["reason"]
-    named = {
-        "id": shlex.quote(row["transaction_id"]),
-        "group": row["producer_group"] or "its group",
-        "topic": row["real_topic"] or "its real topic",
-    }
     if _is_overtaken(row, events):
         return Advice(MEANING[verdict], OVERTAKEN, (AUDIT,))
     if verdict in names.UNDECIDED and (stands := decided(verdict, events)) is not None:
-        return Advice(MEANING[verdict].partition(":")[0], stands.stands, (stands.to_do.format(**named),))
+        return Advice(MEANING[verdict].partition(":")[0], stands.stands, _filled([stands.to_do], row))
     settled_by = reasons.SETTLED_BY.get(reason)
     if verdict not in TO_DO and settled_by is None:
         return None
@@ -144,10 +139,23 @@ def _by_verdict(events: Sequence[Event]) -> Advice | None:
     first, *others = to_do.split("\n")
     if verdict == names.PENDING:
         first = _instead_of_waiting(events) or first
-    lines = tuple(line.format(**named) for line in (first, *others))
+    lines = _filled([first, *others], row)
     if verdict in names.UNDECIDED:
         return Advice(meaning, "; ".join([_why(events), *_standing_in_the_way(events)]), lines)
     return Advice(meaning, reasons.MEANING[reason] if settled_by else None, lines)
+
+
+def _filled(lines: Sequence[str], row: Row) -> tuple[str, ...]:
+    """Lines with the names of this transaction. Its producer chose the id, which may look like an option."""
+    named = {
+        "id": shlex.quote(row["transaction_id"]),
+        "group": row["producer_group"] or "its group",
+        "topic": row["real_topic"] or "its real topic",
+    }
+    if not named["id"].startswith("-") or not any("{id}" in line for line in lines):
+        return tuple(line.format(**named) for line in lines)
+    behind = f"where ID stands: leave it out, and end the command with -- {named['id']}"
+    return (*(line.format(**{**named, "id": "ID"}) for line in lines), behind)
 
 
 def _by_who_is_there(verdict: str, events: Sequence[Event]) -> str:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 FETCHED_AT_ONCE = 1000
 # In a path DuckDB takes these for patterns.
 GLOB = re.compile(r"[*?\[]")
+# Values that may stand in what deltalake is asked: it looks at them one within the other, and 10,000 end the process.
+MOST_SOUGHT = 1000
 
 # By place, or by name.
 Parameters: TypeAlias = list[Any] | dict[str, Any]
@@ -104,12 +106,19 @@ class WarehouseReader:
         sources = {name: self._source(scan) for name, scan in scans.items()}
         return self._fetched(sql, parameters, sources)
 
-    def rows(self, scan: Scan) -> list[dict[str, Any]]:
-        """The scan's rows by column name, values as JSON would have them (see `output`)."""
+    def rows(self, scan: Scan, *, most_per: tuple[Sequence[str], int] = ((), 0)) -> list[dict[str, Any]]:
+        """The scan's rows by column name, values as JSON would have them (see `output`).
+
+        most_per  columns, and how many rows of each value of any of them are read, whichever
+        """
         types = {field.name: field.type for field in table_spec(scan.table).fields}
         columns = ", ".join(output(quoted(name), types[name]) for name in scan.columns)
         condition, parameters = matching(scan.where)
-        found = self.query(f"SELECT {columns} FROM scan WHERE {condition}", parameters, {"scan": scan})
+        sql = f"SELECT {columns} FROM scan WHERE {condition}"
+        numbered = [f"row_number() OVER (PARTITION BY {quoted(name)}) <= {most_per[1]}" for name in most_per[0]]
+        if numbered:
+            sql += f" QUALIFY {' AND '.join(numbered)}"
+        found = self.query(sql, parameters, {"scan": scan})
         return [dict(zip(scan.columns, row, strict=True)) for row in found]
 
     def table(self, sql: str, parameters: Parameters, scans: Mapping[str, Scan]) -> pa.Table:
@@ -278,15 +287,23 @@ def matching(where: Sequence[KeyValues]) -> tuple[str, list[str | int]]:
 
 def _predicate(scan: Scan) -> str | None:
     # Only spares reading: what is shown is decided by bound parameters. deltalake takes nothing but SQL text here.
-    any_of = [
-        " AND ".join(f"{name} IN ({', '.join(map(sql_literal, values))})" for name, values in match.items())
-        for match in scan.where
-    ]
-    equal = [" OR ".join(f"({term})" for term in any_of)] if any_of else []
+    sought = sum(len(values) for match in scan.where for values in match.values())
+    among = _one_of if sought <= MOST_SOUGHT else _between
+    any_of = [" AND ".join(among(name, values) for name, values in match.items()) for match in scan.where]
+    equal = [" OR ".join(f"({term})" for term in any_of)] if 0 < len(any_of) <= MOST_SOUGHT else []
     bounds = scan.span.bounds() if scan.span else []
     spans = [f"{scan.span.column} {sign} {sql_literal(_iso(moment))}" for sign, moment in bounds] if scan.span else []
     all_of = [*equal, *spans, *([scan.files] if scan.files else [])]
     return " AND ".join(f"({term})" for term in all_of) or None
+
+
+def _one_of(name: str, values: Sequence[str | int]) -> str:
+    return f"{name} IN ({', '.join(map(sql_literal, values))})"
+
+
+def _between(name: str, values: Sequence[Any]) -> str:
+    """All of them, and what lies between."""
+    return f"{name} >= {sql_literal(min(values))} AND {name} <= {sql_literal(max(values))}" if values else "true"
 
 
 def _iso(moment: datetime) -> str:

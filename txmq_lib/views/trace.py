@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +23,10 @@ def _split(columns: str) -> tuple[str, ...]:
 def _keyed(columns: str) -> tuple[str, ...]:
     return (*names.TRANSACTION_KEY, *columns.split())
 
+
+# Of one id, or one half, in one table. A producer may give one id to millions of messages.
+MOST_ROWS = 1000
+NOT_TOLD = "not_told"
 
 # A warehouse of 0.1.0 has none of them.
 LATER_TABLES = ("check_answer", "manual_decision", "broker_request")
@@ -88,7 +92,7 @@ ORDER_AT_ONE_TIME = (
     "op_message",
     "trans_check_max_time",
 )
-SHOWN_LAST = ("pending_half", "check_cursor", "connected_producer", "verdict")
+SHOWN_LAST = (NOT_TOLD, "pending_half", "check_cursor", "connected_producer", "verdict")
 
 Key = tuple[Any, ...]
 
@@ -112,7 +116,7 @@ def traces(
     """The stories of several ids from as many reads as one takes; an id of which nothing is known has none."""
     by_id: KeyValues = {"transaction_id": transaction_ids, **({"broker_name": brokers} if brokers else {})}
     found = {
-        table: reader.rows(Scan(table, COLUMNS[table], (by_id,), may_be_missing=table in LATER_TABLES))
+        table: _rows(reader, Scan(table, COLUMNS[table], (by_id,), may_be_missing=table in LATER_TABLES))
         for table in (
             *("half_message", "message", "trans_check_max_time", "check_request", "check_answer"),
             *("manual_decision", "broker_request", "pending_half", "verdict"),
@@ -133,6 +137,10 @@ def traces(
     return {each: _stories(events) for each, events in events_of.items()}
 
 
+def _rows(reader: WarehouseReader, scan: Scan, *by: str) -> list[dict[str, Any]]:
+    return reader.rows(scan, most_per=(by or ("transaction_id",), MOST_ROWS))
+
+
 def _id_of(key: Key | None, event: Event, transaction_ids: Container[str]) -> str:
     """The id a row was found by: that of its transaction, else the one an end names."""
     named = (key[1] if key is not None else None, event.row.get("transaction_id"), event.row.get("end_transaction_id"))
@@ -142,7 +150,14 @@ def _id_of(key: Key | None, event: Event, transaction_ids: Container[str]) -> st
 def _stories(events: dict[Key | None, list[Event]]) -> list[Story]:
     if None in events and len(events) == 2:
         events[next(key for key in events if key is not None)] += events.pop(None)
-    return [_story(key, events[key]) for key in sorted(events, key=_oldest_first)]
+    counts = Counter(event.table for of_key in events.values() for event in of_key)
+    more = [_not_told(table) for table, count in counts.items() if count >= MOST_ROWS]
+    return [_story(key, [*events[key], *more]) for key in sorted(events, key=_oldest_first)]
+
+
+def _not_told(table: str) -> Event:
+    text = f"only {MOST_ROWS:,} rows of {table} are told for an id, and there may be more: query the table"
+    return Event(None, NOT_TOLD, NOT_TOLD, text, {})
 
 
 def _last_told(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -248,7 +263,7 @@ def _client_events(
     Where several have both (R66) they are of none for sure, and belong to the id alone.
     """
     where: KeyValues = {"transaction_id": transaction_ids}
-    rows = reader.rows(Scan("end_trace", COLUMNS["end_trace"], (where,), may_be_missing=True))
+    rows = _rows(reader, Scan("end_trace", COLUMNS["end_trace"], (where,), may_be_missing=True))
     known = sorted({_key(row) for row in (*found["half_message"], *found["verdict"])}, key=str)
     keys = {(key[1], key[2]): [each for each in known if each[1:3] == key[1:3]] for key in known}
     ids = {key[1] for key in known}
@@ -277,7 +292,7 @@ def _op_events(reader: WarehouseReader, owners: dict[Key, Key]) -> list[tuple[Ke
         {"broker_name": [broker_name], "queue_id": [queue_id], "half_queue_offset": named}
         for (broker_name, queue_id), named in offsets.items()
     )
-    rows = reader.rows(Scan("op_message", COLUMNS["op_message"], where))
+    rows = _rows(reader, Scan("op_message", COLUMNS["op_message"], where), "half_queue_offset")
     places = [(row["broker_name"], row["queue_id"], row["half_queue_offset"]) for row in rows]
     return [(owners[place], story.op_event(row)) for place, row in zip(places, rows, strict=True)]
 
@@ -292,8 +307,12 @@ def _end_events(
         {"broker_name": [name], "commit_log_offset": list(named)} for name, named in by_offset.items()
     )
     by_end_id = {"end_transaction_id" if name == "transaction_id" else name: by_id[name] for name in by_id}
-    outcomes = reader.rows(Scan("end_outcome", COLUMNS["end_outcome"], (by_id, by_end_id, *at_halves)))
-    received = reader.rows(Scan("end_transaction", COLUMNS["end_transaction"], (by_id, *at_halves)))
+    found_by = (by_id, by_end_id, *at_halves)
+    outcomes = _rows(
+        reader, Scan("end_outcome", COLUMNS["end_outcome"], found_by), "commit_log_offset", "end_transaction_id"
+    )
+    ends = Scan("end_transaction", COLUMNS["end_transaction"], (by_id, *at_halves))
+    received = _rows(reader, ends, "commit_log_offset", "transaction_id")
     final: dict[Key, dict[str, Any]] = {}
     for row in sorted(outcomes, key=lambda row: bool(row["is_held"]), reverse=True):
         final[tuple(row[name] for name in END_KEY)] = row
