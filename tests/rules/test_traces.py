@@ -5,7 +5,7 @@ from __future__ import annotations
 from builders import at
 from moment import NOW_MS
 
-from txmq_lib.rules.traces import end_traces, trace_faults, trace_records
+from txmq_lib.rules.traces import MOST_BYTES, end_traces, trace_faults, trace_records
 from txmq_lib.spark.local_frame import local_frame
 
 DDL = (
@@ -70,3 +70,14 @@ def test_bytes_that_are_no_text_spoil_their_own_record_only(spark):
     records = trace_records(messages)
     assert [(row["position"], row["client"]) for row in end_traces(records).collect()] == [(1, None)]
     assert trace_faults(messages, records).count() == 1
+
+
+def test_a_message_larger_than_any_client_writes_is_told_and_not_read(spark):
+    bodies = [b"\x02" * (MOST_BYTES - 200) + end("COMMIT_MESSAGE").encode(), b"\x02" * (MOST_BYTES + 1)]
+    rows = [("b", "X", 0, number, at(number), 7, None, body) for number, body in enumerate(bodies)]
+    messages = local_frame(spark, rows, DDL)
+    records = trace_records(messages)
+    assert [(row["queue_offset"], row["position"]) for row in end_traces(records).collect()] == [(0, MOST_BYTES - 200)]
+    (large,) = trace_faults(messages, records).collect()
+    assert (large["queue_offset"], large["reason"]) == (1, "TRACE_BODY_TOO_LARGE")
+    assert large["detail"] == "a body of 1048577 bytes, and 1048576 are much"

@@ -18,6 +18,8 @@ FIELDS = (
 KEPT = ("broker_name", "topic", "queue_id", "queue_offset", "store_timestamp", "content_hash")
 NULL_TEXT = "null"  # what Java writes of a field that is not set
 SHOWN = 200
+# A client closes a message at 128,000 bytes (AsyncTraceDispatcher). All records of one are held at once.
+MOST_BYTES = 1 << 20
 
 
 def end_traces(records: DataFrame) -> DataFrame:
@@ -42,21 +44,27 @@ def end_traces(records: DataFrame) -> DataFrame:
 
 
 def trace_faults(messages: DataFrame, records: DataFrame) -> DataFrame:
-    """Messages with a record that cannot be used, once each: all of `messages`, with reason and detail."""
+    """Messages too large to be read, or with a record that cannot be used: as `messages`, with reason and detail."""
     place = ["topic", "queue_id", "queue_offset"]
     odd = records.where("is_odd").groupBy(*place).agg(F.min_by("record", "position").alias("record"))
     shown = F.left(F.translate("record", FIELD_END, "|"), F.lit(SHOWN))
     why = fault(F.lit(True), "TRACE_RECORD", F.concat(F.lit("a record of an end that cannot be read: "), shown))
     named = odd.select(*place, why["reason"].alias("reason"), why["detail"].alias("detail"))
-    return messages.drop("reason", "detail").join(named, on=place, how="inner")
+    size = F.octet_length("body")
+    too_large = F.concat(F.lit("a body of "), size.cast("string"), F.lit(f" bytes, and {MOST_BYTES} are much"))
+    large = fault(size > MOST_BYTES, "TRACE_BODY_TOO_LARGE", too_large)
+    unread = messages.withColumns({"reason": large["reason"], "detail": large["detail"]}).where("reason is not null")
+    return messages.drop("reason", "detail").join(named, on=place, how="inner").unionByName(unread)
 
 
 def trace_records(messages: DataFrame) -> DataFrame:
     """One row per EndTransaction record of each message, in the order written; all other records are passed over.
 
+    Of a message larger than MOST_BYTES none is read.
+
     Columns  KEPT, born_host, position, record, what `end_traces` gives (null where it cannot be read), is_odd
     """
-    text = F.make_valid_utf8(F.col("body").cast("string"))
+    text = F.when(F.octet_length("body") <= MOST_BYTES, F.make_valid_utf8(F.col("body").cast("string")))
     numbered = F.transform(
         F.split(text, RECORD_END), lambda record, at: F.struct(at.alias("position"), record.alias("record"))
     )
