@@ -39,7 +39,7 @@ def listening(tmp_path, wake=lambda: None):
         yield at
 
 
-def asked(at, words: bytes = b"GET /health HTTP/1.1\r\nHost: h\r\n\r\n") -> bytes:
+def asked(at, words: bytes = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n") -> bytes:
     with socket.create_connection(at, timeout=10) as client:
         client.sendall(words)
         said = b""
@@ -136,9 +136,9 @@ def test_where_no_file_can_be_opened_the_endpoint_does_not_spin(tmp_path):
 def test_no_page_of_a_browser_wakes_the_service(tmp_path, origin):
     woken: list[bool] = []
     with listening(tmp_path, wake=lambda: woken.append(True)) as at:
-        told = asked(at, f"POST /wakeup HTTP/1.1\r\nHost: h\r\nOrigin: {origin}\r\n\r\n".encode())
+        told = asked(at, f"POST /wakeup HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\n\r\n".encode())
         assert (b"403" in told.split(b"\r\n")[0], woken) == (True, [])
-        assert b"202" in asked(at, b"POST /wakeup HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert b"202" in asked(at, b"POST /wakeup HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert woken == [True]
 
 
@@ -152,3 +152,37 @@ def test_what_clients_do_is_not_told_on_stderr(tmp_path, capfd):
         time.sleep(0.5)
         assert b"200 OK" in asked(at)
     assert capfd.readouterr() == ("", "")
+
+
+def test_on_loopback_nothing_is_told_under_a_name_that_is_made_to_lead_here(tmp_path):
+    woken: list[bool] = []
+    with listening(tmp_path, wake=lambda: woken.append(True)) as at:
+        for path in (b"GET /health", b"GET /metrics", b"GET /", b"POST /wakeup"):
+            told = asked(at, path + b" HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+            assert b" 403 " in told.split(b"\r\n")[0], path
+        assert (woken, b"running" in asked(at, b"GET /health HTTP/1.0\r\n\r\n")) == ([], True), "scripts say no name"
+
+
+def test_elsewhere_scrapers_ask_by_any_name(tmp_path):
+    health = Health(tmp_path / "health.json", lambda: datetime.now(UTC))
+    counted = Counted(str(tmp_path), tmp_path / "counted.json", lag_window_ms=1)
+    with endpoint(("0.0.0.0", 0), health, counted, wake=lambda: None) as (_, port):
+        health.running()
+        assert b" 200 " in asked(("127.0.0.1", port), b"GET /health HTTP/1.1\r\nHost: txmq.monitoring\r\n\r\n")
+
+
+def test_what_cannot_be_answered_is_told_in_a_line_without_secrets(tmp_path, monkeypatch):
+    def fails(_: Counted) -> str:
+        raise OSError("GET https://me:s3cret@h/x?token=s3cret\nfailed\x1b[2J")
+
+    monkeypatch.setattr(Counted, "text", fails)
+    with listening(tmp_path) as at:
+        head, _, told = asked(at, b"GET /metrics HTTP/1.0\r\n\r\n").partition(b"\r\n\r\n")
+    assert b" 500 " in head.split(b"\r\n")[0]
+    assert told == b"UNEXPECTED: OSError: GET https://me:***@h/x?token=***\n"
+
+
+def test_no_page_of_elsewhere_frames_an_answer_or_takes_it_for_its_own(tmp_path):
+    with listening(tmp_path) as at:
+        head = asked(at).partition(b"\r\n\r\n")[0].splitlines()
+    assert {b"X-Frame-Options: DENY", b"Cross-Origin-Resource-Policy: same-origin"} <= {*head}

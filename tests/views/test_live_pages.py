@@ -6,6 +6,7 @@ import http.client
 import json
 import re
 import shlex
+import socket
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -54,6 +55,9 @@ def test_the_report_is_at_the_root_and_leads_to_a_page_per_transaction(warehouse
         assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page
         assert "Nothing is known of it here." in got(at, "/transaction/NOBODY")[2]
         assert got(at, "/transaction/")[0] == got(at, "/nowhere")[0] == got(at, f"/transaction/{'x' * 600}")[0] == 404
+        with socket.create_connection(at) as client:
+            client.sendall(b"GET http://[ HTTP/1.0\r\nHost: localhost\r\n\r\n")
+            assert b" 404 " in client.recv(100)
         assert json.loads(got(at, "/health")[2])["state"] == "running"
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
 from math import inf
 from pathlib import Path
 from socket import AF_INET, AF_INET6, SHUT_RDWR, socket
@@ -19,7 +20,9 @@ from typing import Any
 from txmq_lib.cli.run.clock import wall_clock
 from txmq_lib.cli.run.metrics import told_before
 from txmq_lib.cli.run.pages import Pages, is_own_name
-from txmq_lib.errors import UsageError
+from txmq_lib.config.secrets import scrubbed
+from txmq_lib.errors import UsageError, code_and_words
+from txmq_lib.escaping import line
 from txmq_lib.files.atomic_file import write_whole
 from txmq_lib.service.health_file import RUNNING, Health
 from txmq_lib.views.metrics import metrics_text
@@ -52,6 +55,13 @@ class _Server(ThreadingHTTPServer):
         self.listens_at = listen[0]
         self.address_family = AF_INET6 if ":" in listen[0] else AF_INET
         super().__init__(listen, handler)
+
+    def is_strange(self, host: str) -> bool:
+        """Whether it listens on loopback, and is asked by a name that somebody made to lead here.
+
+        Elsewhere scrapers ask by whatever name the network has for it.
+        """
+        return ip_address(str(self.server_address[0])).is_loopback and not is_own_name(host, self.listens_at)
 
     def get_request(self) -> tuple[socket, Any]:
         try:
@@ -146,6 +156,15 @@ def endpoint(
 
 
 Answer = tuple[HTTPStatus, str, str]
+_NOT_ITS_NAME: Answer = (HTTPStatus.FORBIDDEN, TEXT, "ask for it by the address at which it listens\n")
+# Nobody's page frames an answer, or takes it for a script, style or picture of its own.
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
 
 
 @dataclass(frozen=True)
@@ -157,8 +176,10 @@ class _Answers:
     wake: Callable[[], None]
     pages: Pages | None
 
-    def get(self, path: str, host: str, listens_at: str) -> Answer:
-        """To a GET; `host` is the name it was asked by."""
+    def get(self, path: str, host: str, listens_at: str, *, is_strange: bool) -> Answer:
+        """To a GET; `host` is the name it was asked by, `is_strange` where nothing is told under it."""
+        if is_strange:
+            return _NOT_ITS_NAME
         if path == "/health":
             content = self.health.content
             status = HTTPStatus.OK if content["state"] == RUNNING else HTTPStatus.SERVICE_UNAVAILABLE
@@ -168,13 +189,15 @@ class _Answers:
         if self.pages is None or not self.pages.has(path):
             return HTTPStatus.NOT_FOUND, TEXT, "there are /, /health, /metrics and POST /wakeup\n"
         if not is_own_name(host, listens_at):
-            return HTTPStatus.FORBIDDEN, TEXT, "ask for it by the address at which it listens\n"
+            return _NOT_ITS_NAME
         return _made(HTML, partial(self.pages.page, path))
 
-    def post(self, path: str, origin: str | None) -> Answer:
+    def post(self, path: str, origin: str | None, *, is_strange: bool) -> Answer:
         """To a POST. Browsers send `origin` with every one, whoever's page it is: no page needs to wake anybody."""
         if origin is not None:
             return HTTPStatus.FORBIDDEN, TEXT, "not from a browser\n"
+        if is_strange:
+            return _NOT_ITS_NAME
         if path != "/wakeup":
             return HTTPStatus.NOT_FOUND, TEXT, "there is POST /wakeup\n"
         self.wake()
@@ -185,7 +208,8 @@ def _made(kind: str, make: Callable[[], str]) -> Answer:
     try:
         return HTTPStatus.OK, kind, make()
     except Exception as error:  # what cannot be read now is no reason to end the service
-        return HTTPStatus.INTERNAL_SERVER_ERROR, TEXT, f"{type(error).__name__}: {error}\n"
+        code, words = code_and_words(error)
+        return HTTPStatus.INTERNAL_SERVER_ERROR, TEXT, f"{line(scrubbed(f'{code}: {words}'))}\n"
 
 
 def _handler(answers: _Answers) -> type[BaseHTTPRequestHandler]:
@@ -194,10 +218,16 @@ def _handler(answers: _Answers) -> type[BaseHTTPRequestHandler]:
 
         def do_GET(self) -> None:
             self.server.asked(self.request)
-            self._answer(*answers.get(self.path, self.headers.get("Host", ""), self.server.listens_at))
+            host = self.headers.get("Host", "")
+            answer = answers.get(self.path, host, self.server.listens_at, is_strange=self._is_strange())
+            self._answer(*answer)
 
         def do_POST(self) -> None:
-            self._answer(*answers.post(self.path, self.headers.get("Origin")))
+            self._answer(*answers.post(self.path, self.headers.get("Origin"), is_strange=self._is_strange()))
+
+        def _is_strange(self) -> bool:
+            host = self.headers.get("Host")  # every browser says one
+            return host is not None and self.server.is_strange(host)
 
         def log_message(self, format: str, *args: object) -> None:
             """Requests are not told: scrapers send one every few seconds."""
@@ -208,9 +238,8 @@ def _handler(answers: _Answers) -> type[BaseHTTPRequestHandler]:
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
-            self.send_header("X-Content-Type-Options", "nosniff")
-            self.send_header("Referrer-Policy", "no-referrer")
-            self.send_header("Cache-Control", "no-store")
+            for name, value in HEADERS.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
 

@@ -35,7 +35,10 @@ class Pages:
 
     def has(self, path: str) -> bool:
         """Whether there is a page at this path."""
-        place = urlsplit(path).path
+        try:
+            place = urlsplit(path).path
+        except ValueError:  # brackets where an address would stand
+            return False
         return place == "/" or (place.startswith(TRANSACTION_PATH) and 0 < len(_id_of(place)) <= LONGEST_ID)
 
     def page(self, path: str) -> str:
