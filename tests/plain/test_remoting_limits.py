@@ -11,12 +11,21 @@ from contextlib import contextmanager
 import pytest
 from remoting_server import FakeBroker, RemotingServer, Reply, Request, answer
 
+from txmq_lib.config.settings import Settings
 from txmq_lib.errors import ProtocolError, UnreachableError
 from txmq_lib.names import HALF_TOPIC, OP_TOPIC
+from txmq_lib.pipeline.land.broker_state import set_ups
 from txmq_lib.pipeline.land.live.live_brokers import MOST_BROKERS, LiveBroker, live_brokers
 from txmq_lib.rocketmq.remoting import connection as connections
 from txmq_lib.rocketmq.remoting import name_server as name_servers
-from txmq_lib.rocketmq.remoting.broker import Queue, broker_config, max_offsets
+from txmq_lib.rocketmq.remoting.broker import (
+    MOST_CLIENTS,
+    MOST_GROUPS,
+    Queue,
+    broker_config,
+    max_offsets,
+    producers_now,
+)
 from txmq_lib.rocketmq.remoting.connection import Access, Connection
 from txmq_lib.rocketmq.remoting.name_server import routes, topics
 from txmq_lib.rocketmq.remoting.queue_entries import listed
@@ -24,6 +33,7 @@ from txmq_lib.rocketmq.store.consumer_offset_file import parse_consumer_offsets
 
 MIB = 1024 * 1024
 PATIENT = Access(timeout=20)
+POLICY = Settings.load().for_broker("b")
 
 
 @contextmanager
@@ -186,3 +196,22 @@ def test_bad_entries_without_end_are_told_of_by_number():
         found = parse_consumer_offsets(json.dumps({"offsetTable": table}).encode())
     assert len(found.bad) == 10_001
     assert found.bad[-1].raw == "and 190000 more entries like the others"
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [{f"G{n}": [] for n in range(MOST_GROUPS + 1)}, {"G": [{"clientId": "c"}] * (MOST_CLIENTS + 1)}, {"G" * 1000: []}],
+    ids=["groups", "clients", "a name"],
+)
+def test_so_many_connected_producers_and_no_more(groups):
+    body = json.dumps({"data": groups}).encode()
+    with (
+        connected(lambda asked: answer(asked, body=body)) as connection,
+        pytest.raises(ProtocolError, match="are much"),
+    ):
+        producers_now(connection)
+
+
+def test_what_a_broker_says_of_itself_is_cut():
+    said = set_ups.found("k", "s", {"storeType": "x" * 9999, "brokerRole": "y" * 9999}, [], POLICY)
+    assert (said["store_type"], said["broker_role"]) == ("x" * 64, "y" * 64)

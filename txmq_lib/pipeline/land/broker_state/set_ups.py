@@ -13,6 +13,7 @@ from txmq_lib.pipeline.land.broker_state.broker_settings import limit_difference
 from txmq_lib.spark.local_frame import local_frame
 
 TABLE = STEP = "broker_set_up"
+LONGEST_WORD = 64  # of what a broker says of itself
 FOUND = ("kind", "source", "version", "store_type", "broker_role", "set_ups", "differences")
 
 
@@ -30,11 +31,15 @@ def found(
         "kind": kind,
         "source": source,
         "version": version,
-        "store_type": config.get("storeType"),
-        "broker_role": config.get("brokerRole"),
+        "store_type": _word(config.get("storeType")),
+        "broker_role": _word(config.get("brokerRole")),
         "set_ups": ", ".join(sorted(set(set_ups))),
         "differences": "; ".join(limit_differences(config, policy)),
     }
+
+
+def _word(said: str | None) -> str | None:
+    return None if said is None else said[:LONGEST_WORD]
 
 
 def land(current: Pass) -> None:
