@@ -8,6 +8,8 @@ import time
 import pytest
 
 from txmq_lib.config.secrets import SPARK_REGEX, has_secret, is_ambiguous, is_secret, scrubbed, secrets_of_header
+from txmq_lib.config.settings import Settings
+from txmq_lib.errors import SettingsError
 
 
 @pytest.mark.parametrize(
@@ -115,3 +117,26 @@ def test_long_words_are_scrubbed_in_no_long_time(part):
     begun = time.process_time()
     scrubbed(part * (300_000 // len(part)))
     assert time.process_time() - begun < 5
+
+
+def test_a_notebook_shows_settings_without_secrets():
+    stated = ["spark.spark.hadoop.fs.s3a.secret.key=s3cret", "spark.spark.x.url=https://me:s3cret@h", "spark.spark.y=1"]
+    settings = Settings.load(assignments=stated)
+    for shown in (repr(settings), str(settings), f"{settings}"):
+        assert ("s3cret" in shown, "'spark.y': '1'" in shown) == (False, True)
+    assert settings.spark["spark.hadoop.fs.s3a.secret.key"] == "s3cret"
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        "resolvers={G: {kind: sql, url_file: 'pg://me:s3cret@h/db', table: t, key_column: a, state_column: b, commit: [C]}}",
+        "resolvers={G: {kind: http, endpoints: ['https://h'], ca_file: 'https://me:s3cret@h/ca'}}",
+        "rocketmq.ca_file=https://h/ca?token=s3cret",
+        "sources=[{kind: rocketmq, namesrv: ['me:s3cret@h:9876']}]",
+    ],
+)
+def test_a_secret_where_a_place_is_to_be_named_is_refused_and_not_repeated(stated):
+    with pytest.raises(SettingsError) as refused:
+        Settings.load(assignments=[stated])
+    assert "s3cret" not in refused.value.message

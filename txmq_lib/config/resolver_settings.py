@@ -89,7 +89,7 @@ class SqlResolver(StateRules):
 
     kind: Literal["sql"]
     url_env: EnvironmentName | None = None
-    url_file: Name | None = None
+    url_file: Location | None = None
     table: Name | None = None
     query: Name | None = None
     batch_size: Annotated[int, Field(ge=1, le=10_000)] = 500
@@ -120,7 +120,7 @@ class HttpResolver(Section):
     kind: Literal["http"]
     endpoints: Endpoints
     headers_env: dict[Name, EnvironmentName] = Field(default_factory=dict)
-    ca_file: Name | None = None
+    ca_file: Location | None = None
     timeout_ms: Seconds = Field(default=3_000, alias="timeout")
     tries: Annotated[int, Field(ge=1, le=10)] = 3
     backoff_ms: Seconds = Field(default=200, alias="backoff")

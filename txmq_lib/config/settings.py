@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, Valida
 
 from txmq_lib.config.resolver_settings import RESOLVER_KINDS, HttpResolver, Resolve, ResolverSettings, SqlResolver
 from txmq_lib.config.resources import conf_dir
-from txmq_lib.config.secrets import has_secret, is_secret
+from txmq_lib.config.secrets import HIDDEN, has_secret, is_secret
 from txmq_lib.config.setting_types import (
     RECORDED,
     Count,
@@ -138,7 +138,7 @@ class Rocketmq(Section):
     access_key_env: EnvironmentName | None
     secret_key_env: EnvironmentName | None
     tls: bool
-    ca_file: Name | None
+    ca_file: Location | None
     checks_host_name: bool
     timeout_ms: Seconds = Field(alias="timeout")
     consumer_group: Annotated[Name, AfterValidator(_reading_group)]
@@ -275,6 +275,12 @@ class Settings(Section):
     spark: dict[Annotated[str, AfterValidator(_spark_key)], Annotated[str, BeforeValidator(_spark_value)]]
 
     _origins: dict[tuple[str, ...], str] = PrivateAttr(default_factory=dict)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """What a notebook or a trace shows of it: no value that may be a secret."""
+        for name, value in super().__repr_args__():
+            hidden = {key: HIDDEN if is_secret(key, text) else text for key, text in self.spark.items()}
+            yield name, hidden if name == "spark" else value
 
     @classmethod
     def load(
@@ -477,7 +483,7 @@ def _instead(path: Sequence[str | int], value: object) -> str:
         shown = repr(value)
     except ValueError:  # Python writes no whole number of thousands of digits
         return ""
-    if has_secret(shown):
+    if has_secret(shown) or ("namesrv" in path and "@" in shown):
         return ""
     return f", not {shown if len(shown) <= _LONGEST_SHOWN else shown[:_LONGEST_SHOWN] + '...'}"
 
