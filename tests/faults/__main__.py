@@ -14,7 +14,7 @@ import orders
 from matrix import Matrix, all_faults
 from rich.console import Console
 from rich.table import Table
-from signals_matrix import COLUMNS, MOMENTS, Trials, named
+from signals_matrix import COLUMNS, MOMENTS, ROUNDS, Trials, named
 
 
 def main() -> int:
@@ -29,13 +29,18 @@ def main() -> int:
     )
     parser.add_argument("--unsynced", action="store_true", help="power cuts as if nothing were synced and mended")
     parser.add_argument("--minutes", type=float, default=math.inf, help="how long commands are sent signals (all)")
+    parser.add_argument(
+        "--rounds", type=int, default=ROUNDS, help="how often each is sent one at each moment, each time another (6)"
+    )
+    parser.add_argument("--shard", default="1/1", help="K/N: of the commands that are sent signals this share (1/1)")
+    parser.add_argument("--quick", action="store_true", help="of these only such as start no JVM")
     options = parser.parse_args()
     console = Console(width=140)
     table = Table("fault", "times", "rows lost", "rows too many", "seen", title="Fault matrix")
     is_sound = True
     with tempfile.TemporaryDirectory(prefix="txmq-faults-") as place:
         faults = {name: fault for name, fault in all_faults(options.kills).items() if options.only in name}
-        commands = list(named(options.only))
+        commands = named(options.only, options.shard, is_quick=options.quick)
         cuts = [name for name in crash.CUTS if options.only in name]
         pairs = [pair for pair in orders.PAIRS if options.only in orders.named(*pair)]
         if not (faults or commands or cuts or pairs):
@@ -74,7 +79,7 @@ def _by_signals(
     if not commands:
         return True
     trials = Trials(place, commands, options.moments)
-    for told in trials.run(options.minutes):
+    for told in trials.run(options.minutes, options.rounds):
         console.print(told, markup=False, soft_wrap=True)
     trials.close()
     for counted in trials.counted.values():

@@ -18,6 +18,7 @@ TXMQ = str(Path(sys.executable).with_name("txmq"))
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MOST_SECONDS, MOST_UNTIL_GONE = 10.0, 3.0
 MARK = "TXMQ_SIGNALS_TRIAL"
+CAUGHT, IGNORED = "SigCgt", "SigIgn"  # in /proc/PID/status
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ def signalled(
 ) -> Ended:
     """Run `command`, send it the signal `after_s` seconds later, once or more, and see it end.
 
+    Time counts from when it acts on signals: before, while Python begins, a signal ends it as it ends any program.
     until, when   wait first until its stderr holds this text, and until this is so
     SIGINT and SIGHUP go to its whole process group, as a terminal sends them, SIGTERM to it alone, as `kill` does.
     """
@@ -78,12 +80,16 @@ def signalled(
         )
         try:
             limit = time.monotonic() + 120
-            while process.poll() is None and time.monotonic() < limit and not (until in _said(said) and when()):
-                time.sleep(0.05)
+            while process.poll() is None and time.monotonic() < limit:
+                if _has(process.pid, CAUGHT, signal.SIGTERM) and until in _said(said) and when():
+                    break
+                time.sleep(0.01)
             begun = time.monotonic()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(after_s)
-            is_there, before = process.poll() is None, len(_said(said))
+            # One that is about to leave has said with which status, and passes signals over.
+            is_there = process.poll() is None and not _has(process.pid, IGNORED, number)
+            before = len(_said(said))
             sent = time.monotonic()
             for _ in range(times):
                 _send(process, number)
@@ -105,6 +111,15 @@ def _as_from_a_terminal() -> None:
     # Whoever starts the tests in the background of a script has SIGINT ignored, and children would too.
     for number in ENDING:
         signal.signal(number, signal.SIG_DFL)
+
+
+def _has(pid: int, field: str, number: int) -> bool:
+    """Whether the kernel has this signal in a field of the process's status."""
+    try:
+        told = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    return bool(int(told.partition(f"{field}:")[2].split()[0], 16) >> (number - 1) & 1)
 
 
 def _send(process: subprocess.Popen[bytes], number: int) -> None:

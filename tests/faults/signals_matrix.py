@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import io
 import json
-import shutil
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from contents import contents, differences
 from deltalake import DeltaTable
 from signals import ENDING, TXMQ, Ended, signalled
-from signals_commands import COMMANDS, Command, Peers, write_inputs
+from signals_commands import COMMANDS, Command
+from signals_places import SETTINGS, Places, require_done
 
-from txmq_lib.cli import main
 from txmq_lib.config.settings import Settings
 from txmq_lib.spark.session import build_session
 
 MOMENTS = 10
-SETTINGS = "conf/few-rows.yaml"
 # The next run, and what is there before, are done by one JVM that stays; only what is ended needs one of its own.
 STAYING = "spark.spark.driver.memory=1g"
 WITHOUT_END_S = 40.0  # what is watched of a command that never ends
-MOST_TRIES = 2
+MOST_TRIES = 4
 ROUNDS = 2 * len(ENDING)
 REQUESTS = "broker_request"
+RUNS = "run"  # each run is a row, however it ended
 
 
 @dataclass
@@ -94,23 +91,22 @@ class Trials:
         self.counted = {name: Counted(name) for name in names}
         self._place, self._moments = place, moments
         self._was_signalled = False
-        self._peers = Peers(place)
         self._session = build_session("txmq-faults", Settings.load([SETTINGS], [STAYING]))
+        self._places = Places(place)
         self._start_s = self._alone_s(place / "start", ("init",))
-        self._bases: dict[tuple[tuple[str, ...], ...], Path] = {}
         self._expected: dict[str, tuple[float, dict[str, Counter[str]]]] = {}
 
     def close(self) -> None:
         """Let go of whom the commands talked to."""
         self._session.stop()
-        self._peers.close()
+        self._places.close()
 
-    def run(self, minutes: float) -> Iterator[str]:
-        """A line per trial; none is begun once so many minutes are over."""
+    def run(self, minutes: float, rounds: int = ROUNDS) -> Iterator[str]:
+        """A line per trial of so many rounds; none is begun once so many minutes are over."""
         limit = time.monotonic() + 60 * minutes
         # Spread, so that whatever was done when the time is over is of all: 5, 8, 1, 4, 7, ...
         moments = sorted(range(self._moments), key=lambda moment: (7 * moment + 5) % self._moments)
-        for turn in range(ROUNDS):
+        for turn in range(rounds):
             for moment in moments:
                 for at, name in enumerate(self.counted):
                     if time.monotonic() > limit:
@@ -125,10 +121,10 @@ class Trials:
     def _trial(self, name: str, moment: int, number: int, times: int, *, is_carried_on: bool) -> str:
         command, counted = COMMANDS[name], self.counted[name]
         seconds, expected = self._undisturbed(name)
-        run = self._copied(command, name)
-        self._peers.begin()
+        run = self._places.copied(command, name)
+        self._places.peers.begin()
         after_s = seconds * (moment + 0.5) / self._moments
-        ended = signalled([TXMQ, *self._line(run, command.arguments)], number, after_s, times=times)
+        ended = signalled([TXMQ, *self._places.line(run, command.arguments)], number, after_s, times=times)
         told = f"{name} {number.name} x{times} after {after_s:.1f} of {seconds:.1f} s"
         counted.take(number, ended, may_stop=command.may_stop, told=told)
         self._was_signalled = ended.signalled
@@ -137,7 +133,7 @@ class Trials:
         if ended.signalled and name == "serve" and (health := run / "health.json").exists():
             counted.statuses_other += json.loads(health.read_text())["state"] != "stopped"
         seen = f"{told}: {ended.status} in {ended.seconds:.1f} s" if ended.signalled else f"{told}: over before"
-        if command.has_end and is_carried_on and ended.signalled:
+        if command.has_end and is_carried_on and ended.signalled and not command.only_reads:
             counted.carried_on += 1
             try:
                 differing = self._carried_on(run, command, expected)
@@ -148,7 +144,7 @@ class Trials:
                 notes = [str(error)]
             counted.notes += [f"{told}: {note}" for note in notes]
             seen += f", carried on: {'; '.join(notes) or 'as undisturbed'}"
-        shutil.rmtree(run)
+        self._places.leave(run, command)
         faults = [] if command.may_stop else ended.faults(number)
         return seen + "".join(f" | {fault}" for fault in faults)
 
@@ -156,27 +152,27 @@ class Trials:
         """About how long the command takes, and what is there then."""
         if name not in self._expected:
             command, seconds = COMMANDS[name], WITHOUT_END_S
-            run = self._copied(command, name)
-            self._peers.begin()
+            run = self._places.copied(command, name)
+            self._places.peers.begin()
             if command.has_end and command.starts_jvm:
-                # A JVM of its own knows nothing yet, and takes about twice as long for the same.
-                seconds = self._start_s + 2 * _timed(lambda: self._left_alone(run, command.arguments))
+                # About: one that is over before is tried again, in its own time.
+                seconds = self._start_s + _timed(lambda: self._places.left_alone(run, command.arguments))
             elif command.has_end:
                 seconds = self._alone_s(run, command.arguments)
-            self._expected[name] = seconds, _contents(run, command)
-            shutil.rmtree(run)
+            self._expected[name] = seconds, {} if command.only_reads else _contents(run, command)
+            self._places.leave(run, command)
         return self._expected[name]
 
     def _alone_s(self, run: Path, arguments: tuple[str, ...]) -> float:
         """How long a command takes as a process of its own."""
-        line, begun = [TXMQ, *self._line(run, arguments)], time.monotonic()
+        line, begun = [TXMQ, *self._places.line(run, arguments)], time.monotonic()
         done = subprocess.run(line, capture_output=True, text=True, check=False)
-        _require_done(arguments, done.returncode, done.stderr)
+        require_done(arguments, done.returncode, done.stderr)
         return time.monotonic() - begun
 
     def _carried_on(self, run: Path, command: Command, expected: dict[str, Counter[str]]) -> dict[str, tuple[int, int]]:
         """What differs once the command was left alone; of what brokers are told, what never was or was told again."""
-        self._left_alone(run, command.arguments)
+        self._places.left_alone(run, command.arguments)
         found = _contents(run, command)
         if not command.sends:
             differing = differences(expected, found)
@@ -184,7 +180,7 @@ class Trials:
                 del differing["pass"]  # it had committed before it was ended, and is done once more
             return differing
         # A request that was cut off may have arrived: it is closed, and not sent again.
-        requests, decided = expected[REQUESTS], self._peers.broker.sent()
+        requests, decided = expected[REQUESTS], self._places.peers.sent()
         table = DeltaTable(str(run / "warehouse" / REQUESTS)).to_pyarrow_table(columns=["transaction_id"])
         known = {*table["transaction_id"].to_pylist()}
         again = sum(count - 1 for count in Counter(decided).values())
@@ -194,31 +190,6 @@ class Trials:
             differing[REQUESTS] = (requests.total() // 2 - len(known), again)
         return differing
 
-    def _copied(self, command: Command, name: str) -> Path:
-        if command.before not in self._bases:
-            base = self._place / f"base-{len(self._bases)}"
-            base.mkdir(parents=True)
-            write_inputs(base)
-            self._peers.begin()
-            for before in command.before:
-                self._left_alone(base, before)
-            self._bases[command.before] = base
-        run = self._place / name
-        shutil.copytree(self._bases[command.before], run)
-        return run
-
-    def _line(self, run: Path, arguments: tuple[str, ...]) -> list[str]:
-        filled = [
-            argument.replace("{place}", str(run)).replace("{namesrv}", self._peers.broker.names.address)
-            for argument in arguments
-        ]
-        return ["--conf", SETTINGS, "--warehouse", str(run / "warehouse"), *filled]
-
-    def _left_alone(self, run: Path, arguments: tuple[str, ...]) -> None:
-        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()) as said:
-            status = main(self._line(run, arguments))
-        _require_done(arguments, status, said.getvalue())
-
 
 def _timed(work: Callable[[], object]) -> float:
     begun = time.monotonic()
@@ -226,16 +197,20 @@ def _timed(work: Callable[[], object]) -> float:
     return time.monotonic() - begun
 
 
-def _require_done(arguments: tuple[str, ...], status: int, words: str) -> None:
-    if status not in (0, 1):
-        raise RuntimeError(f"{arguments}: status {status}: {words[-2000:]}")
-
-
 def _contents(run: Path, command: Command) -> dict[str, Counter[str]]:
     house = run / "warehouse"
-    return contents(house, is_of_the_clock="--now" not in command.arguments) if house.exists() else {}
+    if not house.exists():
+        return {}
+    found = contents(house, is_of_the_clock="--now" not in command.arguments)
+    found.pop(RUNS, None)
+    return found
 
 
-def named(only: str) -> Iterator[str]:
-    """The commands whose fault is named so."""
-    return (name for name in COMMANDS if only in f"signals-{name}")
+def named(only: str, shard: str = "1/1", *, is_quick: bool = False) -> list[str]:
+    """The commands whose fault is named so, of them the share `K/N`: those that need Spark are dealt out first.
+
+    is_quick  only those that do not
+    """
+    which, of = map(int, shard.split("/"))
+    names = [name for name in COMMANDS if only in f"signals-{name}" and not (is_quick and COMMANDS[name].starts_jvm)]
+    return sorted(names, key=lambda name: not COMMANDS[name].starts_jvm)[which - 1 :: of]

@@ -8,11 +8,22 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import typer
 from deltalake import DeltaTable
 from signals import TXMQ, signalled
+from signals_commands import COMMANDS
 from truth import CAPTURES
 
+from txmq_lib.cli.app import app
+
 pytestmark = pytest.mark.jobs
+
+
+def test_every_command_is_ended_by_signals():
+    groups = typer.main.get_command(app).commands.items()
+    leaves = {f"{name} {leaf}".strip() for name, group in groups for leaf in getattr(group, "commands", {"": group})}
+    assert {name.partition(" --")[0] for name in COMMANDS} == leaves
+    assert [name for name, command in COMMANDS.items() if name.split()[0] not in command.arguments] == []
 
 
 def landing(warehouse: Path) -> list[str]:

@@ -6,14 +6,14 @@ import json
 import os
 import socket
 import struct
+import time
+from collections.abc import Iterator
 
 import pytest
-import typer
 from processes import PROC, Seen, watched
-from truth import CAPTURES
+from signals_commands import COMMANDS
+from signals_places import Places
 
-from txmq_lib.cli.app import app
-from txmq_lib.cli.commands.jobs import FILE_KINDS
 from txmq_lib.spark.jvm_start import LOOPBACK
 
 pytestmark = [
@@ -77,55 +77,46 @@ spark:
     assert ended.seen.elsewhere() == set()
 
 
-# Every command; what it needs besides.
-HALVES = str(CAPTURES / "basic" / "half.jsonl.gz")
-COMMANDS = {
-    **dict.fromkeys(("init", "reconcile", "resolve", "rollup", "audit", "run", "maintain", "demo"), ()),
-    **{f"land {kind}": (HALVES, "--broker", "a") for kind in FILE_KINDS},
-    "land store": (".", "--broker", "a"),
-    "land rocketmq": ("--namesrv", "127.0.0.1:9"),
-    "serve": ("--now-first", "--health-file", "serve.json", "--listen", "127.0.0.1:0"),
-    "resume": ("--all",),
-    "settle": ("T1", "--commit", "--reason", "it was paid"),
-    "hold": ("T1", "--reason", "an incident"),
-    "release": ("T1",),
-    "resend": ("T1", "--reason", "it was paid", "--namesrv", "127.0.0.1:9"),
-    "take-back": ("--broker", "a"),
-}
-WITHOUT_SPARK = {
-    *("wakeup", "pending", "checks", "answers", "given-up", "decisions", "sent", "messages", "ends", "offsets"),
-    *("verdicts", "passes", "landed", "quarantine", "trace", "status", "report", "metrics", "alert", "doctor"),
-    *(
-        "config show",
-        "orphans",
-        "end-traces",
-        "brokers",
-        "groups",
-        "producers",
-        "init-config",
-        "runs",
-        "upgrade",
-        "mend",
-    ),
-}
+@pytest.fixture(scope="module")
+def places(tmp_path_factory, spark) -> Iterator[Places]:
+    found = Places(tmp_path_factory.mktemp("places"))
+    yield found
+    found.close()
 
 
-def test_these_are_all_commands():
-    groups = typer.main.get_command(app).commands.items()
-    leaves = {f"{name} {leaf}".strip() for name, group in groups for leaf in getattr(group, "commands", {"": group})}
-    assert leaves == COMMANDS.keys() | WITHOUT_SPARK
+OPEN = ("--set", "spark.spark.ui.enabled=true", "--set", "spark.spark.driver.memory=1g")
+LISTENING = ("--listen", "127.0.0.1:0")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_socket_of_every_command_waits_on_loopback(command, tmp_path):
-    options = ["--set", "role=audit", "--set", "spark.spark.ui.enabled=true", "--set", "spark.spark.driver.memory=1g"]
-    arguments = [*options, *command.split(), *COMMANDS[command]]
-    is_serving = (tmp_path / "serve.json").exists
+@pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.starts_jvm])
+def test_every_socket_of_every_command_waits_on_loopback(name, places, tmp_path):
+    """tests/jobs/test_ended_by_signals.py holds the list whole."""
+    command = COMMANDS[name]
+    run = places.copied(command, f"sockets of {name}")
+    places.peers.begin()
+    arguments = [*OPEN, *places.line(run, command.arguments), *(LISTENING if name == "serve" else ())]
+    is_serving = (run / "health.json").exists
     ended = watched(arguments, tmp_path, os.environ, is_to_end=is_serving)
+    places.leave(run, command)
+    assert ended.status in (0, 1), ended.err
     assert any(b"SparkSubmit" in seen for seen in ended.seen.arguments), ended.err
-    assert len(ended.seen.listening) >= 4
+    assert len(ended.seen.listening) >= 4 + (name == "serve")
     assert ended.seen.elsewhere() == set()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if not command.starts_jvm])
+def test_no_other_command_listens_or_starts_a_jvm(name, places, tmp_path):
+    command = COMMANDS[name]
+    run = places.copied(command, f"sockets of {name}")
+    arguments = places.line(run, command.arguments)
+    begun = time.monotonic()
+    ended = watched(
+        arguments, tmp_path, os.environ, is_to_end=lambda: not command.has_end and time.monotonic() > begun + 3
+    )
+    places.leave(run, command)
+    assert (ended.seen.listening, ended.seen.children) == (set(), set())
 
 
 @pytest.mark.long
