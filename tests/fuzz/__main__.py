@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fuzz import landing, ops, passes
+from fuzz import landing, ops, passes, traces
 from fuzz.surfaces import SURFACES
 from fuzz.tally import Tally, run
 from house import House
@@ -42,7 +42,7 @@ def main() -> int:
 
 def spark_surfaces(scratch: Path, lines: int, seed: int, only: str) -> list[tuple[str, Callable[[], Tally]]]:
     """The surfaces that need Spark; no session where none is asked for."""
-    names = [name for name in (*landing.JUDGED, "op bodies", "whole passes") if only in name]
+    names = [name for name in (*landing.JUDGED, "op bodies", "trace bodies", "whole passes") if only in name]
     if not names:
         return []
     spark = build_session("txmq-fuzz", Settings.load(assignments=["spark.spark.master=local[2]"]))
@@ -54,6 +54,8 @@ def spark_surfaces(scratch: Path, lines: int, seed: int, only: str) -> list[tupl
             return landing.run_lines(spark, scratch, name, share, seed)
         if name == "op bodies":
             return ops.run_ops(spark, share, seed)
+        if name == "trace bodies":
+            return traces.run_traces(spark, share, seed)
         return passes.run_passes(House(Warehouse(spark, settings.warehouse), scratch, settings), 200, seed)
 
     return [(name, lambda name=name: work(name)) for name in names]

@@ -88,10 +88,12 @@ def client(chance: Random) -> int:
 
 
 REQUESTS = (
-    b"GET /health HTTP/1.1\r\nHost: h\r\n\r\n",
-    b"GET /nowhere HTTP/1.1\r\nHost: h\r\nX: " + b"y" * 5000 + b"\r\n\r\n",
-    b"PUT /wakeup HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\nx",
-    b"POST /wakeup HTTP/1.1\r\nHost: h\r\nOrigin: http://x\r\n\r\n",
+    b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 5000 + b"\r\n\r\n",
+    b"PUT /wakeup HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\nx",
+    b"POST /wakeup HTTP/1.1\r\nHost: localhost\r\nOrigin: http://x\r\n\r\n",
+    b"POST /wakeup HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET /transaction/%00%ff%2e%2e%2f?a#b HTTP/1.1\r\nHost: localhost\r\n\r\n",
 )
 HALF = {
     "queue_offset": 5, "commit_log_offset": 500, "sys_flag": 0, "flag": 3, "born_timestamp": NOW, "body": b"",

@@ -16,7 +16,10 @@ from txmq_lib.rocketmq.remoting.broker import (
     MESSAGES_PER_PULL,
     Queue,
     broker_config,
+    broker_version,
     max_offsets,
+    odd_topics,
+    producers_now,
     pull_request,
     pulled,
 )
@@ -124,6 +127,34 @@ def _entries(chance: Random) -> bytes:
     return json_text(chance, {"queueData": chance.choice([entries, value(chance)])}).encode()
 
 
+def _producers(chance: Random) -> bytes:
+    client = chance.choice([{"clientId": text(chance)}, {"clientId": value(chance)}, value(chance)])
+    groups = {text(chance): chance.choice([[client], value(chance)])}
+    whole = json_text(chance, {"data": chance.choice([groups, value(chance)])}).encode()
+    return damaged(chance, whole) if chance.random() < 0.3 else whole
+
+
+def _topic_configs(chance: Random) -> bytes:
+    attributes = chance.choice([{"+cleanup.policy": chance.choice(["COMPACTION", value(chance)])}, value(chance)])
+    table = {text(chance): chance.choice([{"attributes": attributes}, value(chance)])}
+    document = {"topicConfigTable": chance.choice([table, value(chance)]), "topicQueueMappingDetailMap": value(chance)}
+    return json_text(chance, chance.choice([document, value(chance)])).encode()
+
+
+def _runtime(chance: Random) -> bytes:
+    return json_text(chance, {"table": chance.choice([{"brokerVersionDesc": text(chance)}, value(chance)])}).encode()
+
+
+def _connected(connection: Connection) -> list[str]:
+    told = producers_now(connection) or {}
+    return [*told, *(client for clients in told.values() for client in clients)]
+
+
+def _odd(connection: Connection) -> list[str]:
+    odd = odd_topics(connection)
+    return [*odd.compacted, *odd.static]
+
+
 def _any(chance: Random) -> bytes:
     return chance.choice([b"", chance.randbytes(40), text(chance).encode("utf-8", "surrogatepass")])
 
@@ -139,6 +170,9 @@ REQUESTS: tuple[tuple[Callable[[Connection], Iterable[object]], Callable[[Random
     (lambda connection: broker_config(connection).values(), _any),
     (lambda connection: max_offsets(connection, [Queue("T", 0)]), _any),
     (_pull, _any),
+    (_connected, _producers),
+    (_odd, _topic_configs),
+    (lambda connection: [broker_version(connection) or ""], _runtime),
     (lambda connection: [connection.ask(Command(0)).remark or ""], _any),
 )
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from fuzz.bodies import body, bomb
 from fuzz.broker_files import consume_queue, consumer_offsets
+from fuzz.message_lines import message_lines
 from fuzz.outputs import drawing, outputs, page
 from fuzz.peers import client, name_server, resolver, webhook
 from fuzz.planted import planted
+from fuzz.pulls import pulls
 from fuzz.records import commit_log, properties
 from fuzz.remoting import frame_is_read_as_it_was_written, remoting
 from fuzz.settings_files import settings, yaml_bomb
@@ -25,10 +27,12 @@ SURFACES = (
     Surface("landing files", text_file, share=20),
     Surface("landing files, gzipped", gzipped_file, share=40),
     Surface("large lines", large_line),
+    Surface("lines of messages", message_lines),
     Surface("consumerOffset.json", consumer_offsets),
     Surface("consume queue files", consume_queue, share=10),
     Surface("planted files of a store", planted, share=10),
     Surface("answers over remoting", remoting),
+    Surface("answers to pulls", pulls),
     Surface("good frames of remoting", frame_is_read_as_it_was_written, share=10),
     Surface("settings", settings, share=40),
     Surface("settings that expand", yaml_bomb, share=5000),

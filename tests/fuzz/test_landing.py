@@ -10,6 +10,7 @@ from fuzz import contract
 from fuzz.landing import GOOD, JUDGED, run_lines, written
 from fuzz.ops import run_ops
 from fuzz.passes import SETTINGS, run_passes
+from fuzz.traces import run_traces
 from house import House
 from pyspark.sql import SparkSession
 
@@ -29,6 +30,10 @@ def test_every_line_lands_as_it_says_or_is_told_why_not(spark: SparkSession, tmp
 
 def test_every_token_of_an_op_body_is_a_row_or_told_of(spark: SparkSession):
     assert run_ops(spark, OPS, SEED).escapes == []
+
+
+def test_every_end_of_a_trace_message_is_a_row_or_told_of(spark: SparkSession):
+    assert run_traces(spark, OPS, SEED).escapes == []
 
 
 @pytest.mark.long

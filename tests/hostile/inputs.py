@@ -96,6 +96,44 @@ def large_ops(place: Path) -> tuple[str, Path]:
     return "op", place
 
 
+def trace_bodies(place: Path) -> tuple[str, Path]:
+    """Trace messages as large as may be: millions of ends of records with nothing between, and of records of ends."""
+    ended = (
+        f"EndTransaction\x01{1_795_257_051_730}\x01R\x01G\x01T\x01I\x01t\x01k\x01h:1\x012\x01I\x01UNKNOW\x01false\x02"
+    )
+    empty = 12 << 20
+    bodies = [ended, "\x02" * empty, "EndTransaction\x01\x02" * (empty // 16)]
+    with gzip.open(place / "traces.jsonl.gz", "wt", 1, encoding="utf-8") as out:
+        for offset, body in enumerate([bodies[0]] * GOOD + [bodies[1]] * 8 + [bodies[2]] * 8):
+            text = base64.b64encode(body.encode()).decode()
+            out.write(line(offset, topic="RMQ_SYS_TRACE_TOPIC", bodyBase64=text))
+    return "trace", place
+
+
+def many_properties(count: int) -> dict[str, str]:
+    """As many as a message can have, of a letter each."""
+    return {format(number, "x"): "v" for number in range(count)}
+
+
+def lines_of_properties(place: Path) -> tuple[str, Path]:
+    """Lines whose properties are all they are."""
+    properties = many_properties(4000)
+    with gzip.open(place / "properties.jsonl.gz", "wt", 1, encoding="utf-8") as out:
+        for offset in range(2000):
+            out.write(line(offset, properties=properties))
+    return "message", place
+
+
+def records_of_properties(place: Path) -> tuple[str, Path]:
+    """Records whose properties are all they are, half of them with one name again and again."""
+    different = "".join(f"{name}\x01{value}\x02" for name, value in many_properties(9000).items()).encode()[:65_535]
+    repeated = (b"a\x01b\x02" * 16_384)[:65_535]
+    log = bytearray()
+    for offset in range(1500):
+        log += encode_record(len(log), queue_offset=offset, properties=(different, repeated)[offset % 2])
+    return "store", write_log(place / "store", [bytes(log)], file_size=128 * MIB)
+
+
 def broken_lines(place: Path) -> tuple[str, Path]:
     """Lines as long as may be that are no JSON: each is kept in quarantine."""
     with gzip.open(place / "large.jsonl.gz", "wt", 1, encoding="utf-8") as out:
@@ -135,6 +173,15 @@ INPUTS = (
         ["OP_BODY_EMPTY"] * 8 + ["OP_BODY_TOO_LARGE"] * 8 + ["OP_TOKEN"] * 8,
         "op_message",
     ),
+    Hostile(
+        "trace bodies of millions of records",
+        trace_bodies,
+        GOOD,
+        ["TRACE_BODY_TOO_LARGE"] * 16,
+        "end_trace",
+    ),
+    Hostile("lines of thousands of properties", lines_of_properties, 2000),
+    Hostile("records of thousands of properties", records_of_properties, 1500),
     Hostile("broken lines of 20 MiB", broken_lines, GOOD, ["BROKEN_JSON"] * 20),
     Hostile("10,000 files", many_files, 10_000),
     Hostile("odd names under LC_ALL=C", odd_names, 4, environment={"LC_ALL": "C", "PYTHONUTF8": "0"}),

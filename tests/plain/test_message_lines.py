@@ -7,17 +7,14 @@ import json
 from random import Random
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from fuzz import contract
-from fuzz.hostile import damaged
-from fuzz.landing import GOOD, MESSAGE, written
+from fuzz.landing import MESSAGE, written
+from fuzz.message_lines import assert_as_told, batch, texts_alone
 
-from txmq_lib.pipeline.land.files.large_lines import LANDING_SCHEMA
 from txmq_lib.pipeline.land.files.message_lines import records_of
 
 LINES, SEED = 4_000, 20261124
-STORED_APART = ("MIN_OFFSET", "MAX_OFFSET")
 
 
 def line(**other: Any) -> str:
@@ -41,48 +38,10 @@ def line(**other: Any) -> str:
     return json.dumps({name: held for name, held in {**fields, **other}.items() if held is not ...})
 
 
-def batch(*lines: str | bytes, **columns: list[Any]) -> pa.RecordBatch:
-    held = [each.encode() if isinstance(each, str) else each for each in lines]
-    rows = {
-        "value": pa.array(held, pa.binary()).cast(pa.string(), safe=False),
-        "source": [f"f:{place}" for place in range(len(held))],
-        "position": list(range(len(held))),
-        "reason": [None] * len(held),
-        "detail": [None] * len(held),
-        "long_body": [None] * len(held),
-        **columns,
-    }
-    return pa.RecordBatch.from_arrays(
-        [values if isinstance(values, pa.Array) else pa.array(values, LANDING_SCHEMA.field(name).type)
-         for name, values in rows.items()],
-        schema=LANDING_SCHEMA,
-    )  # fmt: skip
-
-
-def texts_alone(chance: Random) -> bytes:
-    """A line whose properties are texts; one in three damaged."""
-    fields = GOOD["message"](chance)
-    fields["properties"] = {name: held for name, held in fields["properties"].items() if isinstance(held, str)}
-    text = json.dumps(fields, ensure_ascii=chance.random() < 0.5).encode("utf-8", "surrogatepass")
-    return damaged(chance, text).replace(b"\n", b"?").replace(b"\r", b"?") if chance.random() < 0.3 else text
-
-
 def test_hostile_lines_are_as_the_contract_says_or_left_alone():
     chance = Random(SEED)
     lines = [written(chance, "message") for _ in range(LINES)] + [texts_alone(chance) for _ in range(LINES)]
-    records, _, places = records_of(batch(*lines))
-    assert len(places) > 100
-    for place, row in zip(places.tolist(), records.to_pylist(), strict=True):
-        expected = contract.judged("message", lines[place])
-        assert not expected.faults, lines[place]
-        assert not expected.is_open, lines[place]
-        said = {MESSAGE[name]: value for name, value in expected.row.items()}
-        properties = said.pop("properties")
-        kept = {name: value for name, value in dict(properties).items() if name and value and name not in STORED_APART}
-        assert dict(row["properties"]) == kept
-        for name, value in said.items():
-            held = row[name]
-            assert (round(held.timestamp() * 1000) if name.endswith("_timestamp") else held) == value, name
+    assert assert_as_told(lines) > 100
 
 
 @pytest.mark.parametrize(
