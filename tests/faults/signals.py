@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,11 +38,14 @@ class Ended:
     left: tuple[str, ...]
     signalled: bool
 
-    def faults(self, number: int) -> list[str]:
-        """What is other than told: status 128 and the signal's number, within 10 s, one line, nothing left."""
+    def faults(self, number: int, own: Container[str] = ()) -> list[str]:
+        """What is other than told: status 128 and the signal's number, within 10 s, one line, nothing left.
+
+        own  lines that it says when left alone
+        """
         if not self.signalled:
             return []
-        lines = self.words.splitlines()
+        lines = [line for line in self.words.splitlines() if line not in own]
         return [
             *(["hang"] if self.status is None else []),
             *([f"status {self.status}"] if self.status not in (None, 128 + number) else []),

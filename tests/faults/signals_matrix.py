@@ -58,20 +58,20 @@ class Counted:
         told = (*counts, self.carried_on, self.not_carried_on, self.rows_other)
         return [self.command, *map(str, told), f"{self.slowest_s:.1f}", "; ".join(self.notes)]
 
-    def take(self, number: int, ended: Ended, *, may_stop: bool, told: str) -> None:
-        """One trial."""
+    def take(self, number: int, ended: Ended, *, may_stop: bool, told: str, own: frozenset[str]) -> None:
+        """One trial; `own` are the lines that the command says when left alone."""
         self.trials += 1
         if not ended.signalled:
             self.over_before += 1
             return
         self.slowest_s = max(self.slowest_s, ended.seconds)
         is_stop = may_stop and ended.status == 0
-        lines = len(ended.words.splitlines())
+        lines = sum(line not in own for line in ended.words.splitlines())
         self.hangs += ended.status is None
         self.statuses_other += not is_stop and ended.status not in (None, 128 + number)
         self.left += len(ended.left)
         self.lines_other += lines != 1 and not may_stop
-        if (faults := ended.faults(number)) and not may_stop:
+        if (faults := ended.faults(number, own)) and not may_stop:
             self.notes.append(f"{told}: {', '.join(faults)}")
 
 
@@ -93,7 +93,8 @@ class Trials:
         self._was_signalled = False
         self._session = build_session("txmq-faults", Settings.load([SETTINGS], [STAYING]))
         self._places = Places(place)
-        self._start_s = self._alone_s(place / "start", ("init",))
+        self._start_s, _ = self._alone(place / "start", ("init",))
+        self._own: dict[str, frozenset[str]] = {}
         self._expected: dict[str, tuple[float, dict[str, Counter[str]]]] = {}
 
     def close(self) -> None:
@@ -121,12 +122,13 @@ class Trials:
     def _trial(self, name: str, moment: int, number: int, times: int, *, is_carried_on: bool) -> str:
         command, counted = COMMANDS[name], self.counted[name]
         seconds, expected = self._undisturbed(name)
+        own = self._own[name]
         run = self._places.copied(command, name)
         self._places.peers.begin()
         after_s = seconds * (moment + 0.5) / self._moments
         ended = signalled([TXMQ, *self._places.line(run, command.arguments)], number, after_s, times=times)
         told = f"{name} {number.name} x{times} after {after_s:.1f} of {seconds:.1f} s"
-        counted.take(number, ended, may_stop=command.may_stop, told=told)
+        counted.take(number, ended, may_stop=command.may_stop, told=told, own=own)
         self._was_signalled = ended.signalled
         if not ended.signalled:  # it was quicker than thought, and is tried again
             self._expected[name] = min(seconds, ended.seconds), expected
@@ -145,30 +147,32 @@ class Trials:
             counted.notes += [f"{told}: {note}" for note in notes]
             seen += f", carried on: {'; '.join(notes) or 'as undisturbed'}"
         self._places.leave(run, command)
-        faults = [] if command.may_stop else ended.faults(number)
+        faults = [] if command.may_stop else ended.faults(number, own)
         return seen + "".join(f" | {fault}" for fault in faults)
 
     def _undisturbed(self, name: str) -> tuple[float, dict[str, Counter[str]]]:
         """About how long the command takes, and what is there then."""
         if name not in self._expected:
             command, seconds = COMMANDS[name], WITHOUT_END_S
+            own: frozenset[str] = frozenset()
             run = self._places.copied(command, name)
             self._places.peers.begin()
             if command.has_end and command.starts_jvm:
                 # About: one that is over before is tried again, in its own time.
                 seconds = self._start_s + _timed(lambda: self._places.left_alone(run, command.arguments))
             elif command.has_end:
-                seconds = self._alone_s(run, command.arguments)
+                seconds, own = self._alone(run, command.arguments)
+            self._own[name] = own
             self._expected[name] = seconds, {} if command.only_reads else _contents(run, command)
             self._places.leave(run, command)
         return self._expected[name]
 
-    def _alone_s(self, run: Path, arguments: tuple[str, ...]) -> float:
-        """How long a command takes as a process of its own."""
+    def _alone(self, run: Path, arguments: tuple[str, ...]) -> tuple[float, frozenset[str]]:
+        """How long a command takes as a process of its own, and the lines that it says on stderr."""
         line, begun = [TXMQ, *self._places.line(run, arguments)], time.monotonic()
         done = subprocess.run(line, capture_output=True, text=True, check=False)
         require_done(arguments, done.returncode, done.stderr)
-        return time.monotonic() - begun
+        return time.monotonic() - begun, frozenset(done.stderr.splitlines())
 
     def _carried_on(self, run: Path, command: Command, expected: dict[str, Counter[str]]) -> dict[str, tuple[int, int]]:
         """What differs once the command was left alone; of what brokers are told, what never was or was told again."""

@@ -126,8 +126,8 @@ def lines_of_properties(place: Path) -> tuple[str, Path]:
 
 def records_of_properties(place: Path) -> tuple[str, Path]:
     """Records whose properties are all they are, half of them with one name again and again."""
-    different = "".join(f"{name}\x01{value}\x02" for name, value in many_properties(9000).items()).encode()[:65_535]
-    repeated = (b"a\x01b\x02" * 16_384)[:65_535]
+    different = "".join(f"{name}\x01{value}\x02" for name, value in many_properties(5000).items()).encode()[:32_767]
+    repeated = (b"a\x01b\x02" * 16_384)[:32_767]
     log = bytearray()
     for offset in range(1500):
         log += encode_record(len(log), queue_offset=offset, properties=(different, repeated)[offset % 2])

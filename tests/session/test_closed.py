@@ -8,6 +8,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from processes import PROC, Seen, watched
@@ -96,13 +97,16 @@ def test_every_socket_of_every_command_waits_on_loopback(name, places, tmp_path)
     run = places.copied(command, f"sockets of {name}")
     places.peers.begin()
     arguments = [*OPEN, *places.line(run, command.arguments), *(LISTENING if name == "serve" else ())]
-    is_serving = (run / "health.json").exists
-    ended = watched(arguments, tmp_path, os.environ, is_to_end=is_serving)
+    ended = watched(arguments, tmp_path, os.environ, is_to_end=lambda: _serves(run / "health.json"))
     places.leave(run, command)
     assert ended.status in (0, 1), ended.err
     assert any(b"SparkSubmit" in seen for seen in ended.seen.arguments), ended.err
     assert len(ended.seen.listening) >= 4 + (name == "serve")
     assert ended.seen.elsewhere() == set()
+
+
+def _serves(health: Path) -> bool:
+    return health.exists() and json.loads(health.read_text())["state"] == "running"
 
 
 @pytest.mark.long
