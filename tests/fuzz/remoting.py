@@ -19,13 +19,13 @@ from txmq_lib.rocketmq.remoting.broker import (
     broker_version,
     max_offsets,
     odd_topics,
-    producers_now,
     pull_request,
     pulled,
 )
 from txmq_lib.rocketmq.remoting.connection import Access, Connection
 from txmq_lib.rocketmq.remoting.frame import FLAG_RESPONSE, Command, encode
 from txmq_lib.rocketmq.remoting.name_server import Route, routes, topics
+from txmq_lib.rocketmq.remoting.producers import producers_now
 from txmq_lib.rocketmq.remoting.queue_entries import listed
 
 QUEUE = Queue(OP_TOPIC, 0)

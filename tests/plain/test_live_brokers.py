@@ -18,8 +18,9 @@ from txmq_lib.pipeline.land.broker_state.broker_settings import conf_findings, l
 from txmq_lib.pipeline.land.live import broker_landing as live
 from txmq_lib.pipeline.land.live.live_brokers import LiveBroker, access_of, is_wanted, live_brokers
 from txmq_lib.pipeline.land.live.live_ranges import KnownQueue, plan_queues
-from txmq_lib.rocketmq.remoting.broker import Queue, producers_now
+from txmq_lib.rocketmq.remoting.broker import Queue
 from txmq_lib.rocketmq.remoting.connection import Access, Connection
+from txmq_lib.rocketmq.remoting.producers import producers_now
 from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
 
 HALF, OP, GIVEN_UP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"

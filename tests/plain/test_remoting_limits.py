@@ -19,15 +19,13 @@ from txmq_lib.pipeline.land.live.live_brokers import MOST_BROKERS, LiveBroker, l
 from txmq_lib.rocketmq.remoting import connection as connections
 from txmq_lib.rocketmq.remoting import name_server as name_servers
 from txmq_lib.rocketmq.remoting.broker import (
-    MOST_CLIENTS,
-    MOST_GROUPS,
     Queue,
     broker_config,
     max_offsets,
-    producers_now,
 )
 from txmq_lib.rocketmq.remoting.connection import Access, Connection
 from txmq_lib.rocketmq.remoting.name_server import routes, topics
+from txmq_lib.rocketmq.remoting.producers import MOST_CLIENTS, MOST_GROUPS, producers_now
 from txmq_lib.rocketmq.remoting.queue_entries import listed
 from txmq_lib.rocketmq.store.consumer_offset_file import parse_consumer_offsets
 

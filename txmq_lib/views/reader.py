@@ -287,8 +287,8 @@ def matching(where: Sequence[KeyValues]) -> tuple[str, list[str | int]]:
 
 def _predicate(scan: Scan) -> str | None:
     # Only spares reading: what is shown is decided by bound parameters. deltalake takes nothing but SQL text here.
-    sought = sum(len(values) for match in scan.where for values in match.values())
-    among = _one_of if sought <= MOST_SOUGHT else _between
+    count = sum(len(values) for match in scan.where for values in match.values())
+    among = _one_of if count <= MOST_SOUGHT else _between
     any_of = [" AND ".join(among(name, values) for name, values in match.items()) for match in scan.where]
     equal = [" OR ".join(f"({term})" for term in any_of)] if 0 < len(any_of) <= MOST_SOUGHT else []
     bounds = scan.span.bounds() if scan.span else []

@@ -23,16 +23,9 @@ GET_MIN_OFFSET: Final = 31
 END_TRANSACTION: Final = 37
 GET_ALL_CONSUMER_OFFSET: Final = 43
 RESUME_CHECK_HALF_MESSAGE: Final = 323
-GET_ALL_PRODUCER_INFO: Final = 328
-
-NOT_SUPPORTED: Final = 3
 
 CREATES_TOPICS: Final = "TBW102"  # what a topic that is not there is made after
 LONGEST_VERSION: Final = 64
-LONGEST_CLIENT_ID: Final = 255
-LONGEST_GROUP: Final = 512  # RocketMQ takes 255 bytes
-MOST_GROUPS: Final = 10_000
-MOST_CLIENTS: Final = 100_000  # of all groups
 # A broker sends no more in one answer, whatever it is asked for.
 MESSAGES_PER_PULL: Final = 32
 
@@ -161,38 +154,6 @@ def all_consumer_offsets(connection: Connection) -> bytes:
     answer = connection.ask(Command(GET_ALL_CONSUMER_OFFSET), most_bytes=LARGE_ANSWER)
     connection.require_success(answer, "consumer offsets")
     return answer.body
-
-
-def producers_now(connection: Connection) -> dict[str, tuple[str, ...]] | None:
-    """Ids of the clients that are connected now, by producer group (R130); None of a broker that does not tell.
-
-    ProtocolError where it tells of more than MOST_GROUPS or MOST_CLIENTS, or of a group with no such name.
-    """
-    answer = connection.ask(Command(GET_ALL_PRODUCER_INFO), most_bytes=LARGE_ANSWER)
-    if answer.code == NOT_SUPPORTED:
-        return None
-    connection.require_success(answer, "producers")
-    try:
-        document = storable(parsed(answer.body))
-    except (ValueError, RecursionError):
-        document = None
-    groups = document.get("data") if isinstance(document, dict) else None
-    if not isinstance(groups, dict):
-        raise ProtocolError(f"{connection.address}: producers that are no JSON object of groups")
-    clients = sum(len(each) for each in groups.values() if isinstance(each, list))
-    if len(groups) > MOST_GROUPS or clients > MOST_CLIENTS or any(len(group) > LONGEST_GROUP for group in groups):
-        raise ProtocolError(
-            f"{connection.address}: {len(groups):,} producer groups with {clients:,} clients, where {MOST_GROUPS:,}, "
-            f"{MOST_CLIENTS:,} and names of {LONGEST_GROUP} characters are much"
-        )
-    return {group: tuple(_client_ids(clients)) for group, clients in groups.items()}
-
-
-def _client_ids(clients: object) -> Iterator[str]:
-    for client in clients if isinstance(clients, list) else ():
-        client_id = client.get("clientId") if isinstance(client, dict) else None
-        if isinstance(client_id, str):
-            yield client_id[:LONGEST_CLIENT_ID]
 
 
 @dataclass(frozen=True)

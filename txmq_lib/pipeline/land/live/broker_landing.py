@@ -32,9 +32,9 @@ from txmq_lib.rocketmq.remoting.broker import (
     broker_version,
     max_offsets,
     odd_topics,
-    producers_now,
 )
 from txmq_lib.rocketmq.remoting.connection import Access, Connection
+from txmq_lib.rocketmq.remoting.producers import producers_now
 from txmq_lib.rocketmq.store.consumer_offset_file import ConsumerOffsetFile, ConsumerOffsets, parse_consumer_offsets
 from txmq_lib.rocketmq.store.set_up import COMPACTION, STATIC_TOPICS, live_set_ups
 from txmq_lib.rules import frontier
