@@ -66,6 +66,12 @@ class InputError(TxmqError):
     code = "INPUT_UNREADABLE"
 
 
+class WarehouseUnreached(InputError):
+    """The place of the warehouse, an object store, does not answer or does not take the credentials."""
+
+    code = "WAREHOUSE_UNREACHED"
+
+
 class StoreRefusedError(InputError):
     """A store whose broker is set up in a way that txmq cannot read from disk; nothing of it has landed."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,18 @@ def test_a_path_that_only_spark_can_look_at_is_left_to_it(said, monkeypatch):
         assert "a JVM would have started" in said("land", "half", *arguments, "--broker", "b")[1]
     monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
     assert "a JVM would have started" in said("land", "half", "a.jsonl", "--broker", "b")[1]
+
+
+def test_an_object_store_that_is_not_there(said, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    begun = time.monotonic()
+    status, told = said("--warehouse", "s3://lake/w", "init")
+    assert status == 3
+    assert told.startswith("error WAREHOUSE_UNREACHED: warehouse s3://lake/w: the store cannot be reached (")
+    # Neither it nor the record of this run is tried for long.
+    assert time.monotonic() - begun < 3
 
 
 def test_name_servers_that_do_not_answer(said):

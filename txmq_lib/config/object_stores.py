@@ -50,6 +50,12 @@ def storage_options(uri: str, environ: Mapping[str, str] = os.environ, *, longes
     return options
 
 
+def looking_options(uri: str) -> dict[str, str] | None:
+    """As `storage_options`, for one look: within five seconds there is an answer or an error."""
+    options = storage_options(uri, longest_s=4)
+    return None if options is None else {**options, "timeout": "2s", "connect_timeout": "2s", "max_retries": "1"}
+
+
 def spark_settings(uri: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Spark's settings for a warehouse there; what the user sets counts more."""
     if uri.startswith("gs://"):

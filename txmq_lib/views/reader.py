@@ -1,17 +1,19 @@
 """Reads Delta tables without a JVM: deltalake knows the files, DuckDB reads and answers. Must not write.
 
-On a local disk DuckDB reads the files itself, several times cheaper than a stream; elsewhere deltalake streams rows.
+On a local disk DuckDB reads the files itself. Elsewhere it is given rows; tables and files are asked for side by side.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 import duckdb
@@ -19,9 +21,9 @@ from arro3.core import RecordBatchReader
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from txmq_lib.config.object_stores import reason_of, storage_options
+from txmq_lib.config.object_stores import looking_options, reason_of, storage_options
 from txmq_lib.config.table_specs import table_spec
-from txmq_lib.errors import InputError, TableMissingError
+from txmq_lib.errors import InputError, TableMissingError, TxmqError, WarehouseUnreached
 from txmq_lib.files.scratch import scratch
 from txmq_lib.views.columns import duckdb_type, output, quoted
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FETCHED_AT_ONCE = 1000
+# An object store takes as long for many requests as for one.
+TABLES_AT_ONCE = 16
 # In a path DuckDB takes these for patterns.
 GLOB = re.compile(r"[*?\[]")
 # Values that may stand in what deltalake is asked: it looks at them one within the other, and 10,000 end the process.
@@ -37,6 +41,8 @@ MOST_SOUGHT = 1000
 # By place, or by name.
 Parameters: TypeAlias = list[Any] | dict[str, Any]
 KeyValues: TypeAlias = Mapping[str, Sequence[str | int]]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,7 @@ class Stored:
 class _Stream:
     """Rows of a scan as they come, and, as SQL, its columns where the stored table lacks some; empty: it lacks none."""
 
-    rows: RecordBatchReader
+    rows: RecordBatchReader | pa.Table
     columns: str
 
 
@@ -95,7 +101,9 @@ class WarehouseReader:
 
     def __init__(self, uri: str) -> None:
         self.uri = _plain(uri)
+        self.is_far = "://" in self.uri
         self._tables: dict[str, DeltaTable] = {}
+        self._opening: dict[str, Lock] = {}
         self._old_files: dict[str, bool] = {}
         # DuckDB would spill a large sort into the working directory.
         self._duckdb = duckdb.connect(config={"temp_directory": f"{scratch()}/duckdb"})
@@ -103,8 +111,7 @@ class WarehouseReader:
 
     def query(self, sql: str, parameters: Parameters, scans: Mapping[str, Scan]) -> Iterator[tuple[Any, ...]]:
         """Rows of `sql`, which may name each of `scans` once: they may be streams."""
-        sources = {name: self._source(scan) for name, scan in scans.items()}
-        return self._fetched(sql, parameters, sources)
+        return self._fetched(sql, parameters, self._sources(scans))
 
     def rows(self, scan: Scan, *, most_per: tuple[Sequence[str], int] = ((), 0)) -> list[dict[str, Any]]:
         """The scan's rows by column name, values as JSON would have them (see `output`).
@@ -121,10 +128,22 @@ class WarehouseReader:
         found = self.query(sql, parameters, {"scan": scan})
         return [dict(zip(scan.columns, row, strict=True)) for row in found]
 
+    def side_by_side(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+        """`work` of each item, in their order; several at a time where tables are far."""
+        parts = list(items)
+        if not self.is_far or len(parts) < 2:
+            return [work(item) for item in parts]
+        with ThreadPoolExecutor(min(TABLES_AT_ONCE, len(parts))) as pool:
+            return list(pool.map(work, parts))
+
+    def open_ahead(self, tables: Iterable[str]) -> None:
+        """Tables that will be asked for one after the other; what cannot be opened is told when it is."""
+        if self.is_far:
+            self.side_by_side(self._opened_or_not, tables)
+
     def table(self, sql: str, parameters: Parameters, scans: Mapping[str, Scan]) -> pa.Table:
         """Rows of `sql` as `query` has them, whole and in Arrow's types."""
-        sources = {name: self._source(scan) for name, scan in scans.items()}
-        with self._asking(sources) as cursor:
+        with self._asking(self._sources(scans)) as cursor:
             return cursor.sql(sql, params=parameters).to_arrow_table()
 
     def _fetched(
@@ -161,9 +180,12 @@ class WarehouseReader:
                 raise InputError(sentence + hint) from error
 
     def require_reached(self) -> None:
-        """InputError where the place of the tables does not answer; whether they are there does not matter."""
-        with suppress(TableMissingError), self._readable("pass"):
-            pass
+        """WarehouseUnreached where the place of the tables does not answer; whether they are there does not matter."""
+        path = f"{self.uri}/pass"
+        try:
+            DeltaTable.is_deltatable(path, looking_options(path))
+        except (DeltaError, OSError) as error:
+            raise WarehouseUnreached(f"warehouse {self.uri}: {reason_of(error, path)}") from error
 
     def stored(self, table: str) -> Stored:
         """Rows and highest values of a table, from the statistics of its files in Delta's log."""
@@ -190,6 +212,13 @@ class WarehouseReader:
         low, high = ([files[f"{end}.{name}"].to_pylist() for name in columns] for end in ("min", "max"))
         return list(zip(zip(*low, strict=True), zip(*high, strict=True), strict=True))
 
+    def _sources(self, scans: Mapping[str, Scan]) -> dict[str, str | _Stream]:
+        return dict(zip(scans, self.side_by_side(self._source, scans.values()), strict=True))
+
+    def _opened_or_not(self, table: str) -> None:
+        with suppress(TxmqError), self._readable(table):
+            pass
+
     def _source(self, scan: Scan) -> str | _Stream:
         try:
             return self._files(scan) or self._stream(scan)
@@ -201,7 +230,7 @@ class WarehouseReader:
     def _files(self, scan: Scan) -> str | None:
         """SQL for the scan over its Parquet files; None where DuckDB cannot read them as they are."""
         with self._readable(scan.table) as delta:
-            if "://" in self.uri or GLOB.search(self.uri) or delta.protocol().reader_features:
+            if self.is_far or GLOB.search(self.uri) or delta.protocol().reader_features:
                 return None
             files = delta.file_uris(file_pruning_predicate=_predicate(scan))
             has_old_files = bool(files) and self._has_old_files(scan.table, delta, files)
@@ -244,7 +273,7 @@ class WarehouseReader:
             if predicate and any(name in predicate for name in lacking):
                 predicate = None  # it only spares reading
             present = [name for name in scan.columns if name in stored]
-            rows = delta.scan(columns=present or stored[:1], predicate=predicate)
+            rows = self._rows(delta, present or stored[:1], predicate)
         if len(present) == len(scan.columns):
             return _Stream(rows, "")
         types_of = {field.name: duckdb_type(field.type) for field in table_spec(scan.table).fields}
@@ -253,12 +282,25 @@ class WarehouseReader:
         ]
         return _Stream(rows, ", ".join(columns))
 
+    def _rows(self, delta: DeltaTable, columns: list[str], predicate: str | None) -> RecordBatchReader | pa.Table:
+        rows = None
+        if not delta.protocol().reader_features:
+            # pyarrow takes a tenth of a second to import, which whoever reads from this disk is spared.
+            from txmq_lib.views.far_files import rows_of_files
+
+            rows = rows_of_files(delta, self._options() or {}, columns, predicate)
+        return delta.scan(columns=columns, predicate=predicate) if rows is None else rows
+
+    def _options(self) -> dict[str, str] | None:
+        return storage_options(self.uri, longest_s=4)
+
     @contextmanager
     def _readable(self, table: str) -> Iterator[DeltaTable]:
         path = f"{self.uri}/{table}"
         try:
-            if table not in self._tables:
-                self._tables[table] = DeltaTable(path, storage_options=storage_options(path, longest_s=4))
+            with self._opening.setdefault(table, Lock()):
+                if table not in self._tables:
+                    self._tables[table] = DeltaTable(path, storage_options=self._options())
             yield self._tables[table]
         except TableNotFoundError:
             raise TableMissingError(

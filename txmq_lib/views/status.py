@@ -22,11 +22,17 @@ from txmq_lib.views.figures import (
     Quarantined,
 )
 from txmq_lib.views.lag import LagWindow
-from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.reader import TABLES_AT_ONCE, WarehouseReader
 from txmq_lib.views.runs import LandedRun, StepRuns, landed_runs, step_runs
 
 # Jobs whose rows the audit judges.
 BEFORE_AUDIT = ("land", "reconcile", "resume")
+# Those that the figures read.
+TABLES = (
+    *("broker_request", "broker_set_up", "check_cursor", "check_request", "connected_producer", "consumer_offset"),
+    *("consumer_offset_commit", "end_outcome", "landing_frontier", "manual_decision", "message", "orphan", "pass"),
+    *("pending_half", "quarantine", "run", "trans_check_max_time", "verdict"),
+)
 CONTRADICTED = (names.DUPLICATED, names.CONFLICT)
 
 
@@ -101,7 +107,8 @@ class Status:
 
 def read_status(reader: WarehouseReader, now: datetime, *, lag_window_ms: int) -> Status:
     """The figures, each from the newest rows of its table; several tables are read at a time."""
-    with ThreadPoolExecutor(max_workers=4) as pool:
+    reader.open_ahead(TABLES)
+    with ThreadPoolExecutor(max_workers=TABLES_AT_ONCE if reader.is_far else 4) as pool:
         verdicts = pool.submit(figures.verdict_counts, reader)
         checks = pool.submit(figures.check_figures, reader)
         pending = pool.submit(figures.pending_groups, reader, now)

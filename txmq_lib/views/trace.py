@@ -92,6 +92,11 @@ ORDER_AT_ONE_TIME = (
     "op_message",
     "trans_check_max_time",
 )
+# Those whose rows name the transaction they are of.
+KEYED = (
+    *("half_message", "message", "trans_check_max_time", "check_request", "check_answer"),
+    *("manual_decision", "broker_request", "pending_half", "verdict"),
+)
 SHOWN_LAST = (NOT_TOLD, "pending_half", "check_cursor", "connected_producer", "verdict")
 
 Key = tuple[Any, ...]
@@ -115,13 +120,12 @@ def traces(
 ) -> dict[str, list[Story]]:
     """The stories of several ids from as many reads as one takes; an id of which nothing is known has none."""
     by_id: KeyValues = {"transaction_id": transaction_ids, **({"broker_name": brokers} if brokers else {})}
-    found = {
-        table: _rows(reader, Scan(table, COLUMNS[table], (by_id,), may_be_missing=table in LATER_TABLES))
-        for table in (
-            *("half_message", "message", "trans_check_max_time", "check_request", "check_answer"),
-            *("manual_decision", "broker_request", "pending_half", "verdict"),
-        )
-    }
+    reader.open_ahead((*COLUMNS, "check_cursor", "connected_producer"))
+
+    def rows(table: str) -> list[dict[str, Any]]:
+        return _rows(reader, Scan(table, COLUMNS[table], (by_id,), may_be_missing=table in LATER_TABLES))
+
+    found = dict(zip(KEYED, reader.side_by_side(rows, KEYED), strict=True))
     found["broker_request"] = _last_told(found["broker_request"])
     halves = found["half_message"]
     owners = {(row["broker_name"], row["queue_id"], _named_offset(row)): _key(row) for row in halves}

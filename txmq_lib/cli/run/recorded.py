@@ -21,7 +21,7 @@ from txmq_lib.cli.run.clock import wall_clock
 from txmq_lib.config.resources import txmq_version
 from txmq_lib.config.secrets import scrubbed
 from txmq_lib.config.settings import Settings
-from txmq_lib.errors import EXIT_DONE, EXIT_FAILED, EXIT_FINDINGS, TxmqError, code_and_words
+from txmq_lib.errors import EXIT_DONE, EXIT_FAILED, EXIT_FINDINGS, TxmqError, WarehouseUnreached, code_and_words
 from txmq_lib.files.run_marker import RunMarker, left_behind
 from txmq_lib.files.started_by import started_by
 from txmq_lib.names import RUN_DONE, RUN_ENDED, RUN_FAILED, RUN_FINDINGS, RUN_KILLED
@@ -114,7 +114,8 @@ def recorded(command: str, settings: Settings) -> Iterator[Run]:
             if not any(run.steps.values()):
                 run.failed(command, f"{code}: {words}")
             status = error.exit_status if isinstance(error, TxmqError) else EXIT_FAILED
-            keeper.over(RUN_FAILED, status, f"{code}: {words}")
+            if not isinstance(error, WarehouseUnreached):  # else nobody would be there to write to
+                keeper.over(RUN_FAILED, status, f"{code}: {words}")
             raise
         else:
             run.steps.setdefault(command, "")

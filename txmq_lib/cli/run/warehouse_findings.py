@@ -79,6 +79,7 @@ def warehouse_findings(uri: str, now: datetime) -> Iterator[Finding]:
         if damaged:
             return
     reader = WarehouseReader(uri)
+    reader.open_ahead(table_specs())
     yield from table_findings(reader)
     yield from time_findings(reader, now)
 
