@@ -18,6 +18,7 @@ import pytest
 from captured import unpack_store
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
+from far_passes import FarPasses
 from moment import NOW_TEXT
 from s3_proxy import Fault, Faults, S3Proxy, no_fault, s3_proxy
 from truth import VERDICT_COUNTS
@@ -25,6 +26,7 @@ from truth import VERDICT_COUNTS
 pytestmark = pytest.mark.real
 
 MOST_S = 5.0  # until it is told that a store does not answer, on a machine that does nothing else
+MOST_REQUESTS = 60
 ROWS = pa.table({"n": pa.array([1, 2], pa.int64())})
 
 
@@ -146,6 +148,24 @@ def test_the_capture_on_a_store_gives_its_verdicts_and_an_idle_run_asks_little(s
         with store.counting() as seen:
             txmq(conf, view)
         tell(f"{view}: {seen}")
+
+
+def test_what_an_idle_cycle_asks_does_not_grow_with_passes(store):
+    passes = FarPasses(f"s3a://{minio.BUCKET}/passes", classes())
+    store.set(delay_s=0.02)
+    try:
+        for count in (0, 1, 25):  # more commits than there are between two checkpoints
+            for _ in range(count):
+                passes.ask("halves")
+                passes.ask("pass")
+            passes.ask("cycle")
+            for step in ("cycle", "beside"):
+                with store.counting() as seen:
+                    told = passes.ask(step)
+                tell(f"{step} after {count} passes more: {told['seconds']} s, {seen}")
+                assert seen.total <= MOST_REQUESTS
+    finally:
+        passes.close()
 
 
 @pytest.mark.parametrize(

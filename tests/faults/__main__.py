@@ -10,11 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import crash
+import lost
 import orders
+import two_drivers
 from matrix import Matrix, all_faults
 from rich.console import Console
 from rich.table import Table
 from signals_matrix import COLUMNS, MOMENTS, ROUNDS, Trials, named
+
+# What needs an S3 server: how the names of its faults begin.
+ON_S3 = ("drivers", "lost")
 
 
 def main() -> int:
@@ -25,9 +30,14 @@ def main() -> int:
         "--moments", type=int, default=MOMENTS, help="at how many moments commands are sent a signal (10)"
     )
     parser.add_argument(
-        "--states", type=int, default=0, help="of power cuts and orders, at most so many each, by chance (all)"
+        "--states",
+        type=int,
+        default=0,
+        help="of power cuts, orders and lost answers, at most so many each, by chance (all)",
     )
     parser.add_argument("--unsynced", action="store_true", help="power cuts as if nothing were synced and mended")
+    parser.add_argument("--rounds", type=int, default=10, help="of two drivers on S3, for each pair of jobs (10)")
+    parser.add_argument("--held", type=float, default=2.0, help="seconds that commits are held there (2)")
     parser.add_argument("--minutes", type=float, default=math.inf, help="how long commands are sent signals (all)")
     parser.add_argument(
         "--rounds", type=int, default=ROUNDS, help="how often each is sent one at each moment, each time another (6)"
@@ -43,7 +53,7 @@ def main() -> int:
         commands = named(options.only, options.shard, is_quick=options.quick)
         cuts = [name for name in crash.CUTS if options.only in name]
         pairs = [pair for pair in orders.PAIRS if options.only in orders.named(*pair)]
-        if not (faults or commands or cuts or pairs):
+        if not (faults or commands or cuts or pairs or options.only.startswith(ON_S3)):
             parser.error(f"no fault's name contains {options.only!r}")
         matrices: dict[str, Matrix] = {}
         for scenario, fault in faults.values():
@@ -59,6 +69,9 @@ def main() -> int:
         is_sound &= _cut_off(Path(place), cuts, options, console, by_cut)
         by_order = Table(*orders.COLUMNS, title="Two jobs at once")
         is_sound &= _in_orders(Path(place), pairs, options, console, by_order)
+        by_rounds = Table(*two_drivers.COLUMNS, title="Two drivers on S3")
+        by_lost = Table(*lost.COLUMNS, title="Answers of S3 lost")
+        is_sound &= _on_s3(Path(place), options, console, by_rounds, by_lost)
         by_signals = Table(*COLUMNS, title="Commands ended by signals")
         is_sound &= _by_signals(Path(place), commands, options, console, by_signals)
     if faults:
@@ -67,6 +80,9 @@ def main() -> int:
         console.print(by_order)
     if cuts:
         console.print(by_cut)
+    for by_s3 in (by_rounds, by_lost):
+        if by_s3.rows:
+            console.print(by_s3)
     if commands:
         console.print(by_signals)
     return 0 if is_sound else 1
@@ -96,6 +112,22 @@ def _in_orders(
         is_sound &= not seen.differing
         console.print(*seen.row(), sep=" | ", markup=False, soft_wrap=True)
         table.add_row(*seen.row())
+    return is_sound
+
+
+def _on_s3(place: Path, options: argparse.Namespace, console: Console, by_rounds: Table, by_lost: Table) -> bool:
+    """What is on S3, where it is asked for by name: MinIO takes minutes to build; whether all was sound."""
+    is_sound = True
+    if options.only.startswith(ON_S3[0]):
+        for seen in two_drivers.run(place / "drivers", options.only, options.rounds, options.held):
+            is_sound &= seen.is_sound
+            console.print(*seen.row(), sep=" | ", markup=False, soft_wrap=True)
+            by_rounds.add_row(*seen.row())
+    if options.only.startswith(ON_S3[1]):
+        for disturbed in lost.run(place / "lost", options.only, options.states):
+            is_sound &= disturbed.is_sound
+            console.print(*disturbed.row(), sep=" | ", markup=False, soft_wrap=True)
+            by_lost.add_row(*disturbed.row())
     return is_sound
 
 

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 LONGEST_HEAD = 1 << 16
 HEAD_END = b"\r\n\r\n"
+COMMIT = re.compile(r"/_delta_log/\d{20}\.json")
 NO_CONTENT = re.compile(rb"HTTP/1\.1 (1\d\d|204|304) ")
 
 
@@ -110,9 +111,10 @@ class S3Proxy:
         """Where clients find it."""
         return f"http://127.0.0.1:{self.port}"
 
-    def set(self, *, delay_s: float | None = None, fails: Rule | None = None) -> None:
-        """How long each request waits before it is forwarded; which fault a request meets (`no_fault`: none)."""
-        for name, value in (("delay_s", delay_s), ("fails", fails)):
+    def set(self, *, delay_s: float | None = None, held_s: float | None = None, fails: Rule | None = None) -> None:
+        """How long each request waits before it is forwarded, and a commit of a table longer; which fault a request
+        meets (`no_fault`: none)."""
+        for name, value in (("delay_s", delay_s), ("held_s", held_s), ("fails", fails)):
             if value is not None:
                 self._asked("set", name, value)
 
@@ -159,7 +161,7 @@ def _obey(forwarder: _Forwarder, there: Connection) -> None:
 
 class _Forwarder:
     def __init__(self, port: int) -> None:
-        self.delay_s = 0.0
+        self.delay_s = self.held_s = 0.0
         self.fails: Rule = no_fault
         self.seen = Seen()
         self._target = port
@@ -196,7 +198,8 @@ class _Forwarder:
         seen.kinds[request.kind] += 1
         seen.sent += len(body)
         seen.requests.append(request)
-        await asyncio.sleep(self.delay_s)
+        is_commit = method == "PUT" and COMMIT.search(path) is not None
+        await asyncio.sleep(self.delay_s + (self.held_s if is_commit else 0.0))
         fault = self.fails(request)
         if fault is Fault.CUT:
             return False

@@ -18,6 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from moment import NOW_TEXT as NOON
 from views.conftest import append
 
+from txmq_lib.views import far_files
 from txmq_lib.views.figures import last_passes, newest_passes
 from txmq_lib.views.reader import Scan, WarehouseReader
 from txmq_lib.views.status import span_text
@@ -387,9 +388,13 @@ def test_a_warehouse_where_only_ends_have_landed_is_not_told_as_empty(status):
     assert out.splitlines()[1] == "no problem found"
 
 
-def test_what_is_streamed_from_afar_is_what_is_read_from_local_files(status, monkeypatch):
+@pytest.mark.parametrize("lowered", [None, "SMALL_FILE", "KEPT_BYTES"])
+def test_what_is_read_from_afar_is_what_is_read_from_local_files(status, monkeypatch, lowered):
     near = status("--format", "json")
-    monkeypatch.setattr(WarehouseReader, "_files", lambda reader, scan: None)
+    # Tables and files side by side; whole, by their columns, or streamed.
+    monkeypatch.setattr(WarehouseReader, "is_far", property(lambda _: True, lambda *_: None), raising=False)
+    if lowered:
+        monkeypatch.setattr(far_files, lowered, 0)
     far = status("--format", "json")
     told = [{**json.loads(out), "warehouse": None} for _, out, _ in (near, far)]
     assert told[0] == told[1]

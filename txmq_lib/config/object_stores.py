@@ -18,6 +18,9 @@ _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _S3A = "spark.hadoop.fs.s3a"
 LOG_STORE_KEY = "spark.delta.logStore.s3a.impl"
 LOG_STORE = "txmq.ConditionalPutLogStore"
+# Where Delta's own log store and deltalake refuse the second of two commits: by a rename or a put that fails where
+# there is something already.
+_EXCLUSIVE = ("gs", "abfss", "abfs", "hdfs", "viewfs", "file")
 # Who holds a lock of its own excludes none of those who do not.
 _LOCK_VARIABLE = "AWS_S3_LOCKING_PROVIDER"
 _CODE = re.compile(r"<Code>(\w+)</Code>")
@@ -89,8 +92,12 @@ def fault_of(uri: str, stated: Mapping[str, str], environ: Mapping[str, str] = o
 
     stated  Spark's settings as the user has them
     """
+    scheme = uri.partition("://")[0] if "://" in uri else "file"
     if not is_s3(uri):
-        return ""
+        if scheme in _EXCLUSIVE:
+            return ""
+        known = ", ".join(f"{each}://" for each in ("s3", *_EXCLUSIVE))
+        return f"warehouse at {scheme}://: of two commits of one number both may be taken there; use one of {known}"
     if stated.get(LOG_STORE_KEY, LOG_STORE) != LOG_STORE:
         return f"{LOG_STORE_KEY}: txmq commits by conditional puts, which another log store does not see; leave it out"
     if stated.get(f"{_S3A}.create.conditional.enabled") == "false":

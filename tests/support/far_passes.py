@@ -1,0 +1,102 @@
+"""Passes of a warehouse anywhere, one at a time as they are asked for: `python far_passes.py URI CLASSES`.
+
+A line of stdin is a step; the answer is a line of JSON, its wall seconds and counts. A process of its own, since its JVM knows S3.
+
+halves  1,000 halves and their ends are there, not yet a pass
+pass    a reconcile
+cycle   all that `txmq run` does
+beside  another session's first cycle: nothing of the tables is known
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.bench.data import NOW, Stream
+from tests.bench.small import _land
+from tests.bench.warehouses import opened, wall_clock
+from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.passes.current import PassReport
+from txmq_lib.pipeline.cycle import run_cycle
+from txmq_lib.pipeline.reconcile.job import run_reconcile
+
+
+class FarPasses:
+    """Such a process, from the side of who asks."""
+
+    def __init__(self, uri: str, classes: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, uri, classes], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._answer()
+
+    def ask(self, step: str) -> dict[str, Any]:
+        """Have a step done: its seconds and counts."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(step + "\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                found: dict[str, Any] = json.loads(line)
+                return found
+        raise RuntimeError("the process ended")
+
+
+def main() -> None:
+    uri, classes = sys.argv[1:]
+    path = [f"spark.spark.driver.extraClassPath={classes}"] if classes else []
+    warehouse, settings = opened(uri, "spark.spark.driver.memory=2g", *path)
+    warehouse.ensure()
+    landed = 0
+
+    def now() -> datetime:
+        return max(NOW + timedelta(seconds=landed), datetime.now(UTC))
+
+    def halves() -> None:
+        nonlocal landed
+        _land(warehouse, Stream(unended_of=0), landed)
+        landed += 1
+
+    def cycle(house: Warehouse = warehouse) -> PassReport:
+        return run_cycle(house, settings, now=now(), wall_clock=wall_clock, environ={})
+
+    steps: dict[str, Callable[[], PassReport | None]] = {
+        "halves": halves,
+        "pass": lambda: run_reconcile(warehouse, settings, now=now(), wall_clock=wall_clock),
+        "cycle": cycle,
+        "beside": lambda: cycle(Warehouse(warehouse.spark, uri)),
+    }
+    answer({})
+    for line in sys.stdin:
+        begun = time.monotonic()
+        report = steps[line.strip()]()
+        seconds = round(time.monotonic() - begun, 3)
+        answer({"seconds": seconds, "counts": {} if report is None else dict(report.counts)})
+
+
+def answer(facts: dict[str, object]) -> None:
+    """A line for whoever asked."""
+    sys.stdout.write(json.dumps(facts) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
