@@ -14,7 +14,8 @@ from resolving import decided, half, verdicts
 from txmq_lib.errors import UsageError
 from txmq_lib.pipeline.decision_request import DecisionRequest
 from txmq_lib.pipeline.decisions import decide
-from txmq_lib.pipeline.land.files.events import END_CONTENT, OFFSET_CONTENT, TABLE_OF_KIND
+from txmq_lib.pipeline.land.files.events import END_CONTENT, OFFSET_CONTENT
+from txmq_lib.pipeline.land.kinds import EVENT_TABLES
 
 
 def copy_of(original: dict[str, Any], number: int, **properties: str) -> dict[str, Any]:
@@ -116,7 +117,7 @@ def test_a_file_landed_before_hashes_told_nulls_apart_adds_nothing_when_it_lands
     contents = {"end": END_CONTENT, "offset": OFFSET_CONTENT}
     for kind, rows in (("end", ends), ("offset", reports)):
         house.land_rows(kind, rows)
-        table = TABLE_OF_KIND[kind]
+        table = EVENT_TABLES[kind]
         before = len(house.rows(table))
         former = house.warehouse.read(table).withColumn("content_hash", F.xxhash64(*contents[kind]))
         former.localCheckpoint().write.format("delta").mode("overwrite").save(f"{house.warehouse.uri}/{table}")

@@ -16,7 +16,8 @@ from truth import CAPTURES
 
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.land.files import line_landing
-from txmq_lib.pipeline.land.records import record_files
+from txmq_lib.pipeline.land.kinds import MESSAGE_TABLES
+from txmq_lib.pipeline.land.records import files_of_tasks, record_files
 from txmq_lib.pipeline.land.store import log_landing
 from txmq_lib.rocketmq.store import commit_log
 
@@ -37,7 +38,7 @@ def by_spark(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], A
 
     def called(work: Callable[[], Any]) -> Any:
         with monkeypatch.context() as elsewhere:
-            elsewhere.setattr(log_landing, "can_write", lambda warehouse: False)
+            elsewhere.setattr(files_of_tasks, "can_write", lambda warehouse: False)
             return work()
 
     return called
@@ -48,7 +49,7 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Logs are cut wherever they can be, so that tasks of Spark read them."""
     monkeypatch.setattr(commit_log, "CUT_BYTES", 1)
     monkeypatch.setattr(commit_log, "FEW_RECORDS", 8)
-    monkeypatch.setattr(log_landing, "STRETCHES_PER_CORE", 8)
+    monkeypatch.setattr(files_of_tasks, "STRETCHES_PER_CORE", 8)
 
 
 def test_captures_land_as_spark_lands_them(open_house, copied, by_spark, tmp_path, in_parts):
@@ -128,7 +129,7 @@ def test_a_landing_killed_before_and_after_a_commit_ends_as_if_never_killed(
     with pytest.raises(Killed):
         killed.land_store(store)
     monkeypatch.setattr(Pass, "append_files", append_files)
-    with killed.killed_after(next(kind for kind, its in log_landing.messages.TABLE_OF_KIND.items() if its == table)):
+    with killed.killed_after(next(kind for kind, its in MESSAGE_TABLES.items() if its == table)):
         killed.land_store(store)
     killed.land_store(store)
     assert contents(killed) == contents(whole)
@@ -233,7 +234,7 @@ def test_lines_land_as_spark_lands_them(open_house, copied, by_spark, kind, role
     assert {name: count for name, count in report.counts.items() if count} == {
         name: count for name, count in other.counts.items() if count
     }
-    assert ours.warehouse.log(log_landing.messages.TABLE_OF_KIND[kind]).operation(1) == "WRITE"
+    assert ours.warehouse.log(MESSAGE_TABLES[kind]).operation(1) == "WRITE"
 
 
 def test_lines_killed_before_and_after_their_commit_land_once(open_house, copied, monkeypatch):
@@ -273,7 +274,7 @@ def test_stretches_cover_a_log_without_a_gap():
     files = [commit_log.LogFile("a", 0, 100), commit_log.LogFile("b", 100, 100)]
     parts = log_landing.stretches(files, 10, 190, [120, 150, 190])
     assert [(part.start, part.stop) for part in parts] == [(10, 100), (100, 120), (120, 150), (150, 190)]
-    assert record_files.Reading.from_json(READING.to_json()) == READING
+    assert record_files.RecordReading.from_json(READING.to_json()) == READING
 
 
-READING = record_files.Reading(record_files.Landing("b", 1, True), {"message": "/w"}, ("a*",), 5, 6)
+READING = record_files.RecordReading(record_files.Landing("b", 1, True), {"message": "/w"}, ("a*",), 5, 6)

@@ -26,9 +26,9 @@ from txmq_lib.names import HALF_TOPIC, OP_TOPIC
 from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline.cycle import run_cycle
 from txmq_lib.pipeline.land.job import run_land_rocketmq
-from txmq_lib.pipeline.land.live import queue_landing as live_landing
-from txmq_lib.pipeline.land.live.broker_landing import WHOLE, Parts
-from txmq_lib.pipeline.land.store import log_landing
+from txmq_lib.pipeline.land.live import queue_landing
+from txmq_lib.pipeline.land.live.broker_reading import WHOLE, Parts
+from txmq_lib.pipeline.land.records import files_of_tasks
 from txmq_lib.rules.frontier import WHOLE_QUEUE_ID
 from txmq_lib.views.cursors import stopped_checks
 from txmq_lib.views.reader import WarehouseReader
@@ -104,11 +104,11 @@ def test_tasks_of_few_messages_and_spark_land_the_same_rows(open_house, served, 
         served.broker.queues["TopicA", number + 9] = [stored[0], spoil(stored[1]), stored[2]]
     by_spark, by_tasks = open_house(*QUICK, name="spark"), open_house(*QUICK, name="tasks")
     with monkeypatch.context() as only_spark:
-        only_spark.setattr(log_landing, "can_write", lambda warehouse: False)
+        only_spark.setattr(files_of_tasks, "can_write", lambda warehouse: False)
         counts = +Counter(land(by_spark, served, Parts.QUEUES).counts)
-    monkeypatch.setattr(live_landing, "MESSAGES_PER_TASK", 100)
-    monkeypatch.setattr(log_landing, "STRETCHES_PER_CORE", 100)
-    monkeypatch.setattr(live_landing, "_land_by_spark", forbidden)
+    monkeypatch.setattr(queue_landing, "MESSAGES_PER_TASK", 100)
+    monkeypatch.setattr(files_of_tasks, "STRETCHES_PER_CORE", 100)
+    monkeypatch.setattr(queue_landing, "_land_by_spark", forbidden)
     assert +Counter(land(by_tasks, served, Parts.QUEUES).counts) == counts
     for table in LANDED:
         assert sorted(map(repr, by_tasks.rows(table))) == sorted(map(repr, by_spark.rows(table))), table

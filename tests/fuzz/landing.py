@@ -17,8 +17,9 @@ from moment import NOW_MS
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from txmq_lib.pipeline.land.files.reading import json_lines, list_files
-from txmq_lib.pipeline.land.job import _judged
+from txmq_lib.pipeline.land.files.listing import list_files
+from txmq_lib.pipeline.land.files.message_landing import _judged
+from txmq_lib.pipeline.land.files.reading import json_lines
 from txmq_lib.rules.contract import message_rows, quick_message_rows
 from txmq_lib.rules.contract_events import ack_rows, end_rows, offset_rows
 

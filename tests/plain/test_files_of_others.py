@@ -21,7 +21,8 @@ from txmq_lib.errors import InputError
 from txmq_lib.files import scratch
 from txmq_lib.files.atomic_file import own_umask, write_whole
 from txmq_lib.files.plain_file import UnfitError, read_plain
-from txmq_lib.pipeline.land.files.reading import _local_files_under, materialized_lines
+from txmq_lib.pipeline.land.files.listing import _local_files_under
+from txmq_lib.pipeline.land.files.reading import materialized_lines
 from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
 from txmq_lib.rocketmq.store.commit_log import list_files, open_log
 from txmq_lib.rocketmq.store.consume_queue import queue_bounds

@@ -15,7 +15,8 @@ from txmq_lib.config.settings import Settings
 from txmq_lib.errors import ProtocolError, RefusedError, SettingsError, UnreachableError, UsageError
 from txmq_lib.pipeline.land import job
 from txmq_lib.pipeline.land.broker_state.broker_settings import conf_findings, live_findings
-from txmq_lib.pipeline.land.live import broker_landing as live
+from txmq_lib.pipeline.land.live import broker_plan
+from txmq_lib.pipeline.land.live.broker_reading import BrokerReading
 from txmq_lib.pipeline.land.live.live_brokers import LiveBroker, access_of, is_wanted, live_brokers
 from txmq_lib.pipeline.land.live.live_ranges import KnownQueue, plan_queues
 from txmq_lib.rocketmq.remoting.broker import Queue
@@ -348,17 +349,17 @@ def test_a_broker_conf_is_found_in_a_store_or_beside_it_and_read_as_java_reads_i
 def test_all_brokers_are_asked_at_once_and_what_one_meets_is_its_own(monkeypatch):
     together = Barrier(3)
 
-    def plan(known: dict, settings: Settings, reading: live.Reading, now: datetime) -> dict[str, str]:
+    def plan(known: dict, settings: Settings, reading: BrokerReading, now: datetime) -> dict[str, str]:
         together.wait(timeout=20)
         if reading.broker.name == "b":
             raise UnreachableError("b is down")
         return {"broker_name": reading.broker.name, "known": known[reading.broker.name]}
 
-    monkeypatch.setattr(live, "plan", plan)
+    monkeypatch.setattr(broker_plan, "plan", plan)
     monkeypatch.setattr(
-        live, "known_queues", lambda warehouse, names: {name: f"what is known of {name}" for name in names}
+        broker_plan, "known_queues", lambda warehouse, names: {name: f"what is known of {name}" for name in names}
     )
-    readings = [live.Reading(LiveBroker(name, "127.0.0.1:1", (), ()), Access()) for name in "abc"]
+    readings = [BrokerReading(LiveBroker(name, "127.0.0.1:1", (), ()), Access()) for name in "abc"]
     first, second, third = job.planned_at_once(None, Settings.load(), readings, NOW)
     assert [plan()["broker_name"] for plan in (first, third)] == ["a", "c"]
     assert first()["known"] == "what is known of a"

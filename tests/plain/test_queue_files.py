@@ -10,7 +10,7 @@ from remoting_server import FakeBroker, RemotingServer
 
 from txmq_lib.names import HALF_TOPIC
 from txmq_lib.pipeline.land.live.queue_task import Peer, QueueFacts, Told, pull_and_write
-from txmq_lib.pipeline.land.records.record_files import Reading
+from txmq_lib.pipeline.land.records.record_files import RecordReading
 from txmq_lib.pipeline.land.records.record_rows import Landing
 from txmq_lib.rocketmq.remoting.broker import Queue
 from txmq_lib.rocketmq.remoting.connection import Access
@@ -33,7 +33,7 @@ def pulled(queues: dict[tuple[str, int], list[bytes]], ranges: list[QueueRange],
     for table in ("half_message", "op_message", "message", "trans_check_max_time"):
         (tmp_path / table).mkdir()
         paths[table] = str(tmp_path / table)
-    reading = Reading(Landing("broker-a", 1, is_engine=False), paths, None, 1 << 20, 1 << 20)
+    reading = RecordReading(Landing("broker-a", 1, is_engine=False), paths, None, 1 << 20, 1 << 20)
     with RemotingServer(FakeBroker(queues)) as server:
         return pull_and_write(ranges, Peer(server.address, Access(1.0), "G"), reading)
 

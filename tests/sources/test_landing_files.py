@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 
 from txmq_lib.errors import NothingToLandError, UsageError
 from txmq_lib.pipeline.land.files.lines_source import grouped
-from txmq_lib.pipeline.land.files.reading import json_lines, list_files, materialized_lines
+from txmq_lib.pipeline.land.files.listing import list_files
+from txmq_lib.pipeline.land.files.reading import json_lines, materialized_lines
 
 BODY = 1 << 20
 ODD_NAMES = ("a b", "c%20d", "é#x?", "plus+", "{x}[1]*", "back\\slash")

@@ -13,10 +13,10 @@ from txmq_lib.errors import NothingToLandError, RemotingError
 from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline import audit, resolve, rollup
 from txmq_lib.pipeline.audit import run_audit
-from txmq_lib.pipeline.land import job as landing
 from txmq_lib.pipeline.land.job import run_land_files, run_land_rocketmq, run_land_store
-from txmq_lib.pipeline.land.live.broker_landing import KIND as ROCKETMQ
-from txmq_lib.pipeline.land.live.broker_landing import UNREAD, WHOLE, Parts
+from txmq_lib.pipeline.land.kinds import ROCKETMQ, STORE
+from txmq_lib.pipeline.land.landing_pass import JOB as LAND
+from txmq_lib.pipeline.land.live.broker_reading import UNREAD, WHOLE, Parts
 from txmq_lib.pipeline.reconcile import job as reconcile
 from txmq_lib.pipeline.reconcile.job import run_reconcile
 from txmq_lib.pipeline.resolve import require_secrets, run_resolve
@@ -135,7 +135,7 @@ def _landings(
     for source in sources:
         if source.kind == ROCKETMQ:
             works.append(_landing_of_brokers(settings, source, wall_clock, environ, reads))
-        elif source.kind == "store":
+        elif source.kind == STORE:
             works += [_landing_of_store(settings, source, path, wall_clock) for path in source.paths or ()]
         else:
             works.append(_landing_of_files(settings, source, wall_clock))
@@ -162,7 +162,7 @@ def _landing_of_brokers(
         )
 
     what = "land offsets of" if reads == Parts.OFFSETS else "land"
-    return Work(f"{what} rocketmq {' '.join(source.namesrv or ())}", landing.JOB, run)
+    return Work(f"{what} rocketmq {' '.join(source.namesrv or ())}", LAND, run)
 
 
 def _landing_of_store(settings: Settings, source: Source, path: str, wall_clock: Callable[[], datetime]) -> Work:
@@ -177,7 +177,7 @@ def _landing_of_store(settings: Settings, source: Source, path: str, wall_clock:
             is_idle_when_landed=True,
         )
 
-    return Work(f"land store {path}", landing.JOB, run)
+    return Work(f"land store {path}", LAND, run)
 
 
 def _landing_of_files(settings: Settings, source: Source, wall_clock: Callable[[], datetime]) -> Work:
@@ -194,6 +194,6 @@ def _landing_of_files(settings: Settings, source: Source, wall_clock: Callable[[
                 is_idle_when_landed=True,
             )
         except NothingToLandError:
-            return PassReport(landing.JOB, 0, {"sources_empty": 1}, {})
+            return PassReport(LAND, 0, {"sources_empty": 1}, {})
 
-    return Work(f"land {source.kind} {' '.join(source.paths or ())}", landing.JOB, run)
+    return Work(f"land {source.kind} {' '.join(source.paths or ())}", LAND, run)

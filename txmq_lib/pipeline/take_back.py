@@ -19,7 +19,7 @@ from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.pass_log import ROLE_GIVEN, unfinished
 from txmq_lib.passes.ready import make_ready
 from txmq_lib.passes.runner import run_passes
-from txmq_lib.pipeline.land.records.messages import TABLE_OF_KIND
+from txmq_lib.pipeline.land.kinds import MESSAGE_TABLES
 from txmq_lib.pipeline.shared import roles
 from txmq_lib.rules import frontier
 from txmq_lib.rules.half import op_topic, stored_queue_id
@@ -127,8 +127,8 @@ def _landed_to(current: Pass, broker_name: str) -> DataFrame:
     """Rows of landing_frontier for what of a broker stays."""
     is_left = (F.col("broker_name") == broker_name) & (F.col("origin") == ORIGIN_LANDED)
     # Of most messages of the trace topic no row is left: it is read again.
-    kinds = [kind for kind in TABLE_OF_KIND if kind not in ("op", "trace")]
-    landed = [current.read(TABLE_OF_KIND[kind]).where(is_left) for kind in kinds]
+    kinds = [kind for kind in MESSAGE_TABLES if kind not in ("op", "trace")]
+    landed = [current.read(MESSAGE_TABLES[kind]).where(is_left) for kind in kinds]
     landed.append(
         current.read("op_message").where(is_left).withColumns({"topic": op_topic(), "queue_id": stored_queue_id()})
     )

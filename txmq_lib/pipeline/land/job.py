@@ -10,55 +10,25 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.errors import NothingToLandError, RemotingError, UnreachableError
-from txmq_lib.names import ROLE_ENGINE
+from txmq_lib.errors import RemotingError, UnreachableError
 from txmq_lib.passes.current import Pass, PassReport
-from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.pass_log import last_note
 from txmq_lib.passes.ready import make_ready
-from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.land import unchanged_inputs
-from txmq_lib.pipeline.land.broker_state import broker_offsets
-from txmq_lib.pipeline.land.files import events, line_landing
-from txmq_lib.pipeline.land.files import lines as inputs
-from txmq_lib.pipeline.land.files.reading import LandingFile, list_files
-from txmq_lib.pipeline.land.live import broker_landing as live
-from txmq_lib.pipeline.land.live.broker_landing import UNREAD, Parts, Reading
+from txmq_lib.pipeline.land.files import message_landing
+from txmq_lib.pipeline.land.files.listing import list_files
+from txmq_lib.pipeline.land.kinds import MESSAGE_TABLES
+from txmq_lib.pipeline.land.landing_pass import JOB, run_landing
+from txmq_lib.pipeline.land.live import broker_plan
+from txmq_lib.pipeline.land.live.broker_reading import BEHIND, UNREAD, WHOLE, BrokerReading, Parts
 from txmq_lib.pipeline.land.live.live_brokers import LiveBroker, access_of, live_brokers
-from txmq_lib.pipeline.land.records import messages
-from txmq_lib.pipeline.land.records.record_rows import Landing
-from txmq_lib.pipeline.land.store import log_landing
-from txmq_lib.pipeline.land.store import store_landing as store
+from txmq_lib.pipeline.land.store import store_plan
 from txmq_lib.pipeline.land.topics import trace_topics
-from txmq_lib.pipeline.shared.roles import (
-    OF_NO_ROLE,
-    record,
-    require_said_role,
-    require_same_role,
-    require_some_role,
-)
-from txmq_lib.rules.contract import message_rows, quick_message_rows, told_end
-from txmq_lib.rules.frontier import as_file_reports, file_reports, reached, reached_together
-from txmq_lib.rules.half import content_hash
-from txmq_lib.spark.session_conf import session_conf, where_unset
+from txmq_lib.pipeline.shared.roles import require_said_role, require_some_role
 
-JOB = "land"
 BROKERS_AT_ONCE = 16
-MESSAGE_KINDS = ("half", "op", "message", "max-time", "trace")
-WHILE_LANDING = {
-    # What a landing keeps has bodies: to compress them takes half as long as to decode them, and gains an eighth.
-    "spark.sql.inMemoryColumnarStorage.compressed": "false",
-    # Parquet's writer looks at what it holds after 100 rows, then after up to 10,000: these may be bodies of many MiB.
-    "parquet.page.size.row.check.min": "1",
-    "parquet.page.size.row.check.max": "1",
-    # What a task holds of a file before it writes that out, and twice over while it packs it.
-    "parquet.block.size": str(32 << 20),
-}
 
 
 def run_land_files(
@@ -85,12 +55,10 @@ def run_land_files(
         if is_idle_when_landed:
             known = unchanged_inputs.known(warehouse, settings, last_note(warehouse, warehouse.log("pass"), JOB))
             files = [file for file in found if not _is_among(known, {**common, "files": [asdict(file)]})]
-        # Messages of the trace topic are taken apart by Spark.
-        is_by_tasks = kind in MESSAGE_KINDS and kind != "trace"
-        task_bytes = line_landing.task_bytes(warehouse, files) if is_by_tasks else None
+        task_bytes = message_landing.task_bytes(warehouse, files, kind)
         return {**common, "files": [asdict(file) for file in files], "task_bytes": task_bytes}
 
-    report = _passes(
+    report = run_landing(
         warehouse, settings, arguments, now=now, wall_clock=wall_clock, is_idle=lambda mine: not mine.arguments["files"]
     )
     return replace(report, brokers=(broker_name,))
@@ -115,18 +83,18 @@ def run_land_store(
     """
     require_said_role(settings, [broker_name])
     make_ready(warehouse)
-    arguments = partial(store.plan, warehouse, settings, path=path, broker_name=broker_name)
+    arguments = partial(store_plan.plan, warehouse, settings, path=path, broker_name=broker_name)
 
     def is_idle(mine: Pass) -> bool:
         return is_idle_when_landed and _is_among(
             unchanged_inputs.known(warehouse, settings, mine.last_note), mine.arguments
         )
 
-    report = _passes(warehouse, settings, arguments, now=now, wall_clock=wall_clock, is_idle=is_idle)
+    report = run_landing(warehouse, settings, arguments, now=now, wall_clock=wall_clock, is_idle=is_idle)
     report = replace(report, brokers=(broker_name,))
     if "idle" in report.counts:
         return report
-    return replace(report, findings=(*report.findings, *store.findings(path, settings, broker_name)))
+    return replace(report, findings=(*report.findings, *store_plan.findings(path, settings, broker_name)))
 
 
 def _is_among(known: Mapping[str, str], arguments: Mapping[str, Any]) -> bool:
@@ -139,7 +107,7 @@ def run_land_rocketmq(
     *,
     name_servers: Sequence[str],
     brokers: Sequence[str] = (),
-    parts: Parts = live.WHOLE,
+    parts: Parts = WHOLE,
     now: datetime,
     wall_clock: Callable[[], datetime],
     environ: Mapping[str, str],
@@ -161,17 +129,19 @@ def run_land_rocketmq(
     needs_routes = parts != Parts.OFFSETS or bool(brokers)
     topics, besides = (settings.land.topics, trace_topics(settings.land)) if needs_routes else ((), ())
 
-    def known(*named: str) -> list[LiveBroker]:
+    def brokers_now(*named: str) -> list[LiveBroker]:
         return live_brokers(name_servers, access, patterns=topics, besides=besides, named=named)
 
     reports: list[PassReport] = []
     failures: list[RemotingError] = []
-    found = known(*brokers)
+    found = brokers_now(*brokers)
     require_said_role(settings, [broker.name for broker in found])
-    readings = [Reading(broker, access, parts) for broker in found]
+    readings = [BrokerReading(broker, access, parts) for broker in found]
     for reading, planned in zip(readings, planned_at_once(warehouse, settings, readings, now), strict=True):
         try:
-            reports.append(_land_live(warehouse, settings, reading, planned, known, now=now, wall_clock=wall_clock))
+            reports.append(
+                _land_live(warehouse, settings, reading, planned, brokers_now, now=now, wall_clock=wall_clock)
+            )
         except RemotingError as failure:
             failures.append(failure)
             reading.tell(f"not read: {failure.message}")
@@ -181,18 +151,18 @@ def run_land_rocketmq(
 
 
 def planned_at_once(
-    warehouse: Warehouse, settings: Settings, readings: Sequence[Reading], now: datetime
+    warehouse: Warehouse, settings: Settings, readings: Sequence[BrokerReading], now: datetime
 ) -> list[Callable[[], dict[str, Any]]]:
     """Of each broker what gives its plan, or raises what was met on the way; all are asked at once."""
     if not readings:
         return []
-    known = live.known_queues(warehouse, [reading.broker.name for reading in readings])
+    known = broker_plan.known_queues(warehouse, [reading.broker.name for reading in readings])
     with ThreadPoolExecutor(min(len(readings), BROKERS_AT_ONCE)) as threads:
-        plans = [threads.submit(live.plan, known, settings, reading, now) for reading in readings]
+        plans = [threads.submit(broker_plan.plan, known, settings, reading, now) for reading in readings]
     return [each.result for each in plans]
 
 
-def _as_one(reports: Sequence[PassReport], readings: Sequence[Reading], *, unread: int) -> PassReport:
+def _as_one(reports: Sequence[PassReport], readings: Sequence[BrokerReading], *, unread: int) -> PassReport:
     """What was done to several brokers as one report."""
     counts: Counter[str] = Counter({"brokers": len(reports), UNREAD: unread})
     seconds: Counter[str] = Counter()
@@ -205,16 +175,16 @@ def _as_one(reports: Sequence[PassReport], readings: Sequence[Reading], *, unrea
     findings = tuple(words for reading in readings for words in reading.findings)
     whole = tuple(sorted({broker for report in reports for broker in report.brokers}))
     # What never lands, as of a queue that refuses, is no reason to begin again and again.
-    has_more = counts[live.BEHIND] > 0 and any(counts[kind] for kind in messages.TABLE_OF_KIND)
+    has_more = counts[BEHIND] > 0 and any(counts[kind] for kind in MESSAGE_TABLES)
     return PassReport(JOB, number, dict(counts), dict(seconds), findings, whole, has_more)
 
 
 def _land_live(
     warehouse: Warehouse,
     settings: Settings,
-    reading: Reading,
+    reading: BrokerReading,
     planned: Callable[[], dict[str, Any]],
-    known: Callable[..., list[LiveBroker]],
+    brokers_now: Callable[..., list[LiveBroker]],
     *,
     now: datetime,
     wall_clock: Callable[[], datetime],
@@ -222,13 +192,13 @@ def _land_live(
     plans = iter([planned])
 
     def of_now() -> dict[str, Any]:
-        return live.plan(live.known_queues(warehouse, [reading.broker.name]), settings, reading, now)
+        return broker_plan.plan(broker_plan.known_queues(warehouse, [reading.broker.name]), settings, reading, now)
 
     def arguments() -> Mapping[str, Any]:
         try:
             return next(plans, of_now)()
         except UnreachableError:
-            (broker,) = known(reading.broker.name)
+            (broker,) = brokers_now(reading.broker.name)
             if broker.address in (None, reading.broker.address):
                 raise
             before, reading.broker = reading.broker.address, broker
@@ -240,144 +210,9 @@ def _land_live(
         known = unchanged_inputs.known(warehouse, settings, mine.last_note)
         return not mine.arguments["queues"] and _is_among(known, mine.arguments)
 
-    report = _passes(warehouse, settings, arguments, now=now, wall_clock=wall_clock, is_idle=is_idle, reading=reading)
+    report = run_landing(
+        warehouse, settings, arguments, now=now, wall_clock=wall_clock, is_idle=is_idle, reading=reading
+    )
     whole = () if reading.counts[UNREAD] or Parts.QUEUES not in reading.parts else (reading.broker.name,)
     report = replace(report, brokers=whole)
     return replace(report, counts={**report.counts, **reading.counts}) if "idle" in report.counts else report
-
-
-def _passes(
-    warehouse: Warehouse,
-    settings: Settings,
-    arguments: Callable[[], Mapping[str, Any]],
-    *,
-    now: datetime,
-    wall_clock: Callable[[], datetime],
-    is_idle: Callable[[Pass], bool] | None = None,
-    reading: Reading | None = None,
-) -> PassReport:
-    def work(mine: Pass) -> PassReport:
-        with session_conf(warehouse.spark, where_unset(warehouse.spark, WHILE_LANDING)):
-            return _land(mine, reading)
-
-    job = job_of_steps(
-        JOB, work, is_idle=is_idle, input_bytes=_input_bytes, require=_require_same_role, lands_again=True
-    )
-    return run_passes(warehouse, job, now=now, settings=settings, wall_clock=wall_clock, arguments=arguments)
-
-
-def _require_same_role(current: Pass) -> None:
-    if current.arguments["kind"] not in OF_NO_ROLE:
-        require_same_role(current, current.arguments["broker_name"])
-
-
-def _input_bytes(current: Pass) -> int:
-    arguments = current.arguments
-    if arguments["kind"] == "store":
-        return int(arguments["to_offset"]) - int(arguments["from_offset"])
-    if arguments["kind"] == live.KIND:
-        return 0  # tasks write what they pull
-    return sum(int(file["size"]) for file in arguments["files"])
-
-
-def _land(current: Pass, reading: Reading | None) -> PassReport:
-    kind = current.arguments["kind"]
-    if not current.is_own and any(current.is_taken(*each) for each in _appends(kind)):
-        return _given_up(current)  # by a process that died on the way
-    if kind == live.KIND:
-        # What a broker gave to another process it may not give again, and nobody knows how much of it has landed.
-        if reading is None or not current.is_own:
-            return _given_up(current)
-        record(current, current.arguments["broker_name"])
-        live.land(current, reading)
-        return current.commit(note=unchanged_inputs.word_of(current))
-    if kind == "store":
-        if not current.is_own and not store.can_be_carried_on(current):
-            return _given_up(current)
-        record(current, current.arguments["broker_name"])
-        store.land(current)
-        return current.commit(note=unchanged_inputs.word_of(current))
-    files = [LandingFile(**file) for file in current.arguments["files"]]
-    is_way_open = current.arguments.get("task_bytes") is None or log_landing.can_write(current.warehouse)
-    if not current.is_own and not (is_way_open and _are_unchanged(current, files)):
-        return _given_up(current)
-    broker_name = current.arguments["broker_name"]
-    if kind not in OF_NO_ROLE:
-        record(current, broker_name)
-    if kind in MESSAGE_KINDS:
-        unread = _land_messages(current, files, kind, broker_name)
-    else:
-        unread = events.land(current, files, kind=kind, broker_name=broker_name)
-    return current.commit(note=unchanged_inputs.word_of(current, [asdict(file) for file in unread]))
-
-
-def _land_messages(current: Pass, files: list[LandingFile], kind: str, broker_name: str) -> list[LandingFile]:
-    """The files that could not be read."""
-    is_engine = current.settings.for_broker(broker_name).role == ROLE_ENGINE
-    common: dict[str, Any] = {
-        "kind": kind,
-        "broker_name": broker_name,
-        "takes_prepared": is_engine and kind == "half",
-    }
-    # Plans of before say nothing of tasks.
-    if current.arguments.get("task_bytes") is not None:
-        landing = Landing(broker_name, current.number, is_engine, table=messages.TABLE_OF_KIND[kind])
-        landed = line_landing.land(current, files, landing, partial(_kept, current))
-        if landed is not None:
-            of_queues, suspects = landed
-            if suspects is not None:
-                places = messages.land(current, suspects, **common, are_suspects=True)
-                of_queues = reached_together(of_queues.unionByName(reached(places)))
-            messages.move_frontier(current, as_file_reports(of_queues))
-            return [] if suspects is None else inputs.unread(current, files, inputs.Lines(suspects, None), suspects)
-    lines_read = inputs.lines(current, files)
-    with current.timed("decode"):
-        quick = _kept(current, quick_message_rows(lines_read.rows))
-        stored = _judged(quick, lambda suspects: _kept(current, message_rows(suspects)))
-    rows = messages.land(current, stored, **common)
-    messages.move_frontier(current, file_reports(rows))
-    return inputs.unread(current, files, lines_read, stored)
-
-
-def _kept(current: Pass, rows: DataFrame) -> DataFrame:
-    return current.cached(rows.withColumns({"content_hash": content_hash(), "told_end": told_end()}))
-
-
-def _judged(quick: DataFrame, look: Callable[[DataFrame], DataFrame]) -> DataFrame:
-    """Rows of rules.contract.message_rows from those of quick_message_rows: `look` is what to do at suspects only."""
-    no_text = F.lit(None).cast("string")
-    plain = quick.where("suspect_value is null").drop("suspect_value", "fault")
-    plain = plain.withColumns({name: no_text for name in ("reason", "detail", "raw")})
-    suspects = quick.where("suspect_value is not null").select(
-        F.col("suspect_value").alias("value"), "source", "position", "fault", F.col("body").alias("long_body")
-    )
-    return plain.unionByName(look(suspects)) if suspects.limit(1).count() else plain
-
-
-def _appends(kind: str) -> list[tuple[str, str]]:
-    """Table and step of each append that a landing of this kind may make, quarantine apart."""
-    tables = {**messages.TABLE_OF_KIND, **events.TABLE_OF_KIND}
-    kinds = [kind] if kind in tables else MESSAGE_KINDS
-    prepared = [("half_message", messages.PREPARED)] if "half" in kinds else []
-    may_have_table = kind not in tables or kind == "offset"
-    offsets = [("consumer_offset_commit", broker_offsets.STEP)] if may_have_table else []
-    suspects = [(tables[each], each + messages.SUSPECTS) for each in kinds if each in MESSAGE_KINDS]
-    return [*[(tables[each], each) for each in kinds], *suspects, *prepared, *offsets]
-
-
-def _are_unchanged(current: Pass, files: list[LandingFile]) -> bool:
-    paths = [file.path for file in files]
-    try:
-        found = list_files(current.warehouse.spark, paths, takes_broker_files=True)
-    except NothingToLandError:
-        return False
-    return found == files
-
-
-def _given_up(current: Pass) -> PassReport:
-    # Its inputs changed or went since it died: landing is by key, so landing them again adds what is missing. Where it
-    # has not died, its steps are taken: what it writes from here on would land beside the same rows of the next plan.
-    for table, step in _appends(current.arguments["kind"]):
-        current.take(table, step)
-    current.abandon()
-    return PassReport(current.job, current.number, {}, {})

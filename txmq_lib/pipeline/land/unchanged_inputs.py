@@ -15,12 +15,13 @@ from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.names import JOB_TAKE_BACK
 from txmq_lib.passes.current import Pass
 from txmq_lib.passes.pass_log import COMMITTED, app_id
+from txmq_lib.pipeline.land.kinds import ROCKETMQ, STORE
 
 NOTE = "landed"
 # The note of a commit stays small; what is forgotten lands again, which adds nothing.
 REMEMBERED = 500
 # Kinds that may bring a broker's own table of consumer offsets.
-TABLE_FILE_KINDS = ("store", "offset")
+TABLE_FILE_KINDS = (STORE, "offset")
 
 
 def known(warehouse: Warehouse, settings: Settings, note: Mapping[str, Any]) -> dict[str, str]:
@@ -56,7 +57,7 @@ def remembered(before: Mapping[str, str], arguments: Mapping[str, Any]) -> dict[
 def states(arguments: Mapping[str, Any]) -> dict[str, str]:
     """Place and state of each thing that a landing with these arguments lands."""
     source = (arguments["kind"], arguments["broker_name"])
-    if arguments["kind"] == "store":
+    if arguments["kind"] == STORE:
         kept = ("to_offset", "lowest_offset", "last", "topics", "offset_table")
         return {digest([*source, arguments["path"]]): digest([arguments.get(name) for name in kept])}
     if arguments.get("offsets") is not None:  # of a live broker; its queues are known by the frontier
@@ -68,7 +69,7 @@ def states(arguments: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _live_offsets(broker_name: str) -> str:
-    return digest(["rocketmq", broker_name, "offsets"])
+    return digest([ROCKETMQ, broker_name, "offsets"])
 
 
 def _taken_back(warehouse: Warehouse) -> int:

@@ -15,10 +15,10 @@ from txmq_lib.config.table_specs import table_spec
 from txmq_lib.errors import InvariantViolation
 from txmq_lib.names import COMMIT, END_KEY, HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, OUTCOME_REFUSED
 from txmq_lib.passes.current import Pass, PassReport
-from txmq_lib.pipeline.land.records.messages import move_frontier
 from txmq_lib.pipeline.reconcile.placing import GIVEN_UP, MESSAGES, Placed, placed
 from txmq_lib.pipeline.shared.pruning import near_offsets
 from txmq_lib.pipeline.shared.quarantining import append_quarantine
+from txmq_lib.pipeline.shared.watermark import move_frontier
 from txmq_lib.rules import check, effects, frontier, settle
 from txmq_lib.rules.invariants import broken_invariants
 from txmq_lib.rules.policy import Policies

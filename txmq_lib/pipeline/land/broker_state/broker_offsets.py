@@ -14,7 +14,7 @@ from txmq_lib.files.local_files import path_of
 from txmq_lib.files.plain_file import read_plain
 from txmq_lib.names import OFFSET_KEY, ORIGIN_BROKER_FILE
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.land.files.reading import LandingFile
+from txmq_lib.pipeline.land.files.listing import LandingFile
 from txmq_lib.pipeline.shared.quarantining import append_quarantine
 from txmq_lib.rocketmq.store.consumer_offset_file import MOST_BYTES, ConsumerOffsetFile, parse_consumer_offsets
 from txmq_lib.rules.duplicates import counted_by_content

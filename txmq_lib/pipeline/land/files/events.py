@@ -10,8 +10,9 @@ from pyspark.sql import functions as F
 from txmq_lib.names import ORIGIN_BROKER_FILE, ORIGIN_LANDED
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.land.broker_state import broker_offsets
-from txmq_lib.pipeline.land.files import lines as inputs
-from txmq_lib.pipeline.land.files.reading import LandingFile, is_broker_file
+from txmq_lib.pipeline.land.files.lines import lines, unread
+from txmq_lib.pipeline.land.files.listing import LandingFile, is_broker_file
+from txmq_lib.pipeline.land.kinds import EVENT_TABLES
 from txmq_lib.pipeline.shared.quarantining import append_quarantine
 from txmq_lib.rules.contract_events import END_CONTENT, ack_rows, end_rows, offset_rows
 from txmq_lib.rules.duplicates import counted_by_content, event_hash
@@ -20,7 +21,6 @@ QUEUE_CONTENT = ("consumer_group", "topic", "queue_id", "ts", "client_id")
 OFFSET_CONTENT = (*QUEUE_CONTENT, "next_offset", "is_increase_only")
 ACK_CONTENT = (*QUEUE_CONTENT, "event", "offsets")
 OUTSIDE = (ORIGIN_LANDED, ORIGIN_BROKER_FILE)
-TABLE_OF_KIND = {"end": "end_transaction", "offset": "consumer_offset_commit", "ack": "consumer_ack"}
 CONTENT_OF_KIND = {"end": END_CONTENT, "offset": OFFSET_CONTENT, "ack": ACK_CONTENT}
 PARSERS: dict[str, Callable[[DataFrame, str], DataFrame]] = {
     "end": end_rows,
@@ -32,21 +32,21 @@ PARSERS: dict[str, Callable[[DataFrame, str], DataFrame]] = {
 def land(current: Pass, files: list[LandingFile], *, kind: str, broker_name: str) -> list[LandingFile]:
     """Append what is new in `files`, quarantine what cannot be used; the files that could not be read."""
     texts = [file for file in files if not is_broker_file(file)]
-    unread: list[LandingFile] = []
+    not_read: list[LandingFile] = []
     if texts:
-        lines = inputs.lines(current, texts)
-        parsed = current.cached(PARSERS[kind](lines.rows, broker_name))
+        lines_read = lines(current, texts)
+        parsed = current.cached(PARSERS[kind](lines_read.rows, broker_name))
         _land_rows(current, parsed, kind=kind, broker_name=broker_name)
-        unread = inputs.unread(current, texts, lines, parsed)
+        not_read = unread(current, texts, lines_read, parsed)
     own_files = [file for file in files if is_broker_file(file)]
     if own_files:
         tables = broker_offsets.read_broker_files(current.warehouse.spark, own_files)
         broker_offsets.land(current, tables, broker_name=broker_name)
-    return unread
+    return not_read
 
 
 def _land_rows(current: Pass, parsed: DataFrame, *, kind: str, broker_name: str) -> None:
-    table, content = TABLE_OF_KIND[kind], CONTENT_OF_KIND[kind]
+    table, content = EVENT_TABLES[kind], CONTENT_OF_KIND[kind]
     good = parsed.where("reason is null").withColumn("content_hash", event_hash(content))
     # By what they say, not by their hash: warehouses of before hold hashes that took two contents for one.
     existing = _told(current, table, broker_name).withColumn("content_hash", event_hash(content))

@@ -17,11 +17,12 @@ from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.land.files.large_lines import LANDING_SCHEMA
 from txmq_lib.pipeline.land.files.line_task import LineReading, write_lines
 from txmq_lib.pipeline.land.files.lines_source import TASK_BYTES, grouped
-from txmq_lib.pipeline.land.files.reading import LandingFile, is_local_text, line_frame, max_line_bytes
+from txmq_lib.pipeline.land.files.listing import LandingFile, is_local_text
+from txmq_lib.pipeline.land.files.reading import line_frame, max_line_bytes
+from txmq_lib.pipeline.land.records import files_of_tasks
 from txmq_lib.pipeline.land.records.new_records import frontier_runs, holds_key, new_runs
 from txmq_lib.pipeline.land.records.record_files import Written
 from txmq_lib.pipeline.land.records.record_rows import Landing
-from txmq_lib.pipeline.land.store import log_landing
 from txmq_lib.rules.contract import message_rows
 from txmq_lib.rules.frontier import reached_by
 from txmq_lib.spark.tasks import in_tasks
@@ -39,7 +40,7 @@ class LandedLines(NamedTuple):
 
 def task_bytes(warehouse: Warehouse, files: Sequence[LandingFile]) -> int | None:
     """How much a task is to read of `files`; null where tasks cannot write what they read."""
-    if not log_landing.can_write(warehouse) or not all(map(is_local_text, files)):
+    if not files_of_tasks.can_write(warehouse) or not all(map(is_local_text, files)):
         return None
     tasks = TASKS_PER_CORE * warehouse.spark.sparkContext.defaultParallelism
     return min(TASK_BYTES, max(LEAST_TASK_BYTES, sum(file.size for file in files) // tasks))
@@ -63,7 +64,7 @@ def land(
         runs = new_runs(current, [each.runs for each in written], landing.broker_name)
         if runs is None or (suspects is not None and runs.num_rows and _meets(current, runs, suspects, landing)):
             return None
-    log_landing.append_files(current, written)
+    files_of_tasks.append_files(current, written)
     return LandedLines(reached_by(frontier_runs(current, runs, landing.broker_name)), suspects)
 
 
@@ -72,7 +73,7 @@ def _written(current: Pass, files: Sequence[LandingFile], landing: Landing) -> l
     parts = list(grouped(listed, current.arguments["task_bytes"]))
     reading = LineReading(
         landing=landing,
-        table_paths=log_landing.paths(current.warehouse),
+        table_paths=files_of_tasks.paths(current.warehouse),
         max_line_bytes=max_line_bytes(current.settings.land.max_body_bytes),
         most_suspect_bytes=MATERIALIZED_BYTES // max(len(parts), 1),
     )

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
@@ -19,8 +15,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from txmq_lib.config.secrets import has_secret
-from txmq_lib.errors import InputError, NothingToLandError, UsageError
 from txmq_lib.files import local_files
 from txmq_lib.files.line_reader import PLACE_BITS, read_lines
 from txmq_lib.files.materialized import at_most
@@ -28,57 +22,12 @@ from txmq_lib.files.plain_file import require_plain
 from txmq_lib.names import FILE_BROKEN
 from txmq_lib.pipeline.land.files.large_lines import LANDING_SCHEMA, made_small
 from txmq_lib.pipeline.land.files.lines_source import SOURCE_NAME, TextLines, stretches
+from txmq_lib.pipeline.land.files.listing import LOCAL_SCHEME, PARQUET_ENDING, LandingFile, is_local_text, is_text
 from txmq_lib.rocketmq.store.message_format import MAX_BODY_BYTES
-from txmq_lib.spark.glob_escape import pattern_of
 from txmq_lib.spark.jvm import jvm_class
 
-TEXT_ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
-PARQUET_ENDING = ".parquet"
-BROKER_FILE_ENDINGS = (".json", ".json.bak")
-LOCAL_SCHEME = ("^file:/+", "file:/")  # a listing writes file:///, Spark's metadata file:/
 CHECKED_BYTES, MOST_CHECKED_ROWS = 8 << 20, 1024  # of a Parquet file, at once
 LINE_FACTOR = 1.75  # how much longer than its body a line may be: base64 makes 1.33 of it
-
-
-@dataclass(frozen=True)
-class LandingFile:
-    """One input file: its URI, and size and modification time by which a changed file is noticed."""
-
-    uri: str
-    path: str  # the same for Spark's readers, which take no URI but a pattern
-    size: int
-    modified_ms: int
-
-    @property
-    def is_local(self) -> bool:
-        """Whether it lies on a file system of this machine."""
-        return self.uri.startswith("file:")
-
-
-def list_files(spark: SparkSession, paths: list[str], *, takes_broker_files: bool = False) -> list[LandingFile]:
-    """The files behind `paths`, directories opened, each once, in the order given.
-
-    A broker's own offset table is taken where `takes_broker_files`. NothingToLandError names every path without any;
-    UsageError where one carries a password, for every landing records its paths; InputError where one cannot be listed.
-    """
-    if any(has_secret(path) for path in paths):
-        raise UsageError("a path must not carry a password: give credentials as Spark's settings have them")
-    listed: list[LandingFile] = []
-    absent: list[str] = []
-    for path in paths:
-        under = _local_files_under(path) if _is_local(spark, path) else _files_under(spark, path)
-        files = [file for file in under if takes_broker_files or not is_broker_file(file)]
-        absent += [] if files else [path]
-        listed += files
-    if absent:
-        endings = ", ".join((*TEXT_ENDINGS, PARQUET_ENDING))
-        raise NothingToLandError(f"nothing to land at {', '.join(absent)}: give files or directories of {endings}")
-    return list(dict.fromkeys(listed))
-
-
-def is_broker_file(file: LandingFile) -> bool:
-    """True for a broker's own consumerOffset.json, which is no JSON lines file."""
-    return file.uri.endswith(BROKER_FILE_ENDINGS)
 
 
 def materialized_lines(files: Sequence[LandingFile], max_body_bytes: int) -> pa.Table | None:
@@ -105,7 +54,7 @@ def json_lines(
         frames.append(
             _local_lines(spark, local, max_body_bytes) if materialized is None else _frame(spark, materialized)
         )
-    if remote := [(number, file) for number, file in indexed if _is_text(file) and not file.is_local]:
+    if remote := [(number, file) for number, file in indexed if is_text(file) and not file.is_local]:
         lines = spark.read.text([file.path for _, file in remote]).where("trim(value) <> ''")
         # The row's number within its Spark partition; a block's byte offset keeps blocks of one file in order.
         row = F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)  # noqa: TID251 (a file's own order)
@@ -134,15 +83,6 @@ def _with_faults(lines: DataFrame) -> DataFrame:
 
 def _local_texts(files: Sequence[LandingFile]) -> Iterator[tuple[int, LandingFile]]:
     return ((number, file) for number, file in enumerate(files) if is_local_text(file))
-
-
-def is_local_text(file: LandingFile) -> bool:
-    """Whether it holds JSON lines and lies on a file system of this machine."""
-    return _is_text(file) and file.is_local
-
-
-def _is_text(file: LandingFile) -> bool:
-    return file.uri.endswith(TEXT_ENDINGS)
 
 
 def max_line_bytes(max_body_bytes: int) -> int:
@@ -227,68 +167,3 @@ def _placed(frame: DataFrame, files: list[tuple[int, LandingFile]], value: Colum
         no_text.alias("detail"),
         F.lit(None).cast("binary").alias("long_body"),
     )
-
-
-def _is_local(spark: SparkSession, path: str) -> bool:
-    if local_files.LOCAL_SCHEME.match(path):
-        return True
-    return not local_files.has_scheme(path) and str(_hadoop(spark).get("fs.defaultFS")).startswith("file:")
-
-
-def _hadoop(spark: SparkSession) -> Any:  # noqa: ANN401 - py4j has no types
-    session: Any = spark._jsparkSession
-    return session.sessionState().newHadoopConf()
-
-
-def _local_files_under(path: str) -> list[LandingFile]:
-    try:
-        matches = local_files.found(path)
-        files = [file for match in matches for file in _local_entries(match)]
-    except OSError as failure:
-        raise InputError(
-            f"{failure.filename}: {failure.strerror}; it cannot be listed, so nothing was landed"
-        ) from failure
-    return sorted(files, key=lambda file: file.uri)
-
-
-def _local_entries(place: str) -> Iterator[LandingFile]:
-    is_named = not os.path.isdir(place)
-    # A link, a pipe or a device is no file to read, and none to pass over without a word: reading it tells.
-    for path in (
-        [place] if is_named else [entry.path for entry in os.scandir(place) if not entry.is_dir(follow_symlinks=False)]
-    ):
-        if _is_readable(os.path.basename(path), is_named=is_named):
-            status = os.lstat(path)
-            modified_ms = status.st_mtime_ns // 1_000_000
-            size = status.st_size if stat.S_ISREG(status.st_mode) else 1  # what is empty is not even opened
-            yield LandingFile(local_files.uri_of(path), pattern_of(path), size, modified_ms)
-
-
-def _files_under(spark: SparkSession, path: str) -> list[LandingFile]:
-    root = jvm_class(spark, "org.apache.hadoop.fs.Path")(path)
-    filesystem = root.getFileSystem(_hadoop(spark))
-    matches = [filesystem.getFileStatus(root)] if filesystem.exists(root) else filesystem.globStatus(root) or []
-    files: list[LandingFile] = []
-    for status in matches:
-        entries = [status] if status.isFile() else list(filesystem.listStatus(status.getPath()))
-        files += [
-            _landing_file(
-                entry.getPath().toUri().toString(),
-                entry.getPath().toString(),
-                entry.getLen(),
-                entry.getModificationTime(),
-            )
-            for entry in entries
-            if entry.isFile() and _is_readable(entry.getPath().getName(), is_named=status.isFile())
-        ]
-    return sorted(files, key=lambda file: file.uri) if len(matches) != 1 or not matches[0].isFile() else files
-
-
-def _landing_file(uri: str, path: str, size: int, modified_ms: int) -> LandingFile:
-    return LandingFile(re.sub(*LOCAL_SCHEME, uri), pattern_of(path), size, modified_ms)
-
-
-def _is_readable(name: str, *, is_named: bool) -> bool:
-    if name.startswith((".", "_")):
-        return False
-    return name.endswith((*TEXT_ENDINGS, PARQUET_ENDING)) or (is_named and name.endswith(BROKER_FILE_ENDINGS))

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from txmq_lib.files.materialized import MATERIALIZED_BYTES
 from txmq_lib.names import HALF_TOPICS, ROLE_ENGINE, TRANSACTION_TOPICS
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.land.files import lines as inputs
+from txmq_lib.pipeline.land.kinds import ROCKETMQ
 from txmq_lib.pipeline.land.live.live_reports import (
     ReadQueues,
     ReadTo,
@@ -25,11 +25,11 @@ from txmq_lib.pipeline.land.live.live_reports import (
     queues_of_rows,
 )
 from txmq_lib.pipeline.land.live.queue_task import Peer, Told, pull_and_write
-from txmq_lib.pipeline.land.records import messages
+from txmq_lib.pipeline.land.records import files_of_tasks, messages
 from txmq_lib.pipeline.land.records.new_records import frontier_runs, new_runs
-from txmq_lib.pipeline.land.records.record_files import Reading, Written
+from txmq_lib.pipeline.land.records.record_files import RecordReading, Written
 from txmq_lib.pipeline.land.records.record_rows import Landing
-from txmq_lib.pipeline.land.store import log_landing
+from txmq_lib.pipeline.shared.watermark import move_frontier
 from txmq_lib.rocketmq.live_source import MESSAGES_PER_TASK, RANGE_UNREAD, SOURCE_NAME, Rocketmq, grouped
 from txmq_lib.rocketmq.remoting.broker import Queue
 from txmq_lib.rocketmq.remoting.connection import Access
@@ -42,7 +42,6 @@ from txmq_lib.rules.runs import QUEUE
 from txmq_lib.spark.local_frame import local_frame
 from txmq_lib.spark.tasks import in_tasks
 
-SOURCE = "rocketmq"
 HALVES = "half_message"
 FACTS = (
     "topic string, queue_id int, highest_store_timestamp timestamp, first_offset bigint, first_timestamp timestamp,"
@@ -53,9 +52,9 @@ FACTS = (
 def land_queues(current: Pass, access: Access) -> dict[Queue, str]:
     """Land the messages of the plan's ranges and move the frontier; why some could not be read to the end."""
     unread: dict[Queue, str] = {}
-    read = _by_tasks(current, access, unread) if log_landing.can_write(current.warehouse) else None
+    read = _by_tasks(current, access, unread) if files_of_tasks.can_write(current.warehouse) else None
     if read is not None:
-        messages.move_frontier(current, frontier_reports(current, read))
+        move_frontier(current, frontier_reports(current, read))
     else:
         _land_by_spark(current, unread)
     return unread
@@ -79,7 +78,7 @@ def _by_tasks(current: Pass, access: Access, unread: dict[Queue, str]) -> ReadQu
         runs = runs.filter(pc.invert(pc.is_in(runs["topic"], pa.array(held_back))))
         for each in written:
             each.files.pop(HALVES, None)
-    log_landing.append_files(current, written)
+    files_of_tasks.append_files(current, written)
     _land_suspects(current, [batch for each in written for batch in each.kept or ()], held_back)
     reached = frontier.reached_by(frontier_runs(current, runs, broker_name)).select(*QUEUE, "runs")
     return ReadQueues(_facts(current, heard), reached, _newest(runs), lambda: heard.real_topics, {*unread})
@@ -90,17 +89,19 @@ def _pulled(current: Pass, access: Access) -> tuple[list[Written], Told]:
     ranges = [QueueRange(topic, queue_id, start, stop) for topic, queue_id, _, start, stop, *_ in arguments["queues"]]
     planned = sum(each.stop - each.start for each in ranges)
     # Each task makes a file per table: many messages are no reason for many files.
-    most = max(MESSAGES_PER_TASK, planned // (log_landing.STRETCHES_PER_CORE * spark.sparkContext.defaultParallelism))
+    most = max(
+        MESSAGES_PER_TASK, planned // (files_of_tasks.STRETCHES_PER_CORE * spark.sparkContext.defaultParallelism)
+    )
     groups = list(grouped(ranges, most))
     broker_name = arguments["broker_name"]
-    reading = Reading(
+    reading = RecordReading(
         landing=Landing(
             broker_name,
             current.number,
             settings.for_broker(broker_name).role == ROLE_ENGINE,
             settings.land.trace_topic,
         ),
-        table_paths=log_landing.paths(current.warehouse),
+        table_paths=files_of_tasks.paths(current.warehouse),
         topics=None,
         max_body_bytes=settings.land.max_body_bytes,
         most_suspect_bytes=MATERIALIZED_BYTES // max(len(groups), 1),
@@ -116,13 +117,13 @@ def _pulled(current: Pass, access: Access) -> tuple[list[Written], Told]:
 
 def _land_suspects(current: Pass, batches: Sequence[pa.RecordBatch], held_back: Sequence[str]) -> None:
     if not batches:
-        current.counts |= {"never_visible": 0, f"quarantine_{SOURCE}": 0}
+        current.counts |= {"never_visible": 0, f"quarantine_{ROCKETMQ}": 0}
         return
     table = pa.Table.from_batches(batches, ARROW_SCHEMA)
     rows = current.warehouse.spark.createDataFrame(table, from_arrow_schema(ARROW_SCHEMA))
     suspects = current.cached(_described(current, _readable(rows, held_back)))
     broker_name = current.arguments["broker_name"]
-    messages.land_every_kind(current, suspects, broker_name=broker_name, source=SOURCE, are_suspects=True)
+    messages.land_every_kind(current, suspects, broker_name=broker_name, source=ROCKETMQ, are_suspects=True)
 
 
 def _facts(current: Pass, heard: Told) -> DataFrame:
@@ -146,12 +147,18 @@ def _land_by_spark(current: Pass, unread: dict[Queue, str]) -> None:
         stored = _described(current, _source(current)).localCheckpoint(eager=True)
         lost = stored.where(F.col("reason") == RANGE_UNREAD).select("topic", "queue_id", F.unbase64("raw").alias("why"))
         unread |= {Queue(row["topic"], row["queue_id"]): bytes(row["why"]).decode() for row in lost.collect()}
-        held_bytes = inputs.bytes_held(stored)
+        held_bytes = _bytes_held(stored)
     rows = _readable(stored.where(~F.col("reason").eqNullSafe(RANGE_UNREAD)), halves_held_back(unread))
     with current.planned_for(held_bytes):
-        landed = messages.land_every_kind(current, rows, broker_name=current.arguments["broker_name"], source=SOURCE)
+        landed = messages.land_every_kind(current, rows, broker_name=current.arguments["broker_name"], source=ROCKETMQ)
         good = messages.without_place(landed.rows.where("reason is null"), landed.rivals)
-        messages.move_frontier(current, frontier_reports(current, queues_of_rows(current, rows, good, {*unread})))
+        move_frontier(current, frontier_reports(current, queues_of_rows(current, rows, good, {*unread})))
+
+
+def _bytes_held(stored: DataFrame) -> int:
+    """How much bodies, and what stands for them where a record is bad, hold."""
+    held = stored.agg(F.sum(F.coalesce(F.octet_length("body"), F.octet_length("raw"), F.lit(0)))).collect()[0][0]
+    return int(held or 0)
 
 
 def _source(current: Pass) -> DataFrame:
@@ -180,7 +187,7 @@ def _described(current: Pass, records: DataFrame) -> DataFrame:
     """Rows of the live source as messages.land_every_kind takes them."""
     is_placed = F.col("position") >= 0
     place = F.concat(F.lit("at physical offset "), F.col("position"))
-    whence = F.lit(f"{SOURCE}:{current.arguments['address']}")
+    whence = F.lit(f"{ROCKETMQ}:{current.arguments['address']}")
     described = records.withColumns(
         {
             "detail": F.when(F.col("reason").isNotNull() & is_placed, place),

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from txmq_lib.names import HALF_TOPICS, PROPERTY_REAL_TOPIC
-from txmq_lib.pipeline.land.records.record_files import Reading, Written, write_records
+from txmq_lib.pipeline.land.records.record_files import RecordReading, Written, write_records
 from txmq_lib.pipeline.land.records.record_rows import Properties
 from txmq_lib.rocketmq.live_source import RANGE_UNREAD, read_ranges
 from txmq_lib.rocketmq.remoting.broker import Queue
@@ -107,7 +107,7 @@ def facts_of(batch: pa.RecordBatch) -> QueueFacts:
     return QueueFacts(newest, int(offsets.min()), first_good, (int(offsets[last]), place, time_ms))
 
 
-def pull_and_write(ranges: Sequence[QueueRange], peer: Peer, reading: Reading) -> tuple[Written, Told]:
+def pull_and_write(ranges: Sequence[QueueRange], peer: Peer, reading: RecordReading) -> tuple[Written, Told]:
     """Pull the messages of the ranges and write those beyond doubt."""
     heard = Told()
     batches = read_ranges(peer.address, peer.access, peer.group, ranges, reading.max_body_bytes)

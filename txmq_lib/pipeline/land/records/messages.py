@@ -11,9 +11,7 @@ from pyspark.sql import functions as F
 
 from txmq_lib.names import (
     HALF_TOPIC,
-    KEY_CONFLICT,
     ORIGIN_LANDED,
-    PROPERTY_UNIQ_KEY,
     ROLE_ENGINE,
     SYS_FLAG_PREPARED,
     SYS_FLAG_ROLLBACK,
@@ -22,38 +20,28 @@ from txmq_lib.names import (
 )
 from txmq_lib.passes.current import Pass
 from txmq_lib.passes.frames import KEYS
-from txmq_lib.pipeline.shared.known_runs import frontier_with_runs, of_before
+from txmq_lib.pipeline.land.kinds import MESSAGE_TABLES
+from txmq_lib.pipeline.land.records.faults import as_json, conflict_rows, fault_columns
 from txmq_lib.pipeline.shared.quarantining import append_quarantine
-from txmq_lib.rules import frontier, prepare
+from txmq_lib.rules import prepare
 from txmq_lib.rules.contract import MESSAGE_COLUMNS, TOPICS_OF_KIND, stored_properties, topic_fault
 from txmq_lib.rules.duplicates import CONFLICT, DUPLICATE, NEW, judged_by_key, repeated_keys
 from txmq_lib.rules.half import (
     given_up_messages,
     half_messages,
     messages,
-    property_of,
     stored_queue_id,
     table_queue_id,
 )
 from txmq_lib.rules.op import op_faults, op_tokens
 from txmq_lib.rules.runs import QUEUE
 from txmq_lib.rules.traces import end_traces, trace_faults, trace_records
-from txmq_lib.spark.local_frame import materialized
 
-TABLE_OF_KIND = {
-    "half": "half_message",
-    "op": "op_message",
-    "message": "message",
-    "max-time": "trans_check_max_time",
-    "trace": "end_trace",
-}
 PREPARED = "prepared"  # the step of halves made of prepared messages
 SUSPECTS = "_suspects"  # ends the steps of records beside those that tasks have written to files
 QUEUE_KEY = ("broker_name", "queue_id", "queue_offset")
 TOPIC_KEY = ("broker_name", "topic", "queue_id", "queue_offset")
 PHYSICAL_KEY = ("broker_name", "commit_log_offset")
-SAID = ("topic", "queue_id", "queue_offset", "commit_log_offset")
-MOVES_ON = f"s.next_offset >= t.next_offset or s.queue_id = {frontier.WHOLE_QUEUE_ID}"
 WHY = ("reason", "detail", "raw", "source")
 LANDING_ONLY = (*WHY, "position", "is_prepared", "told_end")
 PLACE = (*QUEUE, "queue_offset", "store_timestamp", "commit_log_offset", "told_end", "position")
@@ -118,7 +106,7 @@ def land_every_kind(
         _land_kind(current, rows, kind, broker_name, takes_prepared=takes_prepared, suffix=suffix)
         for kind, rows, takes_prepared in parts
     ]
-    damage = stored.where("topic is null").select(*_fault_columns())
+    damage = stored.where("topic is null").select(*fault_columns())
     append_quarantine(current, damage, broker_name=broker_name, kind=source)
     with current.timed("count"):
         current.counts["never_visible"] = stored.where(is_never_visible()).count()
@@ -160,7 +148,7 @@ def _land_kind(
     with current.timed("decode"):
         batch = _measured(records)
     good = records.where("reason is null")
-    faults = [records.where("reason is not null").select(*_fault_columns())] if batch["bad"] else []
+    faults = [records.where("reason is not null").select(*fault_columns())] if batch["bad"] else []
     direct = good.where(F.col("topic") == HALF_TOPIC) if batch["prepared"] else good
     places, rivals = [direct.select(*PLACE)], None
     if batch["direct"]:
@@ -174,20 +162,6 @@ def _land_kind(
     if faults:
         append_quarantine(current, reduce(DataFrame.unionByName, faults), broker_name=broker_name, kind=kind)
     return reduce(DataFrame.unionByName, places), rivals
-
-
-def move_frontier(current: Pass, reports: DataFrame) -> None:
-    """Move landing_frontier by `reports`, one row per queue."""
-    with current.timed("frontier"):
-        old = of_before(current)
-        if old is not None:
-            old, count = materialized(old)
-            current.upsert("landing_frontier", old, step="runs", only_if="t.runs is null", count=count)
-        known = frontier_with_runs(current, old)
-        # One row per queue: a MERGE would compute them three times.
-        changed, count = materialized(frontier.advanced(known, reports, pass_number=current.number))
-    # Another job may have moved the row since the plan was made: never back.
-    current.upsert("landing_frontier", changed, step="frontier", only_if=MOVES_ON, count=count)
 
 
 def _measured(records: DataFrame) -> Row:
@@ -218,23 +192,23 @@ def _land_direct(
     if tally.keys() - {NEW}:
         judged = current.cached(judged)
         new = judged.where(F.col("status") == NEW).drop("status")
-    faults = [_conflicts(judged)] if CONFLICT in tally else []
+    faults = [conflict_rows(judged)] if CONFLICT in tally else []
     rivals = judged.where(F.col("status") == CONFLICT).select("position") if CONFLICT in tally else None
     if kind == "trace":
         records = current.cached(trace_records(new))
-        faults.append(trace_faults(new.withColumn("raw", _as_json()), records).select(*_fault_columns()))
+        faults.append(trace_faults(new.withColumn("raw", as_json()), records).select(*fault_columns()))
         rows = end_traces(records).withColumn("landed_pass", F.lit(current.number).cast("bigint"))
-        current.append(TABLE_OF_KIND[kind], rows, step=step)
+        current.append(MESSAGE_TABLES[kind], rows, step=step)
         return faults, rivals
     if kind == "op":
-        odd = op_faults(new.withColumn("raw", _as_json())).withColumn("queue_id", stored_queue_id())
-        faults.append(odd.select(*_fault_columns()))
+        odd = op_faults(new.withColumn("raw", as_json())).withColumn("queue_id", stored_queue_id())
+        faults.append(odd.select(*fault_columns()))
         # Its position is the place in the body: a column of the table.
         rows = current.cached(op_tokens(new))
     else:
         rows = ROWS_OF_KIND[kind](new.drop(*LANDING_ONLY))
     count = None if kind == "op" else tally.get(NEW, 0)
-    current.append(TABLE_OF_KIND[kind], _own_columns(rows, current), step=step, count=count)
+    current.append(MESSAGE_TABLES[kind], _own_columns(rows, current), step=step, count=count)
     return faults, rivals
 
 
@@ -250,7 +224,7 @@ def _with_faults(stored: DataFrame, kind: str, *, takes_prepared: bool) -> DataF
     if takes_prepared:
         topic_wrong = F.when(prepare.is_under_own_topic(), prepare.prepare_fault())
     is_good = F.col("reason").isNull()
-    raw_now = F.when(is_good & topic_wrong.isNotNull(), _as_json())
+    raw_now = F.when(is_good & topic_wrong.isNotNull(), as_json())
     return stored.select(
         *MESSAGE_COLUMNS,
         "content_hash",
@@ -265,7 +239,7 @@ def _with_faults(stored: DataFrame, kind: str, *, takes_prepared: bool) -> DataF
 
 
 def _existing(current: Pass, kind: str, broker_name: str, batch: Row) -> DataFrame:
-    rows = current.read(TABLE_OF_KIND[kind]).where(F.col("broker_name") == broker_name)
+    rows = current.read(MESSAGE_TABLES[kind]).where(F.col("broker_name") == broker_name)
     # Offsets are dense and ascend as they land, so the span of a batch leaves out nearly all files of the past.
     return rows.where(F.col("queue_offset").between(batch["low"], batch["high"]))
 
@@ -290,27 +264,7 @@ def _land_prepared(current: Pass, good: DataFrame, broker_name: str, batch: Row)
     halves = prepare.as_halves(new, F.lit(start))
     rows = _own_columns(half_messages(halves.drop(*LANDING_ONLY)), current)
     current.append("half_message", rows, step=PREPARED, count=tally.get(NEW, 0))
-    return halves, _conflicts(judged)
-
-
-def _fault_columns() -> list[Column]:
-    """What quarantine keeps of a bad record: why, what, where from, and what its header says."""
-    named = [F.col(name) for name in ("reason", "detail", "raw", "source", *SAID)]
-    return [*named, property_of(PROPERTY_UNIQ_KEY).alias("transaction_id")]
-
-
-def _conflicts(judged: DataFrame) -> DataFrame:
-    rivals = judged.where(F.col("status") == CONFLICT).withColumn("queue_id", stored_queue_id())
-    return rivals.select(
-        F.lit(KEY_CONFLICT).alias("reason"),
-        F.concat(F.lit("other content landed before at queue offset "), F.col("queue_offset")).alias("detail"),
-        _as_json().alias("raw"),
-        *_fault_columns()[3:],
-    )
-
-
-def _as_json() -> Column:
-    return F.to_json(F.struct(*MESSAGE_COLUMNS))
+    return halves, conflict_rows(judged)
 
 
 def _own_columns(rows: DataFrame, current: Pass) -> DataFrame:

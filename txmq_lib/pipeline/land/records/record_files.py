@@ -27,7 +27,7 @@ class Stretch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reading:
+class RecordReading:
     """How records are read and where their rows go: what every task is sent."""
 
     landing: Landing
@@ -41,7 +41,7 @@ class Reading:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Reading:
+    def from_json(cls, text: str) -> RecordReading:
         """What `to_json` gave."""
         fields = json.loads(text)
         topics = None if fields["topics"] is None else tuple(fields["topics"])
@@ -109,27 +109,27 @@ def written(looks: Iterable[Look], table_paths: Mapping[str, str], most_suspect_
         return Written(files.finish(), runs.joined(), suspects, kept if room >= 0 else None)
 
 
-def write_stretch(stretch: Stretch, reading: Reading) -> Written:
+def write_stretch(stretch: Stretch, reading: RecordReading) -> Written:
     """Decode a stretch and write its records beyond doubt."""
     return write_records(_batches_of(stretch, reading), reading)
 
 
-def write_records(batches: Iterable[pa.RecordBatch], reading: Reading) -> Written:
+def write_records(batches: Iterable[pa.RecordBatch], reading: RecordReading) -> Written:
     """Write decoded records (message_batch.ARROW_SCHEMA), those beyond doubt."""
     looks = (_look(batch, reading) for batch in batches)
     return written(looks, reading.table_paths, reading.most_suspect_bytes)
 
 
-def suspects_of(stretch: Stretch, reading: Reading) -> Iterator[pa.RecordBatch]:
+def suspects_of(stretch: Stretch, reading: RecordReading) -> Iterator[pa.RecordBatch]:
     """The records of a stretch that `write_stretch` leaves out."""
     return (_look(batch, reading).suspects for batch in _batches_of(stretch, reading))
 
 
-def _look(batch: pa.RecordBatch, reading: Reading) -> Look:
+def _look(batch: pa.RecordBatch, reading: RecordReading) -> Look:
     records = Records(batch, reading.landing)
     rows = records.rows()
     return Look(rows, records.suspects(), runs_of(batch.filter(pa.array(records.is_good))))
 
 
-def _batches_of(stretch: Stretch, reading: Reading) -> Iterator[pa.RecordBatch]:
+def _batches_of(stretch: Stretch, reading: RecordReading) -> Iterator[pa.RecordBatch]:
     return read_range(stretch.file, stretch.start, stretch.stop, reading.topics, reading.max_body_bytes)

@@ -14,15 +14,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import InputError
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.land.records import messages
+from txmq_lib.pipeline.land.records import files_of_tasks
 from txmq_lib.pipeline.land.records.new_records import frontier_runs, new_runs
-from txmq_lib.pipeline.land.records.record_files import Reading, Stretch, Written, write_stretch
+from txmq_lib.pipeline.land.records.record_files import RecordReading, Stretch, Written, write_stretch
 from txmq_lib.pipeline.land.store.suspects_source import SOURCE_NAME, Suspects
 from txmq_lib.rocketmq.store.commit_log import LogFile
 from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA
 from txmq_lib.spark.tasks import in_tasks
-
-STRETCHES_PER_CORE = 4
 
 
 @dataclass(frozen=True)
@@ -37,20 +35,9 @@ class LandedLog:
     suspects: DataFrame | None
 
 
-def can_write(warehouse: Warehouse) -> bool:
-    """Whether tasks can write files of all tables that records land in."""
-    return len(paths(warehouse)) == len(messages.TABLE_OF_KIND)
-
-
-def paths(warehouse: Warehouse) -> dict[str, str]:
-    """Where tasks can write files of tables that records land in."""
-    found = {table: warehouse.local_path(table) for table in messages.TABLE_OF_KIND.values()}
-    return {table: path for table, path in found.items() if path is not None}
-
-
 def fewer(cuts: Sequence[int], size: int, warehouse: Warehouse) -> list[int]:
     """So many cuts of a log of `size` bytes as its cores have work by: each stretch makes a file per table."""
-    least = size // (STRETCHES_PER_CORE * warehouse.spark.sparkContext.defaultParallelism)
+    least = size // (files_of_tasks.STRETCHES_PER_CORE * warehouse.spark.sparkContext.defaultParallelism)
     kept: list[int] = []
     for cut in cuts:
         if not kept or cut - kept[-1] >= least:
@@ -73,7 +60,7 @@ def stretches(files: Sequence[LogFile], start: int, stop: int, cuts: Sequence[in
     return found
 
 
-def land(current: Pass, parts: Sequence[Stretch], reading: Reading) -> LandedLog | None:
+def land(current: Pass, parts: Sequence[Stretch], reading: RecordReading) -> LandedLog | None:
     """Write and commit the records of `parts`; null, and nothing committed, where not all of them are new."""
     spark, broker_name = current.warehouse.spark, reading.landing.broker_name
     with current.timed("decode"):
@@ -82,21 +69,12 @@ def land(current: Pass, parts: Sequence[Stretch], reading: Reading) -> LandedLog
         runs = new_runs(current, [each.runs for each in written], broker_name)
     if runs is None:
         return None
-    append_files(current, written)
+    files_of_tasks.append_files(current, written)
     return LandedLog(frontier_runs(current, runs, broker_name), _suspects(current, parts, written, reading))
 
 
-def append_files(current: Pass, written: Sequence[Written]) -> None:
-    """Commit what tasks have written, one commit per table."""
-    current.counts.setdefault("already_there", 0)
-    for kind, table in messages.TABLE_OF_KIND.items():
-        files = [file for each in written for file in each.files.get(table, ())]
-        if files:
-            current.append_files(table, files, step=kind)
-
-
 def _suspects(
-    current: Pass, parts: Sequence[Stretch], written: Sequence[Written], reading: Reading
+    current: Pass, parts: Sequence[Stretch], written: Sequence[Written], reading: RecordReading
 ) -> DataFrame | None:
     spark = current.warehouse.spark
     if not any(each.suspects for each in written):

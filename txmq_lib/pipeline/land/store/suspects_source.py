@@ -1,6 +1,6 @@
 """Spark data source `txmq_suspects`: the records of stretches of a commit log that no task could write by itself.
 
-Options  reading     JSON of record_files.Reading.to_json
+Options  reading     JSON of record_files.RecordReading.to_json
          stretches   JSON list of [path, base offset, size, start, stop]
 """
 
@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from txmq_lib.pipeline.land.records.record_files import Reading, Stretch, suspects_of
+from txmq_lib.pipeline.land.records.record_files import RecordReading, Stretch, suspects_of
 from txmq_lib.rocketmq.store.commit_log import LogFile
 from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA
 
@@ -51,7 +51,7 @@ class SuspectsReader(DataSourceReader):
     """One task per stretch, which decodes it once more."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self.reading = Reading.from_json(options["reading"])
+        self.reading = RecordReading.from_json(options["reading"])
         self.stretches = [
             Stretch(LogFile(path, base, size), start, stop)
             for path, base, size, start, stop in json.loads(options["stretches"])

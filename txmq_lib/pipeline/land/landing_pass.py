@@ -1,0 +1,136 @@
+"""One landing pass: what its plan names into the tables, each record once, bad ones into quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from txmq_lib.config.settings import Settings
+from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.errors import NothingToLandError
+from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.job import job_of_steps
+from txmq_lib.passes.runner import run_passes
+from txmq_lib.pipeline.land import unchanged_inputs
+from txmq_lib.pipeline.land.broker_state import broker_offsets
+from txmq_lib.pipeline.land.files import events, message_landing
+from txmq_lib.pipeline.land.files.listing import LandingFile, list_files
+from txmq_lib.pipeline.land.kinds import EVENT_TABLES, MESSAGE_TABLES, ROCKETMQ, STORE
+from txmq_lib.pipeline.land.live import broker_landing
+from txmq_lib.pipeline.land.live.broker_reading import BrokerReading
+from txmq_lib.pipeline.land.records import messages
+from txmq_lib.pipeline.land.store import store_landing, store_plan
+from txmq_lib.pipeline.shared.roles import OF_NO_ROLE, record, require_same_role
+from txmq_lib.spark.session_conf import session_conf, where_unset
+
+JOB = "land"
+WHILE_LANDING = {
+    # What a landing keeps has bodies: to compress them takes half as long as to decode them, and gains an eighth.
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    # Parquet's writer looks at what it holds after 100 rows, then after up to 10,000: these may be bodies of many MiB.
+    "parquet.page.size.row.check.min": "1",
+    "parquet.page.size.row.check.max": "1",
+    # What a task holds of a file before it writes that out, and twice over while it packs it.
+    "parquet.block.size": str(32 << 20),
+}
+
+
+def run_landing(
+    warehouse: Warehouse,
+    settings: Settings,
+    arguments: Callable[[], Mapping[str, Any]],
+    *,
+    now: datetime,
+    wall_clock: Callable[[], datetime],
+    is_idle: Callable[[Pass], bool] | None = None,
+    reading: BrokerReading | None = None,
+) -> PassReport:
+    def work(mine: Pass) -> PassReport:
+        with session_conf(warehouse.spark, where_unset(warehouse.spark, WHILE_LANDING)):
+            return _land(mine, reading)
+
+    job = job_of_steps(
+        JOB, work, is_idle=is_idle, input_bytes=_input_bytes, require=_require_same_role, lands_again=True
+    )
+    return run_passes(warehouse, job, now=now, settings=settings, wall_clock=wall_clock, arguments=arguments)
+
+
+def _require_same_role(current: Pass) -> None:
+    if current.arguments["kind"] not in OF_NO_ROLE:
+        require_same_role(current, current.arguments["broker_name"])
+
+
+def _input_bytes(current: Pass) -> int:
+    arguments = current.arguments
+    if arguments["kind"] == STORE:
+        return int(arguments["to_offset"]) - int(arguments["from_offset"])
+    if arguments["kind"] == ROCKETMQ:
+        return 0  # tasks write what they pull
+    return sum(int(file["size"]) for file in arguments["files"])
+
+
+def _land(current: Pass, reading: BrokerReading | None) -> PassReport:
+    """Land what the plan names, and commit. A plan of another process that nobody can go on with is given up."""
+    kind = current.arguments["kind"]
+    if not current.is_own and not _can_be_carried_on(current):
+        return _given_up(current)
+    if kind not in OF_NO_ROLE:
+        record(current, current.arguments["broker_name"])
+    unread: list[LandingFile] = []
+    if kind == ROCKETMQ and reading is not None:
+        broker_landing.land(current, reading)
+    elif kind == STORE:
+        store_landing.land(current)
+    elif kind in MESSAGE_TABLES:
+        unread = message_landing.land(current, _files(current), kind)
+    else:
+        unread = events.land(current, _files(current), kind=kind, broker_name=current.arguments["broker_name"])
+    return current.commit(note=unchanged_inputs.word_of(current, [asdict(file) for file in unread]))
+
+
+def _can_be_carried_on(current: Pass) -> bool:
+    """Whether what another process planned to land is still there, and none of it was taken from that process."""
+    kind = current.arguments["kind"]
+    if any(current.is_taken(*each) for each in _appends(kind)):
+        return False  # by a process that died as it gave the plan up
+    if kind == ROCKETMQ:
+        # What a broker gave to another process it may not give again, and nobody knows how much of it has landed.
+        return False
+    if kind == STORE:
+        return store_plan.can_be_carried_on(current)
+    return message_landing.can_be_carried_on(current) and _are_unchanged(current, _files(current))
+
+
+def _files(current: Pass) -> list[LandingFile]:
+    return [LandingFile(**file) for file in current.arguments["files"]]
+
+
+def _appends(kind: str) -> list[tuple[str, str]]:
+    """Table and step of each append that a landing of this kind may make, quarantine apart."""
+    tables = {**MESSAGE_TABLES, **EVENT_TABLES}
+    kinds = [kind] if kind in tables else list(MESSAGE_TABLES)
+    prepared = [("half_message", messages.PREPARED)] if "half" in kinds else []
+    may_have_table = kind not in tables or kind == "offset"
+    offsets = [("consumer_offset_commit", broker_offsets.STEP)] if may_have_table else []
+    suspects = [(tables[each], each + messages.SUSPECTS) for each in kinds if each in MESSAGE_TABLES]
+    return [*[(tables[each], each) for each in kinds], *suspects, *prepared, *offsets]
+
+
+def _are_unchanged(current: Pass, files: list[LandingFile]) -> bool:
+    paths = [file.path for file in files]
+    try:
+        found = list_files(current.warehouse.spark, paths, takes_broker_files=True)
+    except NothingToLandError:
+        return False
+    return found == files
+
+
+def _given_up(current: Pass) -> PassReport:
+    # Its inputs changed or went since it died: landing is by key, so landing them again adds what is missing. Where it
+    # has not died, its steps are taken: what it writes from here on would land beside the same rows of the next plan.
+    for table, step in _appends(current.arguments["kind"]):
+        current.take(table, step)
+    current.abandon()
+    return PassReport(current.job, current.number, {}, {})

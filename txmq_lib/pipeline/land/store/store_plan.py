@@ -1,0 +1,144 @@
+"""What a pass over a broker's store directory is to read; and whether another process can go on with that plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Row
+from pyspark.sql import functions as F
+
+from txmq_lib.config.settings import Settings
+from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.errors import InputError
+from txmq_lib.passes.current import Pass
+from txmq_lib.pipeline.land.broker_state import set_ups
+from txmq_lib.pipeline.land.broker_state.broker_settings import DEFAULTS, conf_findings
+from txmq_lib.pipeline.land.kinds import STORE
+from txmq_lib.pipeline.land.records import files_of_tasks
+from txmq_lib.pipeline.land.store import log_landing
+from txmq_lib.pipeline.land.topics import is_every_topic
+from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
+from txmq_lib.rocketmq.store.commit_log import LogFile, RecordIdentity, list_files, log_end, record_at
+from txmq_lib.rocketmq.store.consumer_offset_file import (
+    consumer_offset_state,
+)
+from txmq_lib.rocketmq.store.set_up import ROCKSDB_OFFSETS, config_of, require_readable, set_up_of, store_set_up
+from txmq_lib.rules import frontier
+from txmq_lib.rules.moments import LATEST_MS
+
+
+def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: str) -> dict[str, Any]:
+    """What a pass over the store is to read: a physical range fixed now, so that a rerun reads the same.
+
+    Raises InputError where `path` is no store directory, or a file is missing in the middle of what is to be read;
+    StoreRefusedError where the broker keeps its log in a way that cannot be read.
+    """
+    path = str(Path(path).absolute())  # whoever carries the plan on may stand elsewhere
+    config = config_of(path)
+    set_up = store_set_up(path, config)
+    require_readable(set_up, path)
+    files, gaps = list_files(path)
+    if not files:
+        raise InputError(f"{path} holds no commit log files (commitlog/<20 digits>); give a broker's store directory")
+    known = _known(warehouse, broker_name, whole_log_topic(settings.land.topics))
+    is_rebuilt = known is not None and not _is_same_log(files, known)
+    start = files[0].base_offset if known is None or is_rebuilt else max(files[0].base_offset, known["next_offset"])
+    if missing := [f"{low} to {high}" for low, high in gaps if high > start]:
+        raise InputError(
+            f"{path}: the commit log misses physical offsets {', '.join(missing)}; copy the store again, all files"
+        )
+    end = log_end(files, start)
+    # Where nothing is new the last record is still the one read before.
+    last = end.last or (None if known is None or is_rebuilt else _identity(known))
+    first = record_at(files, files[0].base_offset)
+    landed_to = 0 if known is None else int(known["next_offset"])
+    return {
+        "kind": STORE,
+        "broker_name": broker_name,
+        "path": path,
+        "from_offset": start,
+        "to_offset": end.offset,
+        "lowest_offset": files[0].base_offset,
+        "last": list(last) if last is not None else None,
+        "waiting": end.waiting,
+        "cuts": log_landing.fewer(end.cuts, end.offset - start, warehouse),
+        "are_files_written_by_tasks": files_of_tasks.can_write(warehouse),
+        "is_rebuilt": is_rebuilt,
+        "lost_before_ms": header_time_ms(first.store_timestamp_ms) if first and first.offset > landed_to else None,
+        "topics": list(settings.land.topics),
+        "offset_table": None if set_up.has(ROCKSDB_OFFSETS) else consumer_offset_state(path),
+        set_ups.TABLE: set_ups.found(
+            STORE,
+            path,
+            {**DEFAULTS, **config} if config else {},
+            [trait.name for trait in set_up.notable],
+            settings.for_broker(broker_name),
+        ),
+    }
+
+
+def findings(path: str, settings: Settings, broker_name: str) -> Iterator[str]:
+    """What people should know of how a broker is set up, and of the broker.conf beside its store."""
+    for trait in set_up_of(path).notable:
+        yield f"broker {broker_name}: {trait.name}: {trait.words}" + (f"; {trait.to_do}" if trait.to_do else "")
+    try:
+        found = read_broker_conf(path)
+    except OSError as failure:
+        yield f"broker {broker_name}: its broker.conf cannot be read: {failure.strerror}"
+        return
+    if found is not None:
+        file, config = found
+        policy = settings.for_broker(broker_name)
+        yield from (f"broker {broker_name}, {file}: {words}" for words in conf_findings(config, policy))
+
+
+def can_be_carried_on(current: Pass) -> bool:
+    """Whether another process can go on with the plan: the store holds what it is to read, and its way is open."""
+    try:
+        files = list_files(current.arguments["path"]).files
+    except InputError:
+        return False
+    last = current.arguments["last"]
+    if not files or files[0].base_offset > current.arguments["from_offset"]:
+        return False
+    if is_by_tasks(current) and not files_of_tasks.can_write(current.warehouse):
+        return False
+    return last is None or record_at(files, last[0]) == RecordIdentity(*last)
+
+
+def is_by_tasks(current: Pass) -> bool:
+    # Plans of before say nothing of it.
+    return bool(current.arguments.get("are_files_written_by_tasks"))
+
+
+def header_time_ms(stated_ms: int) -> int | None:
+    """Epoch ms that a header states; null where it is no time."""
+    return stated_ms if 0 <= stated_ms <= LATEST_MS else None
+
+
+def whole_log_topic(topics: Sequence[str]) -> str:
+    """The frontier's name for a log of which these topics are read."""
+    return frontier.WHOLE_LOG_TOPIC if is_every_topic(topics) else f"[{', '.join(sorted(topics))}]"
+
+
+def _known(warehouse: Warehouse, broker_name: str, whole_log: str) -> Row | None:
+    rows = warehouse.read("landing_frontier").where(
+        (F.col("broker_name") == broker_name)
+        & (F.col("topic") == whole_log)
+        & (F.col("queue_id") == frontier.WHOLE_QUEUE_ID)
+    )
+    return rows.first()
+
+
+def _identity(known: Row) -> RecordIdentity:
+    return RecordIdentity(*(int(part) for part in known["source_identity"].split(":")))
+
+
+def _is_same_log(files: tuple[LogFile, ...], known: Row) -> bool:
+    """False where the record read last is no longer what it was: another store stands in its place."""
+    identity = _identity(known)
+    if identity.offset < files[0].base_offset:
+        return True  # retention removed it; the log goes on behind it
+    return record_at(files, identity.offset) == identity
