@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import truth
 from captured import EPOCH, unpack_store
+from house import BROKER
 
 from txmq_lib.cli.run.status import limits
 from txmq_lib.config.settings import Settings
@@ -132,6 +133,11 @@ def test_it_is_pending_until_something_stored_later_lands_and_an_op_or_other_set
     late = {**op, "commitLogOffset": 10**9, "queueOffset": 281, "properties": {**op["properties"], **place}}
     house.land_rows("op", [late])
     assert verdict() in ("RESOLVED_UNKNOWN", "ROLLED_BACK")
+    house.reconcile(AFTERWARDS)
+    (checkpoints,) = (
+        dict(row["checkpoints"]) for row in house.rows("pass") if row["job"] == "reconcile" and row["checkpoints"]
+    )
+    assert checkpoints == {f"{BROKER}/-2": 41}, "all of its queue is decided: the offset behind the half"
 
 
 def test_both_pairs_of_topics_side_by_side_do_not_meet(open_house):

@@ -20,7 +20,7 @@ from txmq_lib.passes.pass_log import Standing, standings, unfinished
 from txmq_lib.passes.ready import make_ready
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline import audit, rollup
-from txmq_lib.pipeline.reconcile.inputs import INPUTS
+from txmq_lib.pipeline.reconcile.inputs import WAKING_TABLES
 from txmq_lib.pipeline.reconcile.job import RECONCILE
 from txmq_lib.rules.moments import epoch_ms
 
@@ -31,7 +31,7 @@ SHORTEST_BESIDE_PASSES_MS = 86_400_000
 TABLES_AT_ONCE = 4
 # Tables whose change feed a job reads from where its last pass ended.
 FEEDS = {
-    RECONCILE.name: INPUTS,
+    RECONCILE.name: WAKING_TABLES,
     rollup.JOB: (rollup.REPORTS, rollup.ACKS),
     audit.JOB: audit.INPUTS,
 }

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.names import COMMIT, END_KEY, HALF_TOPIC, ORIGIN_LANDED, ROLE_ENGINE, ROLLBACK, TRANSACTION_KEY
+from txmq_lib.names import COMMIT, END_KEY, HALF_TOPICS, ORIGIN_LANDED, ROLE_ENGINE, ROLLBACK, TRANSACTION_KEY
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.shared.evidence import evidence_of
 from txmq_lib.pipeline.shared.orphans import orphans_of_before
@@ -35,8 +35,8 @@ END_COLUMNS = (
     "landing_order",
 )
 
-
-INPUTS = ("half_message", "op_message", "message", "trans_check_max_time", "end_transaction", "manual_decision")
+# A pass has work when one of them has moved. It reads others as well.
+WAKING_TABLES = ("half_message", "op_message", "message", "trans_check_max_time", "end_transaction", "manual_decision")
 
 
 class Ends(NamedTuple):
@@ -87,7 +87,7 @@ def _ends(current: Pass) -> Ends | None:
 
 
 def _new(current: Pass) -> New | None:
-    if not any(current.has_new_rows(table) for table in INPUTS):
+    if not any(current.has_new_rows(table) for table in WAKING_TABLES):
         return None
     with current.timed("pending"):
         halves = current.planned_once(touched_halves(current))
@@ -134,7 +134,7 @@ def halves_named_by(current: Pass, ends: DataFrame) -> DataFrame:
 def refused_places(current: Pass, ends: DataFrame) -> DataFrame:
     """Places (settle.PLACE) of halves in quarantine near the physical offsets that `ends` name."""
     near = near_offsets("commit_log_offset", ends, "commit_log_offset").rows(current, "quarantine")
-    halves = near.where((F.col("topic") == HALF_TOPIC) & F.col("commit_log_offset").isNotNull())
+    halves = near.where(F.col("topic").isin(*HALF_TOPICS) & F.col("commit_log_offset").isNotNull())
     return halves.select(*PLACE).distinct()  # a bad record may be there under several reasons
 
 
@@ -162,10 +162,9 @@ def _decided_by_brokers(current: Pass, halves: DataFrame) -> DataFrame | None:
 
     An op without a message rolls back: what txmq did not write and nobody landed was never visible.
     """
-    frontier = current.read("landing_frontier").where(
-        "highest_store_timestamp is not null"
-    )  # queues of txmq's own rows have none
-    rows = frontier.where(F.col("topic") != HALF_TOPIC).select("broker_name").distinct().collect()
+    # Queues of txmq's own rows have no store time.
+    frontier = current.read("landing_frontier").where("highest_store_timestamp is not null")
+    rows = frontier.where(~F.col("topic").isin(*HALF_TOPICS)).select("broker_name").distinct().collect()
     engines = [row[0] for row in rows if current.settings.for_broker(row[0]).role == ROLE_ENGINE]
     if not engines:
         return None

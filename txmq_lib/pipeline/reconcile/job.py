@@ -11,13 +11,14 @@ from pyspark.sql import functions as F
 
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.names import END_KEY, TRANSACTION_KEY
+from txmq_lib.names import TRANSACTION_KEY
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.frames import KEYS
 from txmq_lib.passes.job import Job
 from txmq_lib.passes.runner import next_pass, run_passes
 from txmq_lib.pipeline.reconcile import inputs
-from txmq_lib.pipeline.reconcile.inputs import INPUTS, Inputs
+from txmq_lib.pipeline.reconcile.inputs import WAKING_TABLES, Inputs
+from txmq_lib.pipeline.reconcile.outcomes_ahead import kept_outcomes
 from txmq_lib.pipeline.reconcile.writes import Outcome, write
 from txmq_lib.pipeline.shared.idle import is_idle
 from txmq_lib.pipeline.shared.roles import record, require_same_role
@@ -46,12 +47,12 @@ def run_reconcile(
 def _decide(current: Pass, known: Inputs) -> Outcome:
     """What becomes of each end, of each undecided transaction, and what is pending then."""
     now, policies = current.now, known.policies
-    outcomes = _kept(current, known, _judged(current, known))
+    outcomes = _outcomes(current, known)
     effective = outcomes.where(settle.decides(policies))
     with current.timed("pending"):
         undecided = _undecided(current, known, effective)
-        still = undecided.where(F.col("action") != check.GIVE_UP)
-        pending = current.planned_once(check.asked(still, policies=policies, now=now))
+        still_pending = undecided.where(F.col("action") != check.GIVE_UP)
+        pending = current.planned_once(check.asked(still_pending, policies=policies, now=now))
     return Outcome(
         policies=policies,
         outcomes=outcomes,
@@ -62,7 +63,7 @@ def _decide(current: Pass, known: Inputs) -> Outcome:
     )
 
 
-def _judged(current: Pass, known: Inputs) -> DataFrame:
+def _outcomes(current: Pass, known: Inputs) -> DataFrame:
     """Rows of end_outcome for the ends to judge, with `was_held`."""
     if known.ends is None:
         return current.planned_once(current.warehouse.empty("end_outcome").withColumn("was_held", F.lit(False)))
@@ -72,72 +73,54 @@ def _judged(current: Pass, known: Inputs) -> DataFrame:
         matched = current.planned_once(settle.matched_ends(ends, halves, bitmap, refused_places))
         prior = inputs.prior_decisions(current, current.narrowest(matched, halves), halves)
         judged = settle.judged_ends(matched, prior, policies=known.policies, now=current.now)
-        return settle.outcome_rows(judged, now=current.now, pass_number=current.number)
-
-
-def _kept(current: Pass, known: Inputs, outcomes: DataFrame) -> DataFrame:
-    """`outcomes` for all that follows. Where they are many, those judged are written now, and read from end_outcome."""
-    if known.ends is None:
-        return outcomes
-    judged = outcomes.where("not is_held").drop("was_held")
-    # To look whether there are any is to join them all.
-    even_if_empty = current.has_new_rows("end_transaction")
-    written = current.append_ahead("end_outcome", judged, step="end_outcome", even_if_empty=even_if_empty)
-    if written is None:
-        with current.timed("settle"):
-            return current.cached(outcomes)
-    if inputs.has_waiting_ends(current):
-        before = current.read("end_outcome").where("is_held").select(*END_KEY, F.lit(True).alias("was_held"))
-        joined = written.join(current.sent_if_few(before), on=list(END_KEY), how="left")
-        written = joined.withColumn("was_held", F.coalesce("was_held", F.lit(False)))
-    else:
-        written = written.withColumn("was_held", F.lit(False))
-    # All that there are were written: none is held.
-    if _which_ends(written) == _which_ends(known.ends.rows):
-        return written
-    return written.unionByName(current.cached(outcomes.where("is_held")))  # they are few
-
-
-def _which_ends(rows: DataFrame) -> tuple[int, int]:
-    """Equal for the same ends, each there once."""
-    row = rows.agg(F.count("*").alias("rows"), F.bit_xor(F.xxhash64(*END_KEY)).alias("hash")).collect()[0]
-    return row["rows"], row["hash"]
+        rows = settle.outcome_rows(judged, now=current.now, pass_number=current.number)
+    return kept_outcomes(current, ends, rows)
 
 
 def _undecided(current: Pass, known: Inputs, effective: DataFrame) -> DataFrame:
     """Undecided transactions with `action` and `reason`."""
     if known.new is None:
-        as_it_is = check.with_held(known.pending.drop(*OF_THE_PASS), known.held)
-        return current.planned_once(check.with_action(as_it_is, policies=known.policies, now=current.now))
+        as_before = check.with_held(known.pending.drop(*OF_THE_PASS), known.held)
+        return current.planned_once(check.with_action(as_before, policies=known.policies, now=current.now))
     halves, ops = known.new
+    # Most transactions are decided by an op or an end that names a half of theirs: those never become candidates.
     bitmap = current.broadcastable(named_offsets(ops, effective))
-    candidates, named = opened_unless_named(known.pending, halves, bitmap)
+    candidates, decided_by_name = opened_unless_named(known.pending, halves, bitmap)
     candidates = current.cached(candidates)
-    keys = effective.select(*TRANSACTION_KEY)
-    if named is not None:
-        keys = keys.unionByName(named)
-        if (few := current.broadcastable(candidates.select(*TRANSACTION_KEY), most=KEYS)) is not None:
-            keys = join_transaction(keys, F.broadcast(few), "left_semi")
-    given_up = current.planned_once(inputs.relevant_given_up(current, candidates))
-    decided = closed(
-        candidates,
-        ops,
-        inputs.relevant_messages(current, halves, given_up),
-        given_up,
-        inputs.relevant_resumes(current, candidates),
-    ).unionByName(keys.distinct())
+    decided = _closed(current, halves, ops, candidates).unionByName(
+        _decided_keys(current, effective, decided_by_name, candidates)
+    )
     undecided = check.with_held(join_transaction(candidates, decided, "left_anti"), known.held)
     return current.cached(check.with_action(undecided, policies=known.policies, now=current.now))
 
 
+def _closed(current: Pass, halves: DataFrame, ops: DataFrame, candidates: DataFrame) -> DataFrame:
+    """Keys of the candidates that an op, a visible message or a given-up row closes."""
+    given_up = current.planned_once(inputs.relevant_given_up(current, candidates))
+    visible = inputs.relevant_messages(current, halves, given_up)
+    return closed(candidates, ops, visible, given_up, inputs.relevant_resumes(current, candidates))
+
+
+def _decided_keys(
+    current: Pass, effective: DataFrame, decided_by_name: DataFrame | None, candidates: DataFrame
+) -> DataFrame:
+    """Keys of what ends of this pass decide and of what was left out by name: another copy may be a candidate."""
+    keys = effective.select(*TRANSACTION_KEY)
+    if decided_by_name is not None:
+        keys = keys.unionByName(decided_by_name)
+        if (few := current.broadcastable(candidates.select(*TRANSACTION_KEY), most=KEYS)) is not None:
+            keys = join_transaction(keys, F.broadcast(few), "left_semi")
+    return keys.distinct()
+
+
 def _is_idle(current: Pass) -> bool:
-    return is_idle(current, (*INPUTS, "landing_frontier"))
+    return is_idle(current, (*WAKING_TABLES, "landing_frontier"))
 
 
 def _input_bytes(current: Pass) -> int | None:
     # Each pass goes over all that is pending, too.
     pending = current.warehouse.few_bytes("pending_half", current.input_versions["pending_half"])
-    new = current.new_bytes(INPUTS)
+    new = current.new_bytes(WAKING_TABLES)
     return None if pending is None or new is None else pending + new
 
 

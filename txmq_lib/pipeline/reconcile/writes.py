@@ -13,13 +13,14 @@ from pyspark.sql import functions as F
 
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.errors import InvariantViolation
-from txmq_lib.names import COMMIT, END_KEY, HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, OUTCOME_REFUSED
+from txmq_lib.names import COMMIT, END_KEY, HALF_TOPICS, MAX_TIME_TOPIC, OP_TOPIC, OUTCOME_REFUSED
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.pipeline.reconcile.placing import GIVEN_UP, MESSAGES, Placed, placed
 from txmq_lib.pipeline.shared.pruning import near_offsets
 from txmq_lib.pipeline.shared.quarantining import append_quarantine
 from txmq_lib.pipeline.shared.watermark import move_frontier
 from txmq_lib.rules import check, effects, frontier, settle
+from txmq_lib.rules.half import table_queue_id
 from txmq_lib.rules.invariants import broken_invariants
 from txmq_lib.rules.policy import Policies
 from txmq_lib.spark.local_frame import local_frame
@@ -228,7 +229,8 @@ def _move_frontier(current: Pass, tally: Tally, queue_ends: DataFrame) -> None:
 def _checkpoints(current: Pass, pending: DataFrame) -> tuple[dict[str, int], int | None]:
     """Per broker/half queue the smallest open half offset, else the highest landed + 1; when the next check is due."""
     with current.timed("checkpoint"):
-        landed = current.read("landing_frontier").where(F.col("topic") == HALF_TOPIC).collect()
+        frontier_rows = current.read("landing_frontier").where(F.col("topic").isin(*HALF_TOPICS))
+        landed = frontier_rows.withColumn("queue_id", table_queue_id()).collect()
         queues = (
             pending.groupBy("broker_name", "queue_id")
             .agg(

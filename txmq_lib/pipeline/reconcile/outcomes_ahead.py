@@ -1,0 +1,43 @@
+"""Outcomes of many ends: written before their turn, and read from their table by all that follows.
+
+This is the one write of a reconcile pass that comes before everything is decided. Ends joined with halves and decisions
+cost more memory than disk. Where an invariant does not hold later, `writes` withdraws these rows.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from txmq_lib.names import END_KEY
+from txmq_lib.passes.current import Pass
+from txmq_lib.pipeline.reconcile.inputs import has_waiting_ends
+
+
+def kept_outcomes(current: Pass, ends: DataFrame, outcomes: DataFrame) -> DataFrame:
+    """`outcomes` (rows of end_outcome with `was_held`) of all `ends`, computed once; where many, as written."""
+    judged = outcomes.where("not is_held").drop("was_held")
+    # To look whether there are any is to join them all.
+    even_if_empty = current.has_new_rows("end_transaction")
+    written = current.append_ahead("end_outcome", judged, step="end_outcome", even_if_empty=even_if_empty)
+    if written is None:
+        with current.timed("settle"):
+            return current.cached(outcomes)
+    written = _with_was_held(current, written)
+    if _which_ends(written) == _which_ends(ends):
+        return written  # none of them is held
+    return written.unionByName(current.cached(outcomes.where("is_held")))  # those that are held are few
+
+
+def _with_was_held(current: Pass, written: DataFrame) -> DataFrame:
+    if not has_waiting_ends(current):
+        return written.withColumn("was_held", F.lit(False))
+    before = current.read("end_outcome").where("is_held").select(*END_KEY, F.lit(True).alias("was_held"))
+    joined = written.join(current.sent_if_few(before), on=list(END_KEY), how="left")
+    return joined.withColumn("was_held", F.coalesce("was_held", F.lit(False)))
+
+
+def _which_ends(rows: DataFrame) -> tuple[int, int]:
+    """Equal for the same ends, each there once."""
+    row = rows.agg(F.count("*").alias("rows"), F.bit_xor(F.xxhash64(*END_KEY)).alias("hash")).collect()[0]
+    return row["rows"], row["hash"]
