@@ -26,7 +26,7 @@ from txmq_lib.errors import InputError
 from txmq_lib.files import line_reader
 from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline.land.job import run_land_files
-from txmq_lib.views.catalogue import QUARANTINE
+from txmq_lib.views.declared.running import QUARANTINE
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.select import ViewQuery, view_rows
 

@@ -20,7 +20,7 @@ from truth import CAPTURES
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.pipeline.maintain import run_maintain
-from txmq_lib.views.catalogue import VERDICTS
+from txmq_lib.views.declared.verdicts import VERDICTS
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.select import ViewQuery, view_rows
 

@@ -12,8 +12,9 @@ import pytest
 
 from txmq_lib.config.durations import duration_text, milliseconds
 from txmq_lib.config.resources import conf_dir
+from txmq_lib.config.sections import BrokerPolicy
 from txmq_lib.config.setting_types import AUTO
-from txmq_lib.config.settings import BrokerPolicy, Settings
+from txmq_lib.config.settings import Settings
 from txmq_lib.errors import EXIT_USAGE, SettingsError
 
 DEFAULTS = BrokerPolicy(

@@ -13,7 +13,6 @@ SLACK = 1.1  # a line too many is no reason to cut
 # Each stays whole since to read a part of it one needs the rest. What grows here is cut, not added.
 REASONS = {
     "cli/commands/jobs.py": "one command after the other, each a list of its options",
-    "config/settings.py": "the one place where a setting is declared",
     "names.py": "the one place where a name on the wire or in a table is spelt",
     "passes/writer.py": "the ways to write once, which all go through one gate at its end",
     "pipeline/maintain.py": "the plan of upkeep, and the upkeep by it",
@@ -22,7 +21,6 @@ REASONS = {
     "report/charts.py": "marks of one kind of chart beside those of the others",
     "rules/contract.py": "the landing contract of messages, field by field",
     "rules/proof.py": "what proves a rollback: every kind of proof beside what puts it in doubt",
-    "views/catalogue.py": "the one place where a view's columns are declared",
     "views/figures.py": "one figure after the other, each its SQL",
     "views/reader.py": "which files a query needs, and the query",
     "views/select.py": "a view's SQL from its filters, and what may be asked of it",

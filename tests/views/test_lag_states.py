@@ -12,7 +12,7 @@ import pytest
 import truth
 from moment import NOW
 
-from txmq_lib.views.catalogue import OFFSETS
+from txmq_lib.views.declared.consumer_offsets import OFFSETS
 from txmq_lib.views.lag import MOST_LOOKED_UP, LagWindow
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.select import ViewQuery, view_rows

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from txmq_lib.config.settings import Settings, Source
+from txmq_lib.config.sections import Source
+from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import NothingToLandError, RemotingError
 from txmq_lib.passes.current import PassReport

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from txmq_lib.config.settings import Maintain, Settings
+from txmq_lib.config.sections import Maintain
+from txmq_lib.config.settings import Settings
 from txmq_lib.config.table_specs import table_spec, table_specs
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import PassConflict

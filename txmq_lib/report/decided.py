@@ -12,7 +12,7 @@ from txmq_lib.report.period import Period
 from txmq_lib.report.shared import ROWS_LISTED, figure_over_time, left_out
 from txmq_lib.report.stories import STORIES_TOLD, Links, link_to, told_stories
 from txmq_lib.views import reasons
-from txmq_lib.views.catalogue import VERDICTS
+from txmq_lib.views.declared.verdicts import VERDICTS
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.select import ViewQuery, row_count, view_rows
 from txmq_lib.views.status import CONTRADICTED, Status

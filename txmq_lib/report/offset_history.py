@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from txmq_lib.report.period import PARTS, Period
-from txmq_lib.views.catalogue import OFFSETS
+from txmq_lib.views.declared.consumer_offsets import OFFSETS
 from txmq_lib.views.figures import OffsetGroup
 from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.reader import Scan, WarehouseReader

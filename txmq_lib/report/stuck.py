@@ -10,7 +10,8 @@ from txmq_lib import names
 from txmq_lib.report.parts import Hint, Section, StoryPart, Table, count_text, group_text
 from txmq_lib.report.shared import left_out
 from txmq_lib.report.stories import STORIES_TOLD, Links, link_to, told_stories
-from txmq_lib.views.catalogue import PENDING, VERDICTS
+from txmq_lib.views.declared.transactions import PENDING
+from txmq_lib.views.declared.verdicts import VERDICTS
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.select import ViewQuery, row_count, view_rows
 from txmq_lib.views.status import span_text

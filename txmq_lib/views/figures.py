@@ -10,8 +10,10 @@ from typing import Any
 
 from txmq_lib import names
 from txmq_lib.errors import TableMissingError
-from txmq_lib.views.catalogue import OFFSETS, PENDING, VERDICTS
 from txmq_lib.views.columns import in_utc, utc
+from txmq_lib.views.declared.consumer_offsets import OFFSETS
+from txmq_lib.views.declared.transactions import PENDING
+from txmq_lib.views.declared.verdicts import VERDICTS
 from txmq_lib.views.lag import LagWindow, lag_relation, lag_scans
 from txmq_lib.views.reader import Scan, WarehouseReader, sql_literal
 

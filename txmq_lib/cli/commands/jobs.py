@@ -132,7 +132,7 @@ def resolve(
     from txmq_lib.cli.run.passes import run_job
     from txmq_lib.pipeline.decision_request import DecisionRequest
     from txmq_lib.pipeline.resolve import run_resolve
-    from txmq_lib.views.catalogue import ANSWERS
+    from txmq_lib.views.declared.questions import ANSWERS
     from txmq_lib.views.select import ViewQuery
 
     servers = name_servers_of(options_of(ctx), namesrv) if to_broker else []

@@ -14,7 +14,8 @@ from txmq_lib.cli.output.pipe import while_read
 from txmq_lib.cli.output.said import say
 from txmq_lib.cli.output.show import write_rows
 from txmq_lib.errors import EXIT_FINDINGS
-from txmq_lib.views.catalogue import OFFSETS, VERDICTS
+from txmq_lib.views.declared.consumer_offsets import OFFSETS
+from txmq_lib.views.declared.verdicts import VERDICTS
 from txmq_lib.views.groups import CONSUMER_COLUMNS, PRODUCER_COLUMNS, consumer_groups, producer_groups
 from txmq_lib.views.known_names import unknown_names
 from txmq_lib.views.lag import LagWindow

@@ -14,7 +14,8 @@ from txmq_lib.cli.options import Options, location, settings_of
 from txmq_lib.cli.output.said import say, say_error
 from txmq_lib.cli.run.status import limits
 from txmq_lib.config.secrets import missing_variables
-from txmq_lib.config.settings import Alerts, Settings
+from txmq_lib.config.sections import Alerts
+from txmq_lib.config.settings import Settings
 from txmq_lib.errors import AlertUnsentError, SettingsError, TxmqError
 from txmq_lib.escaping import chat_words, webhook_words
 from txmq_lib.views.problems import problems

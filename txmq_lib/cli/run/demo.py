@@ -30,7 +30,7 @@ from txmq_lib.pipeline.land.job import run_land_store
 from txmq_lib.pipeline.reconcile.job import run_reconcile
 from txmq_lib.pipeline.rollup import run_rollup
 from txmq_lib.views.advice import MEANING
-from txmq_lib.views.catalogue import VERDICTS
+from txmq_lib.views.declared.verdicts import VERDICTS
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.select import ViewQuery, view_rows
 from txmq_lib.views.story import Row

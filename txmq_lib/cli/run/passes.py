@@ -16,7 +16,8 @@ from txmq_lib.cli.output.progress import SparkProgress
 from txmq_lib.cli.output.said import say
 from txmq_lib.cli.run.before_spark import require_warehouse_place
 from txmq_lib.cli.run.recorded import recorded, unrecorded
-from txmq_lib.config.settings import Settings, Thresholds
+from txmq_lib.config.sections import Thresholds
+from txmq_lib.config.settings import Settings
 from txmq_lib.config.table_specs import table_specs
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import EXIT_FINDINGS

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.config.settings import Land
+from txmq_lib.config.sections import Land
 from txmq_lib.names import DIVERTING_TOPICS, HALF_TOPICS, PROPERTY_REAL_TOPIC, TRANSACTION_TOPICS
 
 EVERY_TOPIC = ("*",)

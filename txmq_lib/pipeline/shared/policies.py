@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from txmq_lib.config.settings import BrokerPolicy, Settings
+from txmq_lib.config.sections import BrokerPolicy
+from txmq_lib.config.settings import Settings
 from txmq_lib.rules.policy import Backoff, Limits, Policies
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from txmq_lib.config.settings import BrokerPolicy
+from txmq_lib.config.sections import BrokerPolicy
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.conform import struct_type
 from txmq_lib.passes.current import Pass

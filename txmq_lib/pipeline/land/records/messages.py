@@ -26,13 +26,7 @@ from txmq_lib.pipeline.shared.quarantining import append_quarantine
 from txmq_lib.rules import prepare
 from txmq_lib.rules.contract import MESSAGE_COLUMNS, TOPICS_OF_KIND, stored_properties, topic_fault
 from txmq_lib.rules.duplicates import CONFLICT, DUPLICATE, NEW, judged_by_key, repeated_keys
-from txmq_lib.rules.half import (
-    given_up_messages,
-    half_messages,
-    messages,
-    stored_queue_id,
-    table_queue_id,
-)
+from txmq_lib.rules.half import given_up_messages, half_messages, messages, stored_queue_id, table_queue_id
 from txmq_lib.rules.op import op_faults, op_tokens
 from txmq_lib.rules.runs import QUEUE
 from txmq_lib.rules.traces import end_traces, trace_faults, trace_records

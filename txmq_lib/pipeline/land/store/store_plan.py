@@ -21,9 +21,7 @@ from txmq_lib.pipeline.land.store import log_landing
 from txmq_lib.pipeline.land.topics import is_every_topic
 from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
 from txmq_lib.rocketmq.store.commit_log import LogFile, RecordIdentity, list_files, log_end, record_at
-from txmq_lib.rocketmq.store.consumer_offset_file import (
-    consumer_offset_state,
-)
+from txmq_lib.rocketmq.store.consumer_offset_file import consumer_offset_state
 from txmq_lib.rocketmq.store.set_up import ROCKSDB_OFFSETS, config_of, require_readable, set_up_of, store_set_up
 from txmq_lib.rules import frontier
 from txmq_lib.rules.moments import LATEST_MS

@@ -1,0 +1,1 @@
+"""What each view shows: its relation in SQL, its columns and filters."""
