@@ -18,7 +18,7 @@ from tests.bench.warehouses import opened, timed, wall_clock
 from txmq_lib.pipeline.land.job import run_land_files, run_land_store
 from txmq_lib.rocketmq.store.commit_log import list_files, log_end
 from txmq_lib.rocketmq.store_source import read_range
-from txmq_lib.rules.contract import MESSAGE_FIELDS
+from txmq_lib.rules.landing_contract import MESSAGE_FIELDS
 
 SIZES = {
     "small": {"lines": 30_000, "rounds": 3, "records": 45_000},

@@ -11,7 +11,7 @@ from pages import PAGES, ROOT, blocks
 from txmq_lib import errors, names
 from txmq_lib.cli import signals
 from txmq_lib.cli.app import app
-from txmq_lib.rules.contract import MESSAGE_FIELDS
+from txmq_lib.rules.landing_contract import MESSAGE_FIELDS
 from txmq_lib.views.catalogue import VIEWS
 from txmq_lib.views.metric_names import FAMILIES
 

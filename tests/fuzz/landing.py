@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 from txmq_lib.pipeline.land.files.listing import list_files
 from txmq_lib.pipeline.land.files.message_landing import _judged
 from txmq_lib.pipeline.land.files.reading import json_lines
-from txmq_lib.rules.contract import message_rows, quick_message_rows
 from txmq_lib.rules.contract_events import ack_rows, end_rows, offset_rows
+from txmq_lib.rules.landing_contract import message_rows, quick_message_rows
 
 MESSAGE = {
     "topic": "topic",

@@ -16,7 +16,7 @@ from record_encoder import encode_record
 
 from txmq_lib.rocketmq.store.commit_log import list_files, log_end, record_at
 from txmq_lib.rocketmq.store.message_format import MAX_BODY_BYTES
-from txmq_lib.rocketmq.store.property_columns import property_maps
+from txmq_lib.rocketmq.store.property_maps import property_maps
 from txmq_lib.rocketmq.store_source import read_range
 
 RECORD_REASONS = {

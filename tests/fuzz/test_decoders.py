@@ -17,7 +17,7 @@ from txmq_lib.config.settings import Settings
 from txmq_lib.errors import SettingsError
 from txmq_lib.rocketmq.store.consumer_offset_file import parse_consumer_offsets
 from txmq_lib.rocketmq.store.message_format import read_body, read_frame
-from txmq_lib.rocketmq.store.property_columns import property_maps
+from txmq_lib.rocketmq.store.property_maps import property_maps
 
 CASES = 150
 BOUND = 10_000

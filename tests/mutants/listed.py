@@ -355,7 +355,7 @@ MUTANTS = (
     Mutant("outlined", "a record without a topic is one", "(topic_size > 0) & ", "", RECORDS),
     Mutant("outlined", "lengths need not add up", " + numbers.shorts(topic_end) == ends", " <= ends", RECORDS),
     Mutant("outlined", "hosts of IPv6 are read as those of IPv4", "_HOST_BYTES[kind & 1]", "_HOST_BYTES[0]", RECORDS),
-    Mutant("property_columns._split", "a name and its value are cut one byte off", "middles + 1", "middles", BATCHES),
+    Mutant("property_maps._split", "a name and its value are cut one byte off", "middles + 1", "middles", BATCHES),
     Mutant("_repeats_a_name", "of a name twice both count", "(keyed[1:] == keyed[:-1]).any()", "False", BATCHES),
     Mutant("QueueFacts.and_of", "the last record of a queue is the first task's", "max(self.last,", "min(self.last,", QUEUE_FILES),
     # --- what a power cut leaves

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from captured import unpack_store
 
-from txmq_lib.alerts.state import AlertState
+from txmq_lib.alerts.told_before import AlertState
 from txmq_lib.cli import main
 from txmq_lib.cli.options import Options, settings_of
 from txmq_lib.cli.run.metrics import told_before

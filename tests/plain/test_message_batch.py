@@ -14,7 +14,7 @@ from truth import rows as capture_rows
 
 from txmq_lib.rocketmq.store.commit_log import list_files, log_end
 from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA, decode_batches
-from txmq_lib.rocketmq.store.property_columns import property_maps
+from txmq_lib.rocketmq.store.property_maps import property_maps
 from txmq_lib.rocketmq.store.records import Records, records_from
 from txmq_lib.rocketmq.store_source import read_range
 

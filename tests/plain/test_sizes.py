@@ -19,7 +19,7 @@ REASONS = {
     "pipeline/resolve.py": "what is asked, by whom, and what becomes of answers: one protocol",
     "pipeline/to_broker.py": "the states of a request, from plan to answer",
     "report/charts.py": "marks of one kind of chart beside those of the others",
-    "rules/contract.py": "the landing contract of messages, field by field",
+    "rules/landing_contract.py": "the landing contract of messages, field by field",
     "rules/proof.py": "what proves a rollback: every kind of proof beside what puts it in doubt",
     "views/figures.py": "one figure after the other, each its SQL",
     "views/reader.py": "which files a query needs, and the query",

@@ -10,9 +10,9 @@ import tracemalloc
 import pytest
 from hostile_server import HostileServer, dripping
 
-from txmq_lib.alerts import state as alert_state
+from txmq_lib.alerts import told_before as alert_state
 from txmq_lib.alerts import webhook as webhooks
-from txmq_lib.alerts.state import AlertState
+from txmq_lib.alerts.told_before import AlertState
 from txmq_lib.alerts.webhook import Webhook
 from txmq_lib.errors import AlertUnsentError
 

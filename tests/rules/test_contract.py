@@ -9,7 +9,13 @@ from builders import table_of
 from moment import NOW_MS
 from pyspark.sql import functions as F
 
-from txmq_lib.rules.contract import MESSAGE_COLUMNS, message_rows, quick_message_rows, stored_properties, topic_fault
+from txmq_lib.rules.landing_contract import (
+    MESSAGE_COLUMNS,
+    message_rows,
+    quick_message_rows,
+    stored_properties,
+    topic_fault,
+)
 from txmq_lib.spark.local_frame import local_frame
 
 pytestmark = pytest.mark.spark

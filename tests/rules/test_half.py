@@ -6,8 +6,8 @@ import pytest
 from builders import at, rows, schema_of, table_of
 from chispa import assert_df_equality
 
-from txmq_lib.rules.contract import MESSAGE_COLUMNS
 from txmq_lib.rules.half import content_hash, given_up_messages, half_messages, messages
+from txmq_lib.rules.landing_contract import MESSAGE_COLUMNS
 
 pytestmark = pytest.mark.spark
 

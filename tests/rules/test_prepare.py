@@ -7,7 +7,7 @@ from builders import rows, table_of
 from chispa import assert_df_equality
 from pyspark.sql import functions as F
 
-from txmq_lib.rules.contract import MESSAGE_COLUMNS
+from txmq_lib.rules.landing_contract import MESSAGE_COLUMNS
 from txmq_lib.rules.prepare import as_halves, has_delay, is_prepared, is_under_own_topic, prepare_fault
 
 pytestmark = pytest.mark.spark

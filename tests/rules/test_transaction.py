@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import at, lines_of
 
-from txmq_lib.rules.transaction import join_transaction, transactions_of
+from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 from txmq_lib.spark.local_frame import local_frame
 
 pytestmark = pytest.mark.spark

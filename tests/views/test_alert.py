@@ -14,7 +14,7 @@ from hook_server import hook_server
 from moment import NOW_TEXT as NOON
 from views.conftest import append
 
-from txmq_lib.alerts.state import AlertState
+from txmq_lib.alerts.told_before import AlertState
 from txmq_lib.cli.options import Options
 from txmq_lib.cli.run.alert import STATE_FILE, send_alerts, send_alerts_after_pass
 from txmq_lib.cli.run.clock import moment

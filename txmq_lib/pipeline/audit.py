@@ -30,7 +30,7 @@ from txmq_lib.rules.evidence import Evidence, diverted_halves, transaction_figur
 from txmq_lib.rules.half import is_of_rocksdb, named_offset
 from txmq_lib.rules.orphans import with_same_id
 from txmq_lib.rules.policy import Policies
-from txmq_lib.rules.transaction import join_transaction, transactions_of
+from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 from txmq_lib.rules.verdict import changed, expiring, judged, moved_by_settings, next_change
 
 JOB = "audit"

@@ -40,7 +40,7 @@ from txmq_lib.pipeline.shared.standing import collected, requested_rows, standin
 from txmq_lib.rules import settle
 from txmq_lib.rules.answers import DEFINITE, end_of_answers
 from txmq_lib.rules.decisions import RESUMABLE, resumes, with_resume_action
-from txmq_lib.rules.transaction import join_transaction, transactions_of
+from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 from txmq_lib.spark.local_frame import local_frame
 
 SETTLE, RESUME, HOLD = "settle", "resume", "hold"

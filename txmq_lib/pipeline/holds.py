@@ -9,7 +9,7 @@ from txmq_lib.names import ACTION_HOLD, ACTION_RELEASE, PENDING, PLAN_HELD_BEFOR
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.shared.standing import collected, requested_rows, standing_now
 from txmq_lib.rules.decisions import held
-from txmq_lib.rules.transaction import transactions_of
+from txmq_lib.rules.transaction_key import transactions_of
 
 HOLDING = (ACTION_HOLD, ACTION_RELEASE)
 

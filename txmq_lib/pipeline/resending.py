@@ -27,7 +27,7 @@ from txmq_lib.pipeline.shared.pruning import near_offsets
 from txmq_lib.pipeline.shared.standing import collected, requested_rows, standing_now
 from txmq_lib.rocketmq.remoting.broker import Letter
 from txmq_lib.rules.moments import epoch_ms
-from txmq_lib.rules.transaction import join_transaction, transactions_of
+from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 
 RESEND = "resend"
 # Nobody decided these, and their broker asks no more.

@@ -37,7 +37,7 @@ from txmq_lib.pipeline.shared.roles import require_same_role
 from txmq_lib.rules.answers import DEFINITE, QUESTION, end_of_answers, given_up_checks, open_checks
 from txmq_lib.rules.decisions import held
 from txmq_lib.rules.evidence import transaction_figures
-from txmq_lib.rules.transaction import join_transaction, transactions_of
+from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 from txmq_lib.spark.jvm import uncancelled
 from txmq_lib.spark.local_frame import local_frame
 

@@ -57,7 +57,7 @@ from txmq_lib.rocketmq.remoting.connection import SUCCESS, Access, Connection
 from txmq_lib.rocketmq.remoting.frame import Command
 from txmq_lib.rocketmq.remoting.name_server import name_server, routes
 from txmq_lib.rules.answers import DEFINITE
-from txmq_lib.rules.transaction import join_transaction, transactions_of
+from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 from txmq_lib.spark.local_frame import local_frame
 
 JOB = JOB_TO_BROKER

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from txmq_lib.report.period import PARTS, Period
-from txmq_lib.views.columns import in_utc, utc
+from txmq_lib.views.column_sql import in_utc, utc
 from txmq_lib.views.reader import Scan, Span, WarehouseReader
 
 STEPS_LISTED = 12

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from txmq_lib import names
 from txmq_lib.report.period import PARTS, Period
-from txmq_lib.views.columns import in_utc, utc
+from txmq_lib.views.column_sql import in_utc, utc
 from txmq_lib.views.figures import AGE_CLASSES, OLDER
 from txmq_lib.views.reader import Scan, WarehouseReader
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from txmq_lib.views.columns import in_utc, utc
+from txmq_lib.views.column_sql import in_utc, utc
 from txmq_lib.views.reader import Scan, WarehouseReader
 
 PARTS = 48

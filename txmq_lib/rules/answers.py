@@ -18,7 +18,7 @@ from txmq_lib.names import (
     TRANSACTION_KEY,
 )
 from txmq_lib.rules.contract_events import END_CONTENT
-from txmq_lib.rules.transaction import join_transaction, transactions_of
+from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 
 DEFINITE = (COMMIT, ROLLBACK)
 QUESTION = (

@@ -12,7 +12,7 @@ from txmq_lib.rules.half import half_topic, stored_queue_id
 from txmq_lib.rules.moments import age_ms, later
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.settle import java_long, milliseconds
-from txmq_lib.rules.transaction import join_transaction
+from txmq_lib.rules.transaction_key import join_transaction
 
 ASK, GIVE_UP, WAIT = "ask", "give_up", "wait"
 

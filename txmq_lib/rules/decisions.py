@@ -18,7 +18,7 @@ from txmq_lib.names import (
 )
 from txmq_lib.rules.moments import age_ms
 from txmq_lib.rules.policy import Policies
-from txmq_lib.rules.transaction import join_transaction
+from txmq_lib.rules.transaction_key import join_transaction
 
 RESUMABLE, EXPIRED, BROKERS = ACTION_RESUME, PLAN_EXPIRED, PLAN_BROKERS
 

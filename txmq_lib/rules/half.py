@@ -21,7 +21,7 @@ from txmq_lib.names import (
     ROCKSDB_OP_TOPIC,
     ROCKSDB_QUEUE_ID,
 )
-from txmq_lib.rules.contract import MESSAGE_COLUMNS, stored_properties
+from txmq_lib.rules.landing_contract import MESSAGE_COLUMNS, stored_properties
 
 HASHED = tuple(name for name in MESSAGE_COLUMNS if name not in ("properties", "queue_id", "queue_offset"))
 

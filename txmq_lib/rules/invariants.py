@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.names import COMMIT, TRANSACTION_KEY, TRANSACTION_TOPICS
-from txmq_lib.rules.transaction import join_transaction
+from txmq_lib.rules.transaction_key import join_transaction
 
 NOT_ONE = "a commit without exactly one message"
 

@@ -22,7 +22,7 @@ from txmq_lib.names import (
 )
 from txmq_lib.rules.frontier import WHOLE_QUEUE_ID
 from txmq_lib.rules.policy import Policies
-from txmq_lib.rules.transaction import transactions_of
+from txmq_lib.rules.transaction_key import transactions_of
 
 # What consumers send back keeps its bits.
 SENT_BACK = ("%RETRY%", "%DLQ%")

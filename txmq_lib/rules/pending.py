@@ -9,7 +9,7 @@ from txmq_lib.names import SYS_FLAG_COMMIT, SYS_FLAG_TRANSACTION_MASK, TRANSACTI
 from txmq_lib.rules.decisions import not_resumed
 from txmq_lib.rules.half import named_offset
 from txmq_lib.rules.offset_bitmap import offset_bitmap, with_membership
-from txmq_lib.rules.transaction import join_transaction, transactions_of
+from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 
 NEWEST = ("queue_id", "queue_offset", "commit_log_offset", "offset_msg_id", "check_immunity")
 OF_THE_PASS = ("next_check_timestamp", "is_held")  # columns of pending_half that each pass gives anew

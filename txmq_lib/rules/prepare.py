@@ -19,8 +19,8 @@ from txmq_lib.names import (
     SYS_FLAG_TRANSACTION_MASK,
     TIMER_PROPERTIES,
 )
-from txmq_lib.rules.contract import fault
 from txmq_lib.rules.half import property_of
+from txmq_lib.rules.landing_contract import fault
 
 HALF_QUEUE_ID = 0
 

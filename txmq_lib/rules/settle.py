@@ -27,7 +27,7 @@ from txmq_lib.names import (
 from txmq_lib.rules.moments import age_ms
 from txmq_lib.rules.offset_bitmap import offset_bitmap, with_membership
 from txmq_lib.rules.policy import Policies
-from txmq_lib.rules.transaction import join_transaction
+from txmq_lib.rules.transaction_key import join_transaction
 
 SYSTEM_ERROR, ILLEGAL_OPERATION = 1, 604
 BEYOND_MS = 2**62

@@ -37,7 +37,7 @@ from txmq_lib.rules.check import check_limit_ms
 from txmq_lib.rules.evidence import FIGURES
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.proof import with_proof
-from txmq_lib.rules.transaction import join_transaction, transactions_of
+from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 
 # It checks once more than transactionCheckMax (R119), and a round may begin just before a half is due.
 ROUNDS_TO_SPARE = 2

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from txmq_lib.errors import TableMissingError
-from txmq_lib.views.columns import in_utc, utc
+from txmq_lib.views.column_sql import in_utc, utc
 from txmq_lib.views.reader import Scan, WarehouseReader, sql_literal
 
 COLUMNS = (

@@ -15,7 +15,7 @@ from typing import Any
 from txmq_lib import names
 from txmq_lib.errors import UsageError
 from txmq_lib.names import PLAN_BROKERS, PLAN_EXPIRED, PLAN_RESUMED_BEFORE, PLAN_SETTLED_BEFORE
-from txmq_lib.views.columns import output
+from txmq_lib.views.column_sql import output
 from txmq_lib.views.reader import KeyValues, Scan, WarehouseReader
 
 DEFINITE = (names.COMMIT, names.ROLLBACK)

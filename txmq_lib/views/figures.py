@@ -10,7 +10,7 @@ from typing import Any
 
 from txmq_lib import names
 from txmq_lib.errors import TableMissingError
-from txmq_lib.views.columns import in_utc, utc
+from txmq_lib.views.column_sql import in_utc, utc
 from txmq_lib.views.declared.consumer_offsets import OFFSETS
 from txmq_lib.views.declared.transactions import PENDING
 from txmq_lib.views.declared.verdicts import VERDICTS

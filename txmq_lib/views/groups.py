@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from txmq_lib import names
-from txmq_lib.views.columns import output
+from txmq_lib.views.column_sql import output
 from txmq_lib.views.declared.consumer_offsets import OFFSETS
 from txmq_lib.views.lag import LagWindow, lag_relation, lag_scans
 from txmq_lib.views.reader import Scan, WarehouseReader, sql_literal

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from txmq_lib.views.columns import quoted
+from txmq_lib.views.column_sql import quoted
 from txmq_lib.views.reader import Scan, WarehouseReader
 from txmq_lib.views.view import View
 

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 
 from txmq_lib import names
-from txmq_lib.views.columns import in_utc, utc
+from txmq_lib.views.column_sql import in_utc, utc
 from txmq_lib.views.reader import Scan, Span, WarehouseReader, sql_literal
 
 FRONTIER = ("broker_name", "topic", "queue_id", "next_offset", "lowest_kept_offset")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from txmq_lib.views.columns import quoted
+from txmq_lib.views.column_sql import quoted
 from txmq_lib.views.reader import KeyValues, Scan, WarehouseReader, matching
 
 # Tables whose rows are messages: with a physical place, KEYS, and the transaction id.

@@ -25,7 +25,7 @@ from txmq_lib.config.object_stores import looking_options, reason_of, storage_op
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.errors import InputError, TableMissingError, TxmqError, WarehouseUnreached
 from txmq_lib.files.scratch import scratch
-from txmq_lib.views.columns import duckdb_type, output, quoted
+from txmq_lib.views.column_sql import duckdb_type, output, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from txmq_lib.config.table_specs import RUN_TABLE
 from txmq_lib.errors import TableMissingError
-from txmq_lib.views.columns import in_utc, utc
+from txmq_lib.views.column_sql import in_utc, utc
 from txmq_lib.views.reader import Scan, WarehouseReader
 
 SERVE, SERVE_ROUNDS = "serve", "serve rounds"

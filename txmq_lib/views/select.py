@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from txmq_lib.config.table_specs import Field, table_spec
 from txmq_lib.errors import UsageError
-from txmq_lib.views.columns import BASE64, BodyForm, output, quoted
+from txmq_lib.views.column_sql import BASE64, BodyForm, output, quoted
 from txmq_lib.views.lag import LagWindow, lag_relation, lag_scans
 from txmq_lib.views.lookup import key_condition, transactions_with_keys
 from txmq_lib.views.mask import NOTHING_MASKED, Mask

@@ -15,7 +15,7 @@ from txmq_lib.cli.output.formats import TABLE, VIEWS_PANEL, Brokers, Format, Lim
 from txmq_lib.cli.run.clock import SINCE_HELP, ClockNow, moment, span, time_ago
 from txmq_lib.errors import UsageError
 from txmq_lib.views.catalogue import VIEWS
-from txmq_lib.views.columns import BodyForm
+from txmq_lib.views.column_sql import BodyForm
 from txmq_lib.views.view import View
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from txmq_lib.config.secrets import is_secret
 from txmq_lib.errors import EXIT_FINDINGS, UsageError
 from txmq_lib.escaping import line
 from txmq_lib.views.advice import advice
-from txmq_lib.views.columns import BASE64, BodyForm
+from txmq_lib.views.column_sql import BASE64, BodyForm
 from txmq_lib.views.known_names import unknown_names
 from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.lookup import transactions_at_half, transactions_of_message, transactions_with_keys

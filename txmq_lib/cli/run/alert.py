@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from txmq_lib.alerts.changes import Alert, after, changes
-from txmq_lib.alerts.state import AlertState
+from txmq_lib.alerts.told_before import AlertState
 from txmq_lib.alerts.webhook import Webhook
 from txmq_lib.cli.options import Options, location, settings_of
 from txmq_lib.cli.output.said import say, say_error

@@ -18,7 +18,7 @@ from txmq_lib.rules.decisions import held, resumes
 from txmq_lib.rules.pending import messages_there, named_by_ops
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.settle import PLACE
-from txmq_lib.rules.transaction import join_transaction, transactions_of
+from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 
 END_COLUMNS = (
     "broker_name",

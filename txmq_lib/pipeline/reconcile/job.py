@@ -24,7 +24,7 @@ from txmq_lib.pipeline.shared.idle import is_idle
 from txmq_lib.pipeline.shared.roles import record, require_same_role
 from txmq_lib.rules import check, settle
 from txmq_lib.rules.pending import OF_THE_PASS, closed, named_offsets, opened_unless_named
-from txmq_lib.rules.transaction import join_transaction
+from txmq_lib.rules.transaction_key import join_transaction
 
 JOB = "reconcile"
 

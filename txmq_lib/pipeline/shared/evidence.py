@@ -9,7 +9,7 @@ from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.shared.pruning import near_messages, near_ops, near_times
 from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.evidence import Evidence, diverted_halves
-from txmq_lib.rules.transaction import join_transaction
+from txmq_lib.rules.transaction_key import join_transaction
 
 # Kept, and in a small pass by the driver: no body and no properties among them.
 _PLACE = ("queue_id", "queue_offset", "commit_log_offset", "store_timestamp")

@@ -21,7 +21,7 @@ from txmq_lib.rocketmq.store.message_format import (
     read_body,
     topic_text,
 )
-from txmq_lib.rocketmq.store.property_columns import property_maps
+from txmq_lib.rocketmq.store.property_maps import property_maps
 from txmq_lib.rocketmq.store.records import Records
 
 MAX_BATCH_BYTES: Final = 8 * 1024 * 1024

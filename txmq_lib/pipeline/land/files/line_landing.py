@@ -23,8 +23,8 @@ from txmq_lib.pipeline.land.records import files_of_tasks
 from txmq_lib.pipeline.land.records.new_records import frontier_runs, holds_key, new_runs
 from txmq_lib.pipeline.land.records.record_files import Written
 from txmq_lib.pipeline.land.records.record_rows import Landing
-from txmq_lib.rules.contract import message_rows
 from txmq_lib.rules.frontier import reached_by
+from txmq_lib.rules.landing_contract import message_rows
 from txmq_lib.spark.tasks import in_tasks
 
 LEAST_TASK_BYTES = 4 << 20
@@ -51,7 +51,7 @@ def land(
 ) -> LandedLines | None:
     """Write and commit the lines of `files` beyond doubt; null, and nothing committed, where not all records are new.
 
-    kept  adds what messages.land wants to rows.contract.message_rows, and keeps them
+    kept  adds what messages.land wants to message_rows, and keeps them
     """
     with current.timed("decode"):
         written = _written(current, files, landing)

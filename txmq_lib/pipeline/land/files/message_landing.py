@@ -18,9 +18,9 @@ from txmq_lib.pipeline.land.kinds import MESSAGE_TABLES
 from txmq_lib.pipeline.land.records import files_of_tasks, messages
 from txmq_lib.pipeline.land.records.record_rows import Landing
 from txmq_lib.pipeline.shared.watermark import move_frontier
-from txmq_lib.rules.contract import message_rows, quick_message_rows, told_end
 from txmq_lib.rules.frontier import as_file_reports, file_reports, reached, reached_together
 from txmq_lib.rules.half import content_hash
+from txmq_lib.rules.landing_contract import message_rows, quick_message_rows, told_end
 
 PLANNED = "task_bytes"  # of a plan: how much a task is to read; null where Spark reads
 
@@ -93,7 +93,7 @@ def _kept(current: Pass, rows: DataFrame) -> DataFrame:
 
 
 def _judged(quick: DataFrame, look: Callable[[DataFrame], DataFrame]) -> DataFrame:
-    """Rows of rules.contract.message_rows from those of quick_message_rows: `look` is what to do at suspects only."""
+    """Rows of rules.landing_contract.message_rows from those of quick_message_rows: `look` is what to do at suspects only."""
     no_text = F.lit(None).cast("string")
     plain = quick.where("suspect_value is null").drop("suspect_value", "fault")
     plain = plain.withColumns({name: no_text for name in ("reason", "detail", "raw")})

@@ -1,6 +1,6 @@
 """Lines of the landing contract become decoded records in Arrow: those beyond doubt. Must not know files.
 
-rules.contract says what a line must be. Here each line is parsed by Python's own parser, which takes JSON and no more,
+rules.landing_contract says what a line must be. Here each line is parsed by Python's own parser, which takes JSON and no more,
 and whatever is not plainly as the contract wants it is left to those rules.
 """
 
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from txmq_lib.names import HIGHEST_OFFSET, PROPERTY_MAX_OFFSET, READER_PROPERTIES
 from txmq_lib.pipeline.land.records.record_rows import PLAIN_LONG, Properties, plain_numbers
 from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA
-from txmq_lib.rules.contract import MESSAGE_COLUMNS, MESSAGE_FIELDS, OFFSETS
+from txmq_lib.rules.landing_contract import MESSAGE_COLUMNS, MESSAGE_FIELDS, OFFSETS
 from txmq_lib.rules.moments import LATEST_MS
 from txmq_lib.spark.row_hash import Numbers
 
@@ -74,7 +74,7 @@ _scan_for_repeats: Final = json.JSONDecoder(object_pairs_hook=_unrepeated).decod
 def records_of(lines: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Int64Array, Numbers]:
     """The records of lines (large_lines.LANDING_SCHEMA) beyond doubt, where their queues ended, and the lines' places.
 
-    Properties are as a broker stores them (rules.contract.stored_properties).
+    Properties are as a broker stores them (rules.landing_contract.stored_properties).
     """
     parsed = list(_parsed(lines))
     found = list(compress(parsed, _within_bounds([row for _, row, _ in parsed])))

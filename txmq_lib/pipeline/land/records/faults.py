@@ -6,9 +6,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.names import KEY_CONFLICT, PROPERTY_UNIQ_KEY
-from txmq_lib.rules.contract import MESSAGE_COLUMNS
 from txmq_lib.rules.duplicates import CONFLICT
 from txmq_lib.rules.half import property_of, stored_queue_id
+from txmq_lib.rules.landing_contract import MESSAGE_COLUMNS
 
 SAID = ("topic", "queue_id", "queue_offset", "commit_log_offset")
 

@@ -24,9 +24,9 @@ from txmq_lib.pipeline.land.kinds import MESSAGE_TABLES
 from txmq_lib.pipeline.land.records.faults import as_json, conflict_rows, fault_columns
 from txmq_lib.pipeline.shared.quarantining import append_quarantine
 from txmq_lib.rules import prepare
-from txmq_lib.rules.contract import MESSAGE_COLUMNS, TOPICS_OF_KIND, stored_properties, topic_fault
 from txmq_lib.rules.duplicates import CONFLICT, DUPLICATE, NEW, judged_by_key, repeated_keys
 from txmq_lib.rules.half import given_up_messages, half_messages, messages, stored_queue_id, table_queue_id
+from txmq_lib.rules.landing_contract import MESSAGE_COLUMNS, TOPICS_OF_KIND, stored_properties, topic_fault
 from txmq_lib.rules.op import op_faults, op_tokens
 from txmq_lib.rules.runs import QUEUE
 from txmq_lib.rules.traces import end_traces, trace_faults, trace_records
@@ -62,7 +62,7 @@ def land(
     takes_prepared: bool,
     are_suspects: bool = False,
 ) -> DataFrame:
-    """Append what is new of `stored` (rules.contract.message_rows with content_hash and told_end), quarantine the rest.
+    """Append what is new of `stored` (rules.landing_contract.message_rows with content_hash and told_end), quarantine the rest.
 
     It is read several times, so it should be at hand.
     are_suspects  these are what is left of a landing whose other rows are in their table
