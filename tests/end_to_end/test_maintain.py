@@ -20,7 +20,8 @@ from txmq_lib.passes.current import PassReport
 from txmq_lib.passes.pass_log import standings
 from txmq_lib.passes.retention import compact, keep_for
 from txmq_lib.pipeline import maintain
-from txmq_lib.pipeline.maintain import TableUpkeep, run_maintain
+from txmq_lib.pipeline.maintain import run_maintain
+from txmq_lib.pipeline.upkeep_plan import TableUpkeep
 
 pytestmark = pytest.mark.long
 

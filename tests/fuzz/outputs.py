@@ -17,6 +17,7 @@ from txmq_lib.cli.run.alert import _payload
 from txmq_lib.cli.run.status import aligned
 from txmq_lib.escaping import LONGEST_LINE, chart_names, line, page_words
 from txmq_lib.report import charts
+from txmq_lib.report.chart import HUES, WIDE, Chart
 from txmq_lib.report.page import Finding, Report, Tile, html
 from txmq_lib.report.parts import Section, Table
 
@@ -59,7 +60,7 @@ def drawing(chance: Random) -> int:
     """A chart of such names is drawn, with a bar for each."""
     names = list(dict.fromkeys(_name(chance) for _ in range(3)))
     rows = [(name, "few", 1.0) for name in names]
-    drawn = charts.Chart("t", "s", charts.bars(rows, "transactions", ["few"], charts.HUES)).svg(charts.WIDE)
+    drawn = Chart("t", "s", charts.bars(rows, "transactions", ["few"], HUES)).svg(WIDE)
     assert drawn.count('aria-roledescription="bar"') == len(names), (names, drawn.count("<path"))
     return 1
 

@@ -9,7 +9,7 @@ from moment import NOW, NOW_MS
 
 from txmq_lib.config.settings import Settings
 from txmq_lib.passes.pass_log import Standing
-from txmq_lib.pipeline.maintain import MIB, Compaction, bounded_compactions, held_for
+from txmq_lib.pipeline.upkeep_plan import MIB, Compaction, bounded_compactions, held_for
 
 DAY_MS = 86_400_000
 

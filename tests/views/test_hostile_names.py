@@ -18,6 +18,7 @@ from views.report_rows import rows
 from txmq_lib.alerts.changes import Alert
 from txmq_lib.cli.run.alert import _payload
 from txmq_lib.report import charts
+from txmq_lib.report.chart import HUES, WIDE, Chart
 
 # Sequences of terminals, line ends of all kinds, marks of direction and without width, what has no sign at all.
 ODD = "GID\x1b[2J\x9b31m\nno problem found\r\u2028error X: forged\x85\u202e\u2066\u200f\u200b\ufeff\U000e0041\x00\uffff"
@@ -130,13 +131,13 @@ def drawn(name: str) -> list[int]:
     bar_rows = [(name, "few", 3.0), ("GID", "few", 5.0), (name, "many", 1.0)]
     lines = {name: [1, 2, 3], "GID": [1, 0, 1]}
     specs = (
-        charts.bars(bar_rows, "transactions", ["few", "many"], charts.HUES),
-        charts.columns([("1s", name, 2.0), ("2s", "GID", 1.0)], "transactions", "time", [name, "GID"], charts.HUES),
-        charts.stacked_bars(lines, ends, "seconds", charts.HUES),
-        charts.stacked_areas(lines, ends, "transactions", charts.HUES),
-        charts.lines_over_time(lines, ends, "messages behind", charts.HUES),
+        charts.bars(bar_rows, "transactions", ["few", "many"], HUES),
+        charts.columns([("1s", name, 2.0), ("2s", "GID", 1.0)], "transactions", "time", [name, "GID"], HUES),
+        charts.stacked_bars(lines, ends, "seconds", HUES),
+        charts.stacked_areas(lines, ends, "transactions", HUES),
+        charts.lines_over_time(lines, ends, "messages behind", HUES),
     )
-    svgs = [charts.Chart("title", "summary", spec).svg(charts.WIDE) for spec in specs]
+    svgs = [Chart("title", "summary", spec).svg(WIDE) for spec in specs]
     assert all(f">{name}</text>" in svg for svg in svgs)
     return [len(re.findall(r"<(path|rect|line)", svg)) for svg in svgs]
 

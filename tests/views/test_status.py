@@ -19,7 +19,7 @@ from moment import NOW_TEXT as NOON
 from views.conftest import append
 
 from txmq_lib.views import far_files
-from txmq_lib.views.figures import last_passes, newest_passes
+from txmq_lib.views.landing_figures import last_passes, newest_passes
 from txmq_lib.views.reader import Scan, WarehouseReader
 from txmq_lib.views.status import span_text
 

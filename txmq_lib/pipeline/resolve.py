@@ -8,17 +8,16 @@ what was said by then; the rest of its checks stay open, and the next pass asks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from itertools import groupby, islice
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.answers.credentials import missing_secrets
-from txmq_lib.answers.protocol import Answer, Check, Resolver
+from txmq_lib.answers.protocol import Answer, Resolver
 from txmq_lib.answers.resolvers import resolver_of
 from txmq_lib.config.settings import Settings
 from txmq_lib.config.table_specs import table_spec
@@ -26,10 +25,11 @@ from txmq_lib.delta.conflicts import is_cancelled
 from txmq_lib.delta.conform import struct_type
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import LeftOff, SettingsError
-from txmq_lib.names import COMMIT, ORIGIN_RESOLVE, ROLE_AUDIT, ROLLBACK, TRANSACTION_KEY, UNKNOWN
+from txmq_lib.names import COMMIT, ORIGIN_RESOLVE, ROLE_AUDIT, ROLLBACK, UNKNOWN
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.runner import run_passes
+from txmq_lib.pipeline.open_checks import Question, by_resolver, in_turn, parted, with_halves
 from txmq_lib.pipeline.shared.evidence import evidence_of
 from txmq_lib.pipeline.shared.orphans import orphans_of_before
 from txmq_lib.pipeline.shared.pruning import near_times
@@ -45,20 +45,7 @@ JOB = "resolve"
 ANSWERS = "check_answer"
 STEP = "answers_"
 NO_ANSWER = "no_answer"
-KNOWN = "known_reasons"
 NO_GROUP = "(no producer group)"
-# Some KiB each in this process.
-QUESTIONS_AT_ONCE = 20_000
-GROUP, RESOLVER = "_served_group", "_resolver"
-
-
-@dataclass(frozen=True)
-class _Question:
-    """A check, who is asked, and which silences about it are recorded already."""
-
-    resolver: str
-    check: Check
-    known_reasons: frozenset[str]
 
 
 @dataclass
@@ -152,10 +139,10 @@ def _resolve(current: Pass, asking: _Asking) -> PassReport:
             for row in questions.groupBy("producer_group").count().collect()
             if _is_served(current, row["producer_group"])
         }
-        in_order = _questions(current, questions, counts)
+        in_order = in_turn(current, questions, counts)
     resolvers: dict[str, Resolver] = {}
     try:
-        for number, part in enumerate(_parts(in_order, current.settings.resolve.checks_per_write), start=1):
+        for number, part in enumerate(parted(in_order, current.settings.resolve.checks_per_write), start=1):
             step = f"{STEP}{number:06}"
             if not current.is_own and current.has_landed(ANSWERS, step):
                 continue
@@ -167,13 +154,13 @@ def _resolve(current: Pass, asking: _Asking) -> PassReport:
 
 
 def _rows_of_step(
-    current: Pass, part: Sequence[_Question], step: str, resolvers: dict[str, Resolver], asking: _Asking
+    current: Pass, part: Sequence[Question], step: str, resolvers: dict[str, Resolver], asking: _Asking
 ) -> list[dict[str, Any]]:
     """Rows of check_answer for the questions of one step; where it is left off, what was said by then lands."""
     rows: list[dict[str, Any]] = []
     try:
         with current.timed("ask"):
-            for one_resolvers in _by_resolver(part):
+            for one_resolvers in by_resolver(part):
                 for batch in _told(current, one_resolvers, resolvers, asking):
                     rows += batch
                     current.warehouse.on_part(ANSWERS, step)
@@ -191,36 +178,8 @@ def _land(current: Pass, step: str, rows: Sequence[Mapping[str, Any]]) -> None:
     current.append(ANSWERS, answers, step=step, count=len(rows), even_if_empty=True)
 
 
-def _questions(current: Pass, questions: DataFrame, counts: Mapping[str | None, int]) -> Iterator[_Question]:
-    """What is asked, in an order that the plan alone fixes; some QUESTIONS_AT_ONCE are held by this process.
-
-    Those to one resolver lie together, each time in another order: an endpoint that fails for some is taken for down
-    after a few in a row, and they must not come first every time.
-    counts  of the questions of each group that has a resolver
-    """
-    named = [(group, current.settings.resolver_for(group)) for group in counts]
-    served = local_frame(current.warehouse.spark, named, f"{GROUP} string, {RESOLVER} string")
-    same_group = F.col("producer_group").eqNullSafe(F.col(GROUP))
-    in_turn = (F.col(RESOLVER), F.xxhash64(F.lit(current.number), *TRANSACTION_KEY), *map(F.col, TRANSACTION_KEY))
-    parts = -(-sum(counts.values()) // QUESTIONS_AT_ONCE)
-    put = questions.join(F.broadcast(served), on=same_group, how="inner")
-    for row in put.repartitionByRange(max(parts, 1), *in_turn).sortWithinPartitions(*in_turn).toLocalIterator():
-        values = {name: _in_utc(row[name]) for name in QUESTION}
-        yield _Question(row[RESOLVER], Check(**values, half={}), frozenset(row[KNOWN] or ()))
-
-
-def _in_utc(value: Any) -> Any:  # noqa: ANN401 - of any column
-    # Spark hands times over in the local zone and without it.
-    return value.astimezone(UTC) if isinstance(value, datetime) else value
-
-
-def _by_resolver(questions: Sequence[_Question]) -> Iterator[tuple[str, list[_Question]]]:
-    for name, group in groupby(questions, key=lambda question: question.resolver):
-        yield name, list(group)
-
-
 def _told(
-    current: Pass, one_resolvers: tuple[str, list[_Question]], resolvers: dict[str, Resolver], asking: _Asking
+    current: Pass, one_resolvers: tuple[str, list[Question]], resolvers: dict[str, Resolver], asking: _Asking
 ) -> Iterator[list[dict[str, Any]]]:
     """Rows of check_answer for questions to one resolver, batch by batch."""
     name, questions = one_resolvers
@@ -229,10 +188,10 @@ def _told(
             current.settings.resolvers[name], spark=current.warehouse.spark, environ=asking.environ, now=current.now
         )
     resolver = resolvers[name]
-    for part in _parts(questions, resolver.batch_size):
+    for part in parted(questions, resolver.batch_size):
         checks = [question.check for question in part]
         if resolver.half_columns and resolver.down is None:
-            checks = _with_halves(current, checks, resolver.half_columns)
+            checks = with_halves(current, checks, resolver.half_columns)
         rows = []
         for question, answer in zip(part, resolver.answers(checks), strict=True):
             if answer.answer is None:
@@ -243,34 +202,7 @@ def _told(
         yield rows
 
 
-def _parts(questions: Iterable[_Question], size: int) -> Iterator[list[_Question]]:
-    remaining = iter(questions)
-    while part := list(islice(remaining, size)):
-        yield part
-
-
-def _with_halves(current: Pass, checks: Sequence[Check], columns: Sequence[str]) -> list[Check]:
-    offsets = sorted({check.commit_log_offset for check in checks})
-    offset = F.col("commit_log_offset")
-    # The span prunes files, the list rows: bodies are read of those asked about only.
-    is_asked_about = offset.between(offsets[0], offsets[-1]) & offset.isin(offsets)
-    # A rebuilt broker may have had another half at the same physical offset.
-    place = ("broker_name", "commit_log_offset", "queue_id", "queue_offset")
-    names = list(dict.fromkeys((*place, *columns)))
-    rows = current.read("half_message").where(is_asked_about).select(*names).toArrow().to_pylist()
-    halves = {tuple(row[name] for name in place): row for row in rows}
-    for row in rows:
-        if "properties" in row:
-            row["properties"] = dict(row["properties"])
-    return [
-        check.with_half(
-            halves[check.broker_name, check.commit_log_offset, check.queue_id, check.tran_state_table_offset]
-        )
-        for check in checks
-    ]
-
-
-def _row(current: Pass, question: _Question, answer: Answer) -> dict[str, Any]:
+def _row(current: Pass, question: Question, answer: Answer) -> dict[str, Any]:
     check, settings = question.check, current.settings
     is_brokers = settings.for_broker(check.broker_name).role == ROLE_AUDIT
     kept = {column: getattr(check, column) for column in table_spec(ANSWERS).columns if column in QUESTION}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from txmq_lib import names
 from txmq_lib.report import charts, history
-from txmq_lib.report.charts import Chart
+from txmq_lib.report.chart import Chart
 from txmq_lib.report.parts import Figure, Section, Table, count_text, counted, group_text
 from txmq_lib.report.period import Period
 from txmq_lib.report.shared import ROWS_LISTED, figure_over_time, left_out

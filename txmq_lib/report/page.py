@@ -12,7 +12,7 @@ import jinja2
 from markupsafe import Markup
 
 from txmq_lib.escaping import page_words
-from txmq_lib.report.charts import NARROW, WIDE, Chart
+from txmq_lib.report.chart import NARROW, WIDE, Chart
 from txmq_lib.report.parts import Hint, Link, Section, StoryPart
 
 HERE = Path(__file__).parent

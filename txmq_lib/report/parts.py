@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
-from txmq_lib.report.charts import Chart
+from txmq_lib.report.chart import Chart
 from txmq_lib.views.advice import Advice
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from txmq_lib.report import charts, cost
-from txmq_lib.report.charts import Chart
+from txmq_lib.report.chart import HUES, Chart
 from txmq_lib.report.offset_history import GROUPS_DRAWN, Line, OffsetHistory, Queue, offset_history
 from txmq_lib.report.parts import Figure, Section, Table, count_text, counted, time_text
 from txmq_lib.report.period import Period
@@ -53,7 +53,7 @@ def _group_figures(history: OffsetHistory, period: Period) -> list[Figure]:
     title = "Lag of consumer groups over time, messages"
     most = max(lines, key=lambda name: lines[name][-1] or 0)
     summary = f"{most} is {counted(lines[most][-1] or 0, 'message')} behind at the end."
-    spec = charts.lines_over_time(lines, period.ends(), "messages behind", charts.HUES)
+    spec = charts.lines_over_time(lines, period.ends(), "messages behind", HUES)
     return [Figure(Chart(title, summary, spec), _lag_table(title, lines, period))]
 
 
@@ -66,7 +66,7 @@ def _queue_figures(queues: Sequence[Queue], period: Period) -> list[Figure]:
         summary = f"On {broker_name}." + (f" Set back {times}." if queue.rewinds else "")
         marks = [rewind.at for rewind in queue.rewinds]
         lines = {"messages behind": queue.behind}
-        spec = charts.lines_over_time(lines, period.ends(), "messages behind", charts.HUES, marks)
+        spec = charts.lines_over_time(lines, period.ends(), "messages behind", HUES, marks)
         figures.append(Figure(Chart(title, summary, spec, height=170), _lag_table(title, lines, period), is_small=True))
     return figures
 
@@ -164,7 +164,7 @@ def pass_section(reader: WarehouseReader, period: Period, status: Status) -> Sec
         if any(line[place] for line in lines.values())
     ]
     table = Table(title, ("from", *lines), rows, numbers=range(1, len(lines) + 1))
-    chart = Chart(title, summary, charts.stacked_bars(lines, ends, "seconds", charts.HUES))
+    chart = Chart(title, summary, charts.stacked_bars(lines, ends, "seconds", HUES))
     return Section(
         "passes",
         "Passes and their cost",

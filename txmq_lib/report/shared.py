@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from txmq_lib.report import charts
-from txmq_lib.report.charts import Chart
+from txmq_lib.report.chart import Chart
 from txmq_lib.report.parts import Figure, Table, count_text, time_text
 from txmq_lib.report.period import Period
 from txmq_lib.views.status import span_text

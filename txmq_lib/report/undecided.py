@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from txmq_lib.report import charts, history
-from txmq_lib.report.charts import Chart
+from txmq_lib.report.chart import AGES, HUES, Chart
 from txmq_lib.report.parts import Figure, Section, Table, count_text, counted, group_text, time_text
 from txmq_lib.report.period import Period
 from txmq_lib.report.shared import BARS_DRAWN, ROWS_LISTED, drawn_note, figure_over_time, left_out
@@ -27,9 +27,7 @@ def pending_section(reader: WarehouseReader, period: Period, status: Status) -> 
         if peak:
             named = {classes[name]: line for name, line in lines.items()}
             summary = f"Undecided at once at most: {counted(peak, 'transaction')}."
-            figures.append(
-                figure_over_time("Undecided over time by age, transactions", summary, named, period, charts.AGES)
-            )
+            figures.append(figure_over_time("Undecided over time by age, transactions", summary, named, period, AGES))
     return Section(
         "pending",
         "Undecided transactions",
@@ -64,7 +62,7 @@ def _pending_now(groups: Sequence[PendingGroup], classes: Mapping[str, str]) -> 
         + drawn_note(len(groups), "groups")
     )
     series = list(classes.values())
-    spec = charts.bars(rows, "transactions", series, charts.AGES)
+    spec = charts.bars(rows, "transactions", series, AGES)
     chart = Chart(
         "Undecided now by producer group and age, transactions", summary, spec, charts.bars_height(len(drawn), 5)
     )
@@ -112,7 +110,7 @@ def checks_section(reader: WarehouseReader, status: Status) -> Section:
         f"{group_text(most.producer_group)} was asked most: {counted(most.by_txmq + most.by_broker, 'check')} about"
         f" {counted(most.transactions, 'transaction')}." + drawn_note(len(counts), "groups")
     )
-    spec = charts.bars(rows, "checks", series, charts.HUES)
+    spec = charts.bars(rows, "checks", series, HUES)
     height = charts.bars_height(min(len(counts), BARS_DRAWN), 2)
     table = Table(
         "Checks per producer group",
@@ -164,7 +162,7 @@ def given_up_section(reader: WarehouseReader) -> Section:
     chart = Chart(
         "Given up per producer group and reason, messages",
         f"{counted(sum(by_group.values()), 'message')} given up: {summary}." + drawn_note(len(by_group), "groups"),
-        charts.bars(rows, "messages", reasons, (charts.HUES[1], charts.HUES[4], charts.HUES[0])),
+        charts.bars(rows, "messages", reasons, (HUES[1], HUES[4], HUES[0])),
         charts.bars_height(len(drawn), len(reasons)),
     )
     table = Table(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.rules.landing_contract import (
+from txmq_lib.rules.json_lines import (
     LINE_COLUMNS,
     fault,
     is_no_text,

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.names import OP_TAG, PROPERTY_HALF_PLACE, PROPERTY_TAGS, ROCKSDB_OP_TOPIC
-from txmq_lib.rules.landing_contract import fault
+from txmq_lib.rules.json_lines import fault
 
 KEPT = (
     "broker_name",

@@ -20,7 +20,7 @@ from txmq_lib.names import (
     TIMER_PROPERTIES,
 )
 from txmq_lib.rules.half import property_of
-from txmq_lib.rules.landing_contract import fault
+from txmq_lib.rules.json_lines import fault
 
 HALF_QUEUE_ID = 0
 

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.names import LOCAL_STATES, TRACE_END
-from txmq_lib.rules.landing_contract import fault
+from txmq_lib.rules.json_lines import fault
 from txmq_lib.rules.moments import timestamp_of
 
 # As TraceDataEncoder writes them: a record ends in the one, its fields have the other between them.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from txmq_lib import names
-from txmq_lib.views import figures
+from txmq_lib.views import figures, landing_figures
 from txmq_lib.views.counters import SUM, Piece
 from txmq_lib.views.cursors import checked_brokers, stopped_checks
 from txmq_lib.views.declared.filters import BROKER
@@ -33,11 +33,11 @@ def metric_values(reader: WarehouseReader, now: datetime, lag_window_ms: int) ->
     yield from _consumers(reader, LagWindow(now, lag_window_ms))
     yield from _passes(reader)
     yield from _runs(reader)
-    for row in figures.quarantined(reader):
+    for row in landing_figures.quarantined(reader):
         yield piece("txmq_quarantined_records", row.reason), row.count
     for orphans in figures.orphans(reader):
         yield piece("txmq_orphans", BROKER, orphans.broker_name, orphans.topic), orphans.count
-    for source in figures.landed(reader):
+    for source in landing_figures.landed(reader):
         if source.read_to_timestamp is not None:
             timestamp = source.read_to_timestamp.timestamp()
             yield piece("txmq_landed_timestamp_seconds", BROKER, source.broker_name), timestamp
@@ -171,7 +171,7 @@ def _passes(reader: WarehouseReader) -> Iterator[tuple[Piece, float]]:
     sql = "SELECT job, state, count(*) FROM pass GROUP BY ALL"
     for job, state, count in reader.query(sql, [], {"pass": Scan("pass", ("job", "state"))}):
         yield piece("txmq_passes", job, state), count
-    for last in figures.last_passes(reader):
+    for last in landing_figures.last_passes(reader):
         yield piece("txmq_unfinished_passes", last.job), float(last.unfinished_number is not None)
         if last.committed_timestamp is not None:
             yield piece("txmq_last_pass_timestamp_seconds", last.job), last.committed_timestamp.timestamp()

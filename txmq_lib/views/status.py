@@ -8,20 +8,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from txmq_lib import names
-from txmq_lib.views import figures
+from txmq_lib.views import figures, landing_figures
 from txmq_lib.views.cursors import StoppedChecks, stopped_checks
-from txmq_lib.views.figures import (
-    CheckFigures,
-    DecidedByHand,
-    Differing,
-    Landed,
-    LastPass,
-    OffsetGroup,
-    Orphans,
-    PendingGroup,
-    Quarantined,
-)
+from txmq_lib.views.figures import CheckFigures, DecidedByHand, OffsetGroup, Orphans, PendingGroup
 from txmq_lib.views.lag import LagWindow
+from txmq_lib.views.landing_figures import Differing, Landed, LastPass, Quarantined
 from txmq_lib.views.reader import TABLES_AT_ONCE, WarehouseReader
 from txmq_lib.views.runs import LandedRun, StepRuns, landed_runs, step_runs
 
@@ -112,14 +103,14 @@ def read_status(reader: WarehouseReader, now: datetime, *, lag_window_ms: int) -
         verdicts = pool.submit(figures.verdict_counts, reader)
         checks = pool.submit(figures.check_figures, reader)
         pending = pool.submit(figures.pending_groups, reader, now)
-        passes = pool.submit(figures.last_passes, reader)
+        passes = pool.submit(landing_figures.last_passes, reader)
         offsets = pool.submit(figures.offset_groups, reader, LagWindow(now, lag_window_ms))
-        landed = pool.submit(figures.landed, reader)
-        quarantine = pool.submit(figures.quarantined, reader)
+        landed = pool.submit(landing_figures.landed, reader)
+        quarantine = pool.submit(landing_figures.quarantined, reader)
         orphans = pool.submit(figures.orphans, reader)
         decided = pool.submit(figures.decided_by_hand, reader)
         unchecked = pool.submit(stopped_checks, reader)
-        differing = pool.submit(figures.differing, reader)
+        differing = pool.submit(landing_figures.differing, reader)
         runs = pool.submit(step_runs, reader)
         landings = pool.submit(landed_runs, reader)
         given_up = pool.submit(reader.stored, "trans_check_max_time").result()

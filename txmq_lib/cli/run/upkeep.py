@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from txmq_lib.cli.output.tables import write_table
-from txmq_lib.pipeline.maintain import TableUpkeep
+from txmq_lib.pipeline.upkeep_plan import TableUpkeep
 
 COLUMNS = (
     "table",

@@ -18,7 +18,7 @@ from txmq_lib.config.table_specs import table_specs
 from txmq_lib.errors import TxmqError
 from txmq_lib.passes.damage import examined
 from txmq_lib.rocketmq.store.set_up import set_up_of
-from txmq_lib.views.figures import landed, last_passes
+from txmq_lib.views.landing_figures import landed, last_passes
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.recorded_roles import recorded_roles
 from txmq_lib.views.status import span_text

@@ -93,7 +93,7 @@ def _kept(current: Pass, rows: DataFrame) -> DataFrame:
 
 
 def _judged(quick: DataFrame, look: Callable[[DataFrame], DataFrame]) -> DataFrame:
-    """Rows of rules.landing_contract.message_rows from those of quick_message_rows: `look` is what to do at suspects only."""
+    """Rows of message_rows from those of quick_message_rows: `look` is what to do at suspects only."""
     no_text = F.lit(None).cast("string")
     plain = quick.where("suspect_value is null").drop("suspect_value", "fault")
     plain = plain.withColumns({name: no_text for name in ("reason", "detail", "raw")})

@@ -1,7 +1,7 @@
 """Lines of the landing contract become decoded records in Arrow: those beyond doubt. Must not know files.
 
-rules.landing_contract says what a line must be. Here each line is parsed by Python's own parser, which takes JSON and no more,
-and whatever is not plainly as the contract wants it is left to those rules.
+rules.landing_contract says what a line must be. Here each line is parsed by Python's own parser, which takes JSON and
+no more, and whatever is not plainly as the contract wants it is left to those rules.
 """
 
 from __future__ import annotations

@@ -62,9 +62,9 @@ def land(
     takes_prepared: bool,
     are_suspects: bool = False,
 ) -> DataFrame:
-    """Append what is new of `stored` (rules.landing_contract.message_rows with content_hash and told_end), quarantine the rest.
+    """Append what is new of `stored`, quarantine the rest. It is read several times, so it should be at hand.
 
-    It is read several times, so it should be at hand.
+    stored        rules.landing_contract.message_rows with content_hash and told_end
     are_suspects  these are what is left of a landing whose other rows are in their table
     Returns the good rows for the frontier (PLACE); halves made of prepared messages have the place they were given, and
     what did not land, since another record had its key, has none in the log.
