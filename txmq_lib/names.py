@@ -146,7 +146,9 @@ VERDICTS: Final = (
     PENDING,
 )
 # Nobody has decided it, or nobody saw it decided.
-UNDECIDED: Final = (PENDING, DISCARDED, DISCARDED_UNSEEN, EXPIRED_UNSEEN)
+GIVEN_UP_VERDICTS: Final = (DISCARDED, DISCARDED_UNSEEN)  # its checks are over, and nobody decided
+NOT_ASKED_ABOUT: Final = (*GIVEN_UP_VERDICTS, EXPIRED_UNSEEN)
+UNDECIDED: Final = (PENDING, *NOT_ASKED_ABOUT)
 
 # --- why a verdict is what it is (column reason of verdict)
 # RESOLVED_UNKNOWN: what is missing; the first that fits.

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
-from s3_proxy import Fault, Faults, S3Proxy, no_fault, s3_proxy
+from s3_proxy import Fault, Faults, S3Proxy, no_fault
 
 from txmq_lib.delta.conflicts import WRITE_ATTEMPTS
 from txmq_lib.delta.small_writes import SmallWrite
@@ -31,14 +31,7 @@ WRITES: dict[str, tuple[Callable[[str], None], list[tuple[int, int]]]] = {
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Proxy]:
-    """The proxy; whoever reads the environment finds the server behind it."""
-    with (
-        minio.minio(tmp_path_factory.mktemp("minio")) as server,
-        s3_proxy(server.port) as proxy,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        for name, value in minio.environ(proxy.url).items():
-            patch.setenv(name, value)
+    with minio.behind_proxy(tmp_path_factory.mktemp("minio")) as proxy:
         yield proxy
 
 

@@ -20,7 +20,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from far_passes import FarPasses
 from moment import NOW_TEXT
-from s3_proxy import Fault, Faults, S3Proxy, no_fault, s3_proxy
+from s3_proxy import Fault, Faults, S3Proxy, no_fault
 from truth import VERDICT_COUNTS
 
 pytestmark = pytest.mark.real
@@ -32,14 +32,7 @@ ROWS = pa.table({"n": pa.array([1, 2], pa.int64())})
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Proxy]:
-    """The proxy; whoever reads the environment finds the server behind it."""
-    with (
-        minio.minio(tmp_path_factory.mktemp("minio")) as server,
-        s3_proxy(server.port) as proxy,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        for name, value in minio.environ(proxy.url).items():
-            patch.setenv(name, value)
+    with minio.behind_proxy(tmp_path_factory.mktemp("minio")) as proxy:
         yield proxy
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,22 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from txmq_lib.config.table_specs import table_spec
+from txmq_lib.config.table_specs import TableSpec, table_spec
 from txmq_lib.delta import arrow_files, arrow_writes
-from txmq_lib.delta.arrow_files import TableFile, WrittenFile, arrow_schema, write_file
+from txmq_lib.delta.arrow_files import TableFile, WrittenFile, arrow_schema
 from txmq_lib.delta.arrow_writes import ArrowWrite
 from txmq_lib.delta.small_writes import create_table
 
 SPEC = table_spec("half_message")
 STEP = ArrowWrite("txmq/land/half_message/half", 1, "txmq land pass 1 half")
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def write_file(path: str, spec: TableSpec, batches: Iterable[pa.RecordBatch]) -> list[WrittenFile]:
+    with TableFile(path, spec) as file:
+        for batch in batches:
+            file.write(batch)
+        return file.finish()
 
 
 def halves(*offsets: int, **other: Any) -> pa.RecordBatch:

@@ -18,6 +18,16 @@ def test_every_reason_of_the_closed_list_is_told_in_words_and_none_beside_it():
     assert {*names.REASONS} == {*names.VERDICTS}
 
 
+def test_every_verdict_is_in_one_of_the_sets_that_views_and_commands_go_by():
+    decided = {"DUPLICATED", "CONFLICT", "COMMITTED_AND_DISCARDED", "COMMITTED_OP_LOST", "COMMITTED", "ROLLED_BACK"}
+    not_known = {"RESOLVED_UNKNOWN", "DIVERTED"}
+    undecided = {"PENDING", *names.NOT_ASKED_ABOUT}
+    assert undecided == {*names.UNDECIDED}
+    assert {*names.GIVEN_UP_VERDICTS} < {*names.NOT_ASKED_ABOUT}
+    assert len(decided) + len(not_known) + len(undecided) == len(names.VERDICTS)
+    assert decided | not_known | undecided == {*names.VERDICTS}
+
+
 def test_whatever_is_missing_comes_with_what_would_settle_it():
     missing = {*names.UNKNOWN_REASONS, names.REASON_FILE_END, names.REASON_OP_UNREAD}
     assert {*reasons.SETTLED_BY} == missing

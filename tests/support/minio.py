@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
+import pytest
 from real_broker import free_port
+from s3_proxy import S3Proxy, s3_proxy
 
 VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
 BUILT = Path(__file__).parents[2] / "build" / f"minio-{VERSION}"
@@ -115,3 +117,12 @@ def minio(directory: Path) -> Iterator[Minio]:
         yield server
     finally:
         server.kill()
+
+
+@contextmanager
+def behind_proxy(directory: Path) -> Iterator[S3Proxy]:
+    """A running server's proxy; whoever reads the environment meanwhile finds the server behind it."""
+    with minio(directory) as server, s3_proxy(server.port) as proxy, pytest.MonkeyPatch.context() as patch:
+        for name, value in environ(proxy.url).items():
+            patch.setenv(name, value)
+        yield proxy

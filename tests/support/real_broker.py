@@ -179,6 +179,9 @@ class RealRocketmq:
         classes = self._compiled()
         command = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Duser.home={self.directory}",
                    *self._tls_options, "-Djava.net.preferIPv4Stack=true", "-cp", f"{classes}:{self.jars}/*", "Clients", *arguments]  # fmt: skip
+        return self._started(command)
+
+    def _started(self, command: Sequence[str]) -> Client:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from real_broker import JAVA_PARTS, ROOT, Client, RealRocketmq, collect, free_port
+from real_broker import JAVA_PARTS, ROOT, Client, RealRocketmq, free_port
 
 from txmq_lib.rocketmq.remoting.connection import Connection
 from txmq_lib.rocketmq.remoting.frame import Command
@@ -77,13 +76,7 @@ class RealProxy(RealRocketmq):
         subprocess.run(command, check=True, capture_output=True, timeout=120)
         command = ["java", "-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Duser.home={self.directory}",
                    "-Djava.net.preferIPv4Stack=true", "-cp", f"{classes}:{path}", main, *arguments]  # fmt: skip
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        started = Client(process)
-        self._clients.append(started)
-        threading.Thread(target=collect, args=(process, started.lines), daemon=True).start()
-        return started
+        return self._started(command)
 
 
 @contextlib.contextmanager

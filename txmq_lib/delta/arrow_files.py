@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -53,15 +53,6 @@ class WrittenFile:
 def arrow_schema(spec: TableSpec) -> pa.Schema:
     """The table's columns as Arrow has them, in order."""
     return to_arrow_schema(struct_type(spec))
-
-
-def write_file(table_path: str, spec: TableSpec, batches: Iterable[pa.RecordBatch]) -> list[WrittenFile]:
-    """Write `batches` (columns of `arrow_schema`) to one file below a table of this machine; none where there are no
-    rows."""
-    with TableFile(table_path, spec) as file:
-        for batch in batches:
-            file.write(batch)
-        return file.finish()
 
 
 class TableFile:

@@ -51,7 +51,7 @@ class Plan:
         """False where the table has not moved since the last committed pass of this job."""
         return (self.known_to(table) or 0) < self.input_versions[table]
 
-    def is_settled(self, tables: Iterable[str]) -> bool:
+    def has_nothing_new(self, tables: Iterable[str]) -> bool:
         """True where none of `tables` has moved since the last committed pass of this job, nor a setting."""
         is_same = self.last_note.get("settings_fingerprint") == self.settings.fingerprint()
         return is_same and not any(self.has_new_rows(table) for table in tables)

@@ -167,6 +167,6 @@ ROLLUP = Job(
     inputs=_inputs,
     decide=_decide,
     write=_write,
-    is_idle=lambda current: current.is_settled((REPORTS, ACKS)),
+    is_idle=lambda current: current.has_nothing_new((REPORTS, ACKS)),
     input_bytes=lambda current: current.new_bytes((REPORTS, ACKS)),
 )

@@ -60,7 +60,7 @@ def built_report(
 def _tiles(status: Status) -> list[Tile]:
     oldest = status.oldest
     contradicted = status.with_verdict(*CONTRADICTED)
-    discarded = status.with_verdict(names.DISCARDED, names.DISCARDED_UNSEEN)
+    discarded = status.with_verdict(*names.GIVEN_UP_VERDICTS)
     return [
         Tile("undecided", count_text(status.pending_count), "stuck"),
         Tile("age of the oldest", span_text(status.now - oldest.oldest_timestamp) if oldest else "-", "stuck"),

@@ -17,7 +17,6 @@ from txmq_lib.views.select import ViewQuery, row_count, view_rows
 from txmq_lib.views.status import span_text
 from txmq_lib.views.view import View
 
-GIVEN_UP = (names.DISCARDED, names.DISCARDED_UNSEEN, names.EXPIRED_UNSEEN)
 KEY = ("transaction_id", "producer_group", "born_timestamp", "broker_name", "real_topic")
 UNJUDGED = "txmq audit says why and what to do"
 HEAD = ("transaction", "producer group", "topic", "age", "asked", "why", "do")
@@ -28,12 +27,12 @@ def stuck_section(reader: WarehouseReader, now: datetime, links: Links) -> Secti
     waiting = _Listed(
         reader, now, PENDING, ViewQuery(limit=STORIES_TOLD), "first_store_timestamp", "undecided", "txmq pending"
     )
-    states = " ".join(f"--state {state.lower()}" for state in GIVEN_UP)
+    states = " ".join(f"--state {state.lower()}" for state in names.NOT_ASKED_ABOUT)
     given_up = _Listed(
         reader,
         now,
         VERDICTS,
-        ViewQuery(filters={"state": GIVEN_UP}, limit=STORIES_TOLD),
+        ViewQuery(filters={"state": names.NOT_ASKED_ABOUT}, limit=STORIES_TOLD),
         "first_timestamp",
         "given-up",
         f"txmq verdicts {states}",

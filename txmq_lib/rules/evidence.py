@@ -38,7 +38,7 @@ EVIDENCE_TYPES = {
 
 @dataclass(frozen=True)
 class Evidence:
-    """All rows, of the tables named, that concern the transactions to judge; more rows do no harm.
+    """All rows, of the tables named, that concern the transactions to judge; rows of others do these no harm.
 
     resumed  what rules.decisions.resumes gives
     orphans  committed messages without a half, by broker_name and transaction_id

@@ -12,4 +12,4 @@ def is_idle(current: Pass, tables: Iterable[str]) -> bool:
     """True where none of `tables` nor a setting has changed, and the moment that the last pass named has not come."""
     due_ms = current.last_note.get("next_due_ms")
     is_due = due_ms is not None and epoch_ms(current.now) >= due_ms
-    return current.is_settled(tables) and not is_due
+    return current.has_nothing_new(tables) and not is_due
