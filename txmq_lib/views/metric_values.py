@@ -10,9 +10,8 @@ from txmq_lib import names
 from txmq_lib.views import figures, landing_figures
 from txmq_lib.views.counters import SUM, Piece
 from txmq_lib.views.cursors import checked_brokers, stopped_checks
-from txmq_lib.views.declared.filters import BROKER
 from txmq_lib.views.lag import FRONTIER, POSITION_NEEDS, POSITIONS_RELATION, LagWindow
-from txmq_lib.views.metric_names import LATENCY_BOUNDS, bounds, piece
+from txmq_lib.views.metric_names import BROKER, LATENCY_BOUNDS, bounds, piece
 from txmq_lib.views.reader import Scan, WarehouseReader
 from txmq_lib.views.runs import landed_runs, step_runs
 
