@@ -87,6 +87,7 @@ class Command:
     sends       whether it tells a broker what to do, which may be told once only
     starts_jvm  whether it needs Spark
     only_reads  whether nothing is left of it, so that there is nothing to carry on
+    is_once     whether it leaves alone what it has once made
     """
 
     arguments: tuple[str, ...]
@@ -97,6 +98,7 @@ class Command:
     sends: bool = False
     starts_jvm: bool = True
     only_reads: bool = False
+    is_once: bool = False
 
 
 def view(*arguments: str, before: tuple[tuple[str, ...], ...] = RECONCILED, has_end: bool = True) -> Command:
@@ -159,7 +161,7 @@ COMMANDS = {
     "alert": Command((*ALERTING, "alert", *NOW), RECONCILED, starts_jvm=False),
     "doctor": view("doctor", before=LANDED),
     "config show": view("config", "show", before=()),
-    "init-config": Command(("init-config", "audit", "--out", "{place}/begin.yaml"), starts_jvm=False),
+    "init-config": Command(("init-config", "audit", "--out", "{place}/begin.yaml"), starts_jvm=False, is_once=True),
     "mend": Command(("mend", "--apply"), LANDED, damage, starts_jvm=False),
     "upgrade": Command(("upgrade", "--apply"), prepare=release, starts_jvm=False),
     "wakeup": view("wakeup", "--health-file", "{health}", before=()),

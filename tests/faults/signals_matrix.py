@@ -135,7 +135,8 @@ class Trials:
         if ended.signalled and name == "serve" and (health := run / "health.json").exists():
             counted.statuses_other += json.loads(health.read_text())["state"] != "stopped"
         seen = f"{told}: {ended.status} in {ended.seconds:.1f} s" if ended.signalled else f"{told}: over before"
-        if command.has_end and is_carried_on and ended.signalled and not command.only_reads:
+        is_carried_on = is_carried_on and command.has_end and not (command.only_reads or command.is_once)
+        if is_carried_on and ended.signalled:
             counted.carried_on += 1
             try:
                 differing = self._carried_on(run, command, expected)
