@@ -15,6 +15,7 @@ from views.conftest import append
 from views.test_status import ROWS
 
 from txmq_lib.config.resources import conf_dir
+from txmq_lib.views import metrics
 from txmq_lib.views.counters import Piece, carried_over, notes
 from txmq_lib.views.metric_names import FAMILIES
 
@@ -85,7 +86,7 @@ def test_names_and_labels_are_those_of_rocketmq_5_and_txmqs_own():
         "txmq_consumer_queues", "txmq_unchecked_half_messages",
         "txmq_consumer_rewinds", "txmq_quarantined_records", "txmq_landed_timestamp_seconds", "txmq_passes",
         "txmq_unfinished_passes", "txmq_last_pass_timestamp_seconds", "txmq_last_pass_duration_seconds",
-        "txmq_collected_timestamp_seconds", "txmq_step_failures", "txmq_last_landing_timestamp_seconds",
+        "txmq_collected_timestamp_seconds", "txmq_series_left_out", "txmq_step_failures", "txmq_last_landing_timestamp_seconds",
     }  # fmt: skip
 
 
@@ -98,6 +99,22 @@ def test_commits_are_counted_with_the_seconds_they_took_and_copies_are_not(wareh
         assert found[key("rocketmq_finish_message_latency_bucket", **NODE, topic="T", le=bound)] == count
     assert found[key("rocketmq_finish_message_latency_sum", **NODE, topic="T")] == 11
     assert found[key("rocketmq_finish_message_latency_count", **NODE, topic="T")] == 4
+
+
+def test_of_names_without_end_the_most_are_told_and_how_many_are_not(warehouse, told, monkeypatch):
+    monkeypatch.setattr(metrics, "MOST_SERIES", 2)
+    pending = [
+        {"broker_name": "a", "real_topic": f"T{topic}", "producer_group": "G", "transaction_id": f"{topic}-{n}"}
+        for topic in range(5)
+        for n in range(5 - topic)
+    ]
+    found = told(warehouse({"pending_half": pending}))
+    halves = {labels: value for (name, labels), value in found.items() if name == "rocketmq_half_messages"}
+    assert halves == {frozenset({**NODE, "topic": f"T{topic}"}.items()): 5 - topic for topic in range(2)}
+    assert found[key("txmq_series_left_out", metric="rocketmq_half_messages")] == 3
+    assert {labels for name, labels in found if name == "txmq_series_left_out"} == {
+        frozenset({("metric", "rocketmq_half_messages")})
+    }
 
 
 def test_half_messages_verdicts_and_rollbacks_are_counted_by_broker_and_topic(warehouse, told):

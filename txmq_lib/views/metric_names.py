@@ -12,6 +12,7 @@ LATENCY_BOUNDS = (5.0, 60.0, 600.0, 3600.0, 43_200.0, 86_400.0)
 NODE = ("node_type", "node_id")
 TOPIC = (*NODE, "topic")
 GROUP = (*NODE, "producer_group")
+LEFT_OUT = "txmq_series_left_out"
 CONSUMER = (*NODE, "consumer_group", "topic", "is_retry", "is_system")
 
 
@@ -55,6 +56,7 @@ FAMILIES = (
     Family("txmq_last_pass_duration_seconds", "gauge", ("job",), "Seconds its steps took together"),
     Family("txmq_step_failures", "gauge", ("step",), "Failures in a row of a command, a source or a job, up to now"),
     Family("txmq_last_landing_timestamp_seconds", "gauge", NODE, "When the landing of a broker last went well"),
+    Family(LEFT_OUT, "gauge", ("metric",), "Series of a metric that are not told, since there are too many"),
     Family("txmq_collected_timestamp_seconds", "gauge", (), "When these figures were counted"),
 )
 BY_NAME = {family.name: family for family in FAMILIES}

@@ -11,22 +11,43 @@ from typing import TypeAlias
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from txmq_lib.views.counters import SUM, Counts, carried_over, notes
-from txmq_lib.views.metric_names import BY_NAME, FAMILIES, bounds
+from txmq_lib.views.counters import SUM, Counts, Piece, carried_over, notes
+from txmq_lib.views.metric_names import BY_NAME, FAMILIES, LEFT_OUT, bounds, piece
 from txmq_lib.views.metric_values import metric_values
 from txmq_lib.views.reader import WarehouseReader
 
+# Of one metric. Producers choose the names of their topics and groups, and a scraper keeps every one for weeks.
+MOST_SERIES = 10_000
+
+Labels: TypeAlias = tuple[tuple[str, str], ...]
 AnyFamily: TypeAlias = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily
 
 
 def metrics_text(reader: WarehouseReader, now: datetime, *, lag_window_ms: int, before: str = "") -> str:
     """Every metric in Prometheus's text format; no counter below what the text `before` told."""
-    values = dict(metric_values(reader, now, lag_window_ms))
+    values = _bounded(dict(metric_values(reader, now, lag_window_ms)))
     counts = {piece: value for piece, value in values.items() if BY_NAME[piece.metric].kind != "gauge"}
     counters, carried = carried_over(counts, before)
     registry = CollectorRegistry()
     registry.register(_Collected([*_families({**values, **counters})]))
     return generate_latest(registry).decode() + notes(carried)
+
+
+def _bounded(values: Counts) -> dict[Piece, float]:
+    """Of each metric the MOST_SERIES series with the highest values, and of how many more nothing is told."""
+    sums: defaultdict[str, defaultdict[Labels, float]] = defaultdict(lambda: defaultdict(float))
+    for each, value in values.items():
+        sums[each.metric][each.labels] += value
+    kept = {
+        metric: {*sorted(series, key=lambda labels: (-series[labels], labels))[:MOST_SERIES]}
+        for metric, series in sums.items()
+    }
+    left_out = {
+        piece(LEFT_OUT, metric): float(len(series) - MOST_SERIES)
+        for metric, series in sums.items()
+        if len(series) > MOST_SERIES
+    }
+    return {each: value for each, value in values.items() if each.labels in kept[each.metric]} | left_out
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +59,10 @@ class _Collected:
 
 
 def _families(values: Counts) -> Iterator[Metric]:
-    series: defaultdict[str, defaultdict[tuple[tuple[str, str], ...], dict[str, float]]]
+    series: defaultdict[str, defaultdict[Labels, dict[str, float]]]
     series = defaultdict(lambda: defaultdict(dict))
-    for piece, value in values.items():
-        series[piece.metric][piece.labels][piece.part] = value
+    for each, value in values.items():
+        series[each.metric][each.labels][each.part] = value
     for family in FAMILIES:
         metric = MAKERS[family.kind](family.name, family.help, labels=family.labels)
         for labels, parts in sorted(series[family.name].items()):
