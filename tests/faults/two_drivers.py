@@ -110,13 +110,14 @@ class TwoDrivers:
         if strange := [answer for answer in answers if answer not in (DONE, KILLED, COME_AGAIN)]:
             one.notes.append(f"round {one.rounds}: {strange}")
         self._proxy.set(held_s=0.0)
-        self._settled(steps, uri)
+        if answers != [DONE, DONE] or all(self._differences(name, serial)[1]):
+            # One of them came too early to see what the other wrote, or was killed.
+            self._settled(steps, uri)
         self._judge(one, name, serial)
         self._far.removed(name)
 
     def _judge(self, one: Rounds, name: str, serial: list[dict[str, Counter[str]]]) -> None:
-        here, found = self._far.fetched(name)
-        every = [{t: n for t, n in differences(each, found).items() if t != "pass"} for each in serial]
+        here, every = self._differences(name, serial)
         if all(every):
             for table, (lost, extra) in every[0].items():
                 one.lost, one.twice = one.lost + lost, one.twice + extra
@@ -124,6 +125,13 @@ class TwoDrivers:
         one.notes += [
             f"round {one.rounds}: never ended: {unfinished}" for unfinished in open_passes(here, of_upkeep=True)
         ]
+
+    def _differences(
+        self, name: str, serial: list[dict[str, Counter[str]]]
+    ) -> tuple[Path, list[dict[str, tuple[int, int]]]]:
+        """The warehouse as it is, on this disk, and how it differs from one job after the other, in either order."""
+        here, found = self._far.fetched(name)
+        return here, [{t: n for t, n in differences(each, found).items() if t != "pass"} for each in serial]
 
     def _settled(self, steps: Sequence[int], place: str) -> None:
         """Each job left alone once more."""

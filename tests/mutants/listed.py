@@ -40,6 +40,7 @@ ROLES = "end_to_end/test_roles.py"
 ONCE = "end_to_end/test_exactly_once.py"
 RECORDS, BATCHES = ("plain/test_records.py",), ("plain/test_message_batch.py",)
 QUEUE_FILES = ("plain/test_queue_files.py",)
+STORES = ("plain/test_object_stores.py",)
 DURABLE, MENDING, MODEL = ("plain/test_durable.py",), ("plain/test_mending.py",), ("model/test_claims_model.py",)
 CONFLICTS = ("rules/test_offsets.py", "model/test_offsets_model.py")
 
@@ -371,5 +372,11 @@ MUTANTS = (
     Mutant("_Examination._require_kept_files", "files that are gone are read again", ".exists() for", ".name for", MENDING),
     Mutant("_Examination._undo", "what was sent to a broker is forgotten", "job == JOB_TO_BROKER", "False", MENDING),
     Mutant("mend_after_power_cut", "committed passes are undone by themselves", "not found.is_of_open_plans", "False", MENDING),
+    # --- on an object store
+    Mutant("object_stores.fault_of", "any store will do for two writers", "scheme in _EXCLUSIVE", "scheme", STORES),
+    Mutant("object_stores.fault_of", "another log store may commit on S3", "!= LOG_STORE:", "== None:", STORES),
+    Mutant("object_stores.fault_of", "locks of one writer are locks of the other", "if environ.get(_LOCK_VARIABLE)", "if False", STORES),
+    Mutant("recorded", "a run is recorded in a store that does not answer", "not isinstance(error, WarehouseUnreached)", "error",
+           ("plain/test_before_spark.py::test_an_object_store_that_is_not_there",)),
     Mutant("facts_of", "the newest time is that of any record", ".take(pa.array(good))", "", QUEUE_FILES),
 )  # fmt: skip

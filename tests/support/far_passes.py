@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.bench.data import NOW, Stream
 from tests.bench.small import _land
-from tests.bench.warehouses import opened, wall_clock
+from tests.bench.warehouses import RESERVED, opened, wall_clock
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline.cycle import run_cycle
@@ -63,7 +63,7 @@ class FarPasses:
 def main() -> None:
     uri, classes = sys.argv[1:]
     path = [f"spark.spark.driver.extraClassPath={classes}"] if classes else []
-    warehouse, settings = opened(uri, "spark.spark.driver.memory=2g", *path)
+    warehouse, settings = opened(uri, RESERVED, "spark.spark.driver.memory=2g", *path)
     warehouse.ensure()
     landed = 0
 

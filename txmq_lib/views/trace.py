@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain
+from typing import Any, TypeAlias
 
 from txmq_lib import names
 from txmq_lib.names import END_KEY
@@ -100,6 +101,7 @@ KEYED = (
 SHOWN_LAST = (NOT_TOLD, "pending_half", "check_cursor", "connected_producer", "verdict")
 
 Key = tuple[Any, ...]
+Events: TypeAlias = list[tuple["Key | None", Event]]
 
 
 @dataclass(frozen=True)
@@ -130,15 +132,21 @@ def traces(
     halves = found["half_message"]
     owners = {(row["broker_name"], row["queue_id"], _named_offset(row)): _key(row) for row in halves}
     events_of = {each: defaultdict[Key | None, list[Event]](list) for each in transaction_ids}
-    own = (
-        *_own_events(found),
-        *_stopped_events(reader, found),
-        *_connected_events(reader, found),
-        *_client_events(reader, transaction_ids, found),
-    )
-    for key, event in (*own, *_op_events(reader, owners), *_end_events(reader, by_id, halves)):
+    parts: list[Callable[[], Events]] = [
+        lambda: _stopped_events(reader, found),
+        lambda: _connected_events(reader, found),
+        lambda: _client_events(reader, transaction_ids, found),
+        lambda: _op_events(reader, owners),
+        lambda: _end_events(reader, by_id, halves),
+    ]
+    told = reader.side_by_side(_events_of_part, parts)
+    for key, event in (*_own_events(found), *chain.from_iterable(told)):
         events_of[_id_of(key, event, events_of)][key].append(event)
     return {each: _stories(events) for each, events in events_of.items()}
+
+
+def _events_of_part(part: Callable[[], Events]) -> Events:
+    return part()
 
 
 def _rows(reader: WarehouseReader, scan: Scan, *by: str) -> list[dict[str, Any]]:
