@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from txmq_lib.cli.output import show
 from txmq_lib.views.reader import Scan, WarehouseReader
 from txmq_lib.views.trace import MOST_ROWS
 
@@ -495,3 +496,11 @@ def test_of_an_id_that_is_everywhere_so_many_rows_are_told_and_that_there_are_mo
     assert txmq("--warehouse", uri, "report", "--out", str(out), "--now", at("59"))[0] in (0, 1)
     assert "half message stored at queue 0 offset 9999" in out.read_text(), "it crowds nobody else out"
     assert out.stat().st_size < 2_000_000
+
+
+def test_of_a_key_that_everybody_has_the_first_transactions_are_told(warehouse, txmq, monkeypatch):
+    monkeypatch.setattr(show, "MOST_TRACED", 2)
+    halves = [{**half(n, 500 * n, "51", None), "transaction_id": f"T{n}", "keys": "order"} for n in range(5)]
+    status, out, err = txmq("--warehouse", warehouse({"half_message": halves}), "trace", "--key", "order")
+    assert (status, out.count("half message stored")) == (0, 2)
+    assert err == "5 transactions have it, and the first 2 are told: trace others by their ids\n"

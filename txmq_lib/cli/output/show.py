@@ -31,6 +31,8 @@ from txmq_lib.views.story import Row
 from txmq_lib.views.trace import Story, trace
 from txmq_lib.views.view import View
 
+MOST_TRACED = 100  # of the transactions that have one key, which producers choose
+
 
 @dataclass(frozen=True)
 class Shown:
@@ -134,7 +136,12 @@ def found_stories(reader: WarehouseReader, query: TraceQuery, brokers: Sequence[
         if stories := trace(reader, query.message_id, brokers=brokers):
             return [(query.message_id, story) for story in stories]
         ids = transactions_of_message(reader, query.message_id)
-    return [(found, story) for found in ids for story in trace(reader, found, brokers=brokers)]
+    if len(ids) > MOST_TRACED:
+        say(
+            f"{len(ids):,} transactions have it, and the first {MOST_TRACED} are told: trace others by their ids",
+            err=True,
+        )
+    return [(found, story) for found in ids[:MOST_TRACED] for story in trace(reader, found, brokers=brokers)]
 
 
 def write_events(stories: Sequence[Story]) -> None:
