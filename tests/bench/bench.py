@@ -55,15 +55,21 @@ class Bench:
         return self.run.size
 
     def call(
-        self, label: str, function: Callable[..., Any], *, cores: int | None = None, is_warm: bool = False, **given: Any
+        self,
+        label: str,
+        function: Callable[..., Any],
+        *,
+        cores: int | None = None,
+        is_warm: bool = False,
+        **arguments: Any,
     ) -> Called:
         """`function(**given)` in a process of its own; where it `is_warm` and the run small, in the shared one."""
         begun = time.monotonic()
         if is_warm and self.size == "small":
-            called = self.run.warm().call(function, **given)
+            called = self.run.warm().call(function, **arguments)
         else:
             with Process(self.scratch, cores) as process:
-                called = process.call(function, **given)
+                called = process.call(function, **arguments)
         seconds = round(time.monotonic() - begun, 1)
         named = f"{self.name} {label}"
         self.run.processes[named] = {"seconds": seconds, "peak_mib": called.peak_mib, "told": called.result}

@@ -27,12 +27,16 @@ INTERVAL_S = 61
 def run(bench: Bench) -> list[Figure]:
     """One figure, with checks a second."""
     count = PENDING[bench.size]
-    told = bench.call(
+    measured = bench.call(
         "passes", measure, is_warm=True, path=bench.warehouse("w"), count=count, rounds=ROUNDS[bench.size]
     ).result
     return [
         Figure(
-            "checks", "plain Spark copy of pending and checks", told["pass"], told["copy"], rate=count / told["pass"]
+            "checks",
+            "plain Spark copy of pending and checks",
+            measured["pass"],
+            measured["copy"],
+            rate=count / measured["pass"],
         )
     ]
 
@@ -53,8 +57,8 @@ def measure(path: str, count: int, rounds: int) -> dict[str, Any]:
         if report.counts.get("check_request") != count:
             raise ResultsDifferError(f"{count} transactions are due, the pass wrote {report.counts}")
         begun = time.monotonic()
-        asked = warehouse.read("check_request").where(F.col("check_times") == number + 1)
-        for table, rows in {"check_request": asked, "pending_half": warehouse.read("pending_half")}.items():
+        raised = warehouse.read("check_request").where(F.col("check_times") == number + 1)
+        for table, rows in {"check_request": raised, "pending_half": warehouse.read("pending_half")}.items():
             rows.write.format("delta").save(str(Path(path).with_name(f"copy-{table}-{number}")))
         copies.append(time.monotonic() - begun)
     return {"pass": middle(passes[1:]), "copy": middle(copies[1:]), "steps": steps}

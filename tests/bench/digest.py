@@ -39,10 +39,10 @@ def digest(place: Path) -> Digest:
 
 def must_agree(name: str, ours: Digest, other: str, theirs: Digest) -> None:
     """ResultsDifferError with the first lines that differ, for each table that does."""
-    told = []
+    differences = []
     for table, rows in ours.items():
         if rows != theirs[table]:
             pairs = [pair for pair in zip(rows, theirs[table], strict=False) if pair[0] != pair[1]][:3]
-            told.append(f"{table}: {len(rows)} and {len(theirs[table])} lines, {pairs}")
-    if told:
-        raise ResultsDifferError(f"{name} and {other} wrote different things\n" + "\n".join(told))
+            differences.append(f"{table}: {len(rows)} and {len(theirs[table])} lines, {pairs}")
+    if differences:
+        raise ResultsDifferError(f"{name} and {other} wrote different things\n" + "\n".join(differences))

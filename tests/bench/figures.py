@@ -45,24 +45,24 @@ def thresholds(size: str) -> dict[str, float]:
     return {key: float(value) for key, value in yaml.safe_load(THRESHOLDS.read_text(encoding="utf-8"))[size].items()}
 
 
-def lost(figures: Iterable[Figure], wanted: Mapping[str, float]) -> list[str]:
+def lost(figures: Iterable[Figure], ratios: Mapping[str, float]) -> list[str]:
     """What is worse than its threshold by more than half; a figure without a threshold counts as lost, too."""
-    told = []
+    faults = []
     for figure in figures:
-        if figure.key not in wanted:
-            told.append(f"{figure.key} has no threshold in {THRESHOLDS.name}")
-        elif figure.ratio > LOST * wanted[figure.key]:
-            told.append(f"{figure.key}: {figure.ratio:.2f}, wanted at most {wanted[figure.key]:.2f}")
-    return told
+        if figure.key not in ratios:
+            faults.append(f"{figure.key} has no threshold in {THRESHOLDS.name}")
+        elif figure.ratio > LOST * ratios[figure.key]:
+            faults.append(f"{figure.key}: {figure.ratio:.2f}, wanted at most {ratios[figure.key]:.2f}")
+    return faults
 
 
-def table(figures: Sequence[Figure], wanted: Mapping[str, float]) -> Table:
+def table(figures: Sequence[Figure], ratios: Mapping[str, float]) -> Table:
     """The figures for people."""
     shown = Table("benchmark", "figure", "txmq", "against", "ratio", "at most", "a second", box=None, pad_edge=False)
     for column in shown.columns[2:]:
         column.justify = "right"
     for figure in figures:
-        at_most = wanted.get(figure.key)
+        at_most = ratios.get(figure.key)
         met = "" if at_most is None else "ok" if figure.ratio <= at_most else "over"
         shown.add_row(
             figure.benchmark,
@@ -75,9 +75,9 @@ def table(figures: Sequence[Figure], wanted: Mapping[str, float]) -> Table:
     return shown
 
 
-def as_json(figures: Iterable[Figure], wanted: Mapping[str, float]) -> list[dict[str, Any]]:
+def as_json(figures: Iterable[Figure], ratios: Mapping[str, float]) -> list[dict[str, Any]]:
     """The figures for programs."""
-    return [asdict(figure) | {"ratio": round(figure.ratio, 4), "at_most": wanted.get(figure.key)} for figure in figures]
+    return [asdict(figure) | {"ratio": round(figure.ratio, 4), "at_most": ratios.get(figure.key)} for figure in figures]
 
 
 def middle(seconds: Iterable[float]) -> float:

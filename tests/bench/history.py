@@ -36,14 +36,14 @@ NEW = Stream(body_bytes=16)
 
 def run(bench: Bench) -> list[Figure]:
     """Figures for each length of history and for many passes, reconcile and audit."""
-    wanted = {"little": (LITTLE, 0, False), "passes": (LITTLE, PASSES, False), "maintained": (LITTLE, PASSES, True)}
-    wanted |= {str(rows): (rows, 0, False) for rows in HISTORY}
-    for name in wanted:
+    pasts = {"little": (LITTLE, 0, False), "passes": (LITTLE, PASSES, False), "maintained": (LITTLE, PASSES, True)}
+    pasts |= {str(rows): (rows, 0, False) for rows in HISTORY}
+    for name in pasts:
         bench.warehouse(name)
-    told = bench.call(
-        "passes", measure, is_warm=True, place=bench.scratch, wanted=wanted, new=NEW_ROWS, rounds=ROUNDS
+    measured = bench.call(
+        "passes", measure, is_warm=True, place=bench.scratch, pasts=pasts, new=NEW_ROWS, rounds=ROUNDS
     ).result
-    seconds = told["seconds"]
+    seconds = measured["seconds"]
     figures = []
     for job in ("reconcile", "audit"):
         little = seconds["little"][job]
@@ -82,19 +82,19 @@ def prepare(warehouse: Warehouse, settings: Settings, rows: int, passes: int, is
         write_pass(warehouse, settings, "audit", {})
 
 
-def measure(place: str, wanted: dict[str, tuple[int, int, bool]], new: int, rounds: int) -> dict[str, Any]:
+def measure(place: str, pasts: dict[str, tuple[int, int, bool]], new: int, rounds: int) -> dict[str, Any]:
     """Median seconds of a reconcile and an audit pass over `new` halves in each warehouse, and of their steps.
 
     wanted  name of a warehouse -> rows of history, small passes of the past, whether it was maintained
     """
-    houses = {name: opened(f"{place}/{name}") for name in wanted}
-    for name, past in wanted.items():
+    houses = {name: opened(f"{place}/{name}") for name in pasts}
+    for name, past in pasts.items():
         prepare(*houses[name], *past)
-    taken: dict[str, dict[str, list[float]]] = {name: {"reconcile": [], "audit": []} for name in wanted}
+    taken: dict[str, dict[str, list[float]]] = {name: {"reconcile": [], "audit": []} for name in pasts}
     steps: dict[str, Any] = {}
     for number in range(rounds):
         for name, (warehouse, settings) in houses.items():
-            first = wanted[name][0] + number * new
+            first = pasts[name][0] + number * new
             seconds, steps[name] = _round(warehouse, settings, first, new, number)
             for job, each in seconds.items():
                 taken[name][job] += [each] if number else []
@@ -106,19 +106,19 @@ def _round(warehouse: Warehouse, settings: Settings, first: int, new: int, numbe
     append(warehouse, "half_message", halves(warehouse.spark, NEW, first, new, landed_pass=number + 2))
     append(warehouse, "end_transaction", ends(warehouse.spark, NEW, first, new, landed_pass=number + 2))
     now = NOW + timedelta(seconds=number)
-    seconds, told = {}, {}
+    seconds, counts = {}, {}
     for job, function in {"reconcile": run_reconcile, "audit": run_audit}.items():
         begun = time.monotonic()
         report = function(warehouse, settings, now=now, wall_clock=wall_clock)
         seconds[job] = time.monotonic() - begun
-        told[job] = {
+        counts[job] = {
             "seconds": {step: round(each, 2) for step, each in report.seconds.items()},
             "counts": report.counts,
         }
     i = F.col("i")
     ended = numbers(warehouse.spark, first, new).where(NEW.is_ended(i))
     commits = ended.where(is_committed(i)).count()
-    found = (told["reconcile"]["counts"].get("message"), told["audit"]["counts"].get("verdict_COMMITTED"))
+    found = (counts["reconcile"]["counts"].get("message"), counts["audit"]["counts"].get("verdict_COMMITTED"))
     if found != (commits, commits):
         raise ResultsDifferError(f"{commits} commits landed, messages and COMMITTED verdicts are {found}")
-    return seconds, told
+    return seconds, counts

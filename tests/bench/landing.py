@@ -109,14 +109,14 @@ def land_store(store: str, path: str, records: int) -> dict[str, Any]:
     warehouse, settings = opened(path, "role=audit")
     few = Path(path).with_name("few-records")
     write_store(few, WARMING_RECORDS)
-    told = {"now": NOW, "wall_clock": wall_clock}
+    clocks = {"now": NOW, "wall_clock": wall_clock}
     for number in range(2):
-        run_land_store(warehouse, settings, path=str(few), broker_name=f"warming-{number}", **told)
+        run_land_store(warehouse, settings, path=str(few), broker_name=f"warming-{number}", **clocks)
     steps: dict[str, float] = {}
     with timed(steps, "plain"):
         decoded_in_plain_python(Path(store))
     with timed(steps, "whole"):
-        report = run_land_store(warehouse, settings, path=store, broker_name=BROKER, **told)
+        report = run_land_store(warehouse, settings, path=store, broker_name=BROKER, **clocks)
     if any(report.counts[kind] != records // 3 for kind in ("half", "op", "message")):
         raise ResultsDifferError(f"{records} records in the store, landed {report.counts}")
     return {**steps, "seconds": {step: round(each, 2) for step, each in report.seconds.items()}}

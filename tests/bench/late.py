@@ -60,10 +60,12 @@ HISTORY = ("half_message", "end_transaction", "end_outcome/is_held=false", "mess
 def run(bench: Bench) -> list[Figure]:
     """Seconds of late answers against fresh ones, and files opened against files there."""
     size = SIZES[bench.size]
-    told = bench.call("passes", measure, is_warm=True, path=bench.warehouse("w"), **size).result
+    measured = bench.call("passes", measure, is_warm=True, path=bench.warehouse("w"), **size).result
     return [
-        Figure("late", f"{ANSWERS:,} answers to halves {DAYS} days old, fresh ones", told["late"], told["fresh"]),
-        Figure("late", "files read, of history", told["files_read"], told["files"], "files"),
+        Figure(
+            "late", f"{ANSWERS:,} answers to halves {DAYS} days old, fresh ones", measured["late"], measured["fresh"]
+        ),
+        Figure("late", "files read, of history", measured["files_read"], measured["files"], "files"),
     ]
 
 

@@ -42,24 +42,24 @@ class Process:
         self._log = scratch / "process.log"
         chosen = set(sorted(os.sched_getaffinity(0))[:cores])
         reading, writing = os.pipe()
-        with self._log.open("wb") as told:
+        with self._log.open("wb") as log_file:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.bench.processes", str(writing)],
                 stdin=subprocess.PIPE,
-                stdout=told,
-                stderr=told,
+                stdout=log_file,
+                stderr=log_file,
                 pass_fds=[writing],
                 preexec_fn=partial(os.sched_setaffinity, 0, chosen) if cores else None,
             )
         os.close(writing)
         self._answers = os.fdopen(reading, "r", encoding="utf-8")
 
-    def call(self, function: Callable[..., Any], **given: Any) -> Called:
+    def call(self, function: Callable[..., Any], **arguments: Any) -> Called:
         """`function(**given)`; arguments and result go through JSON. CallFailedError where the process ends over it."""
         named = f"{function.__module__}:{function.__qualname__}"
         assert self._process.stdin is not None
         with _watched(self._process.pid) as peak:
-            self._process.stdin.write(json.dumps([named, given], default=str).encode() + b"\n")
+            self._process.stdin.write(json.dumps([named, arguments], default=str).encode() + b"\n")
             self._process.stdin.flush()
             answer = self._answers.readline()
         if not answer:
@@ -132,13 +132,13 @@ def _kind(pid: int) -> str:
 
 def main(answers: int) -> None:
     """Call the functions named on stdin, a line each; what they return goes to the file descriptor `answers`."""
-    with os.fdopen(answers, "w", encoding="utf-8") as told:
+    with os.fdopen(answers, "w", encoding="utf-8") as answer_stream:
         for line in sys.stdin:
-            named, given = json.loads(line)
+            named, arguments = json.loads(line)
             module, _, name = named.partition(":")
-            result = getattr(importlib.import_module(module), name)(**given)
-            told.write(json.dumps(result, default=str) + "\n")
-            told.flush()
+            result = getattr(importlib.import_module(module), name)(**arguments)
+            answer_stream.write(json.dumps(result, default=str) + "\n")
+            answer_stream.flush()
 
 
 if __name__ == "__main__":

@@ -30,9 +30,9 @@ def run(bench: Bench) -> list[Figure]:
     """One figure, with checks a second."""
     count, path = CHECKS[bench.size], bench.warehouse("w")
     bench.call("prepare", prepare, is_warm=True, path=path, count=count)
-    asked = bench.call("asked", ask, path=path, count=count, database=str(bench.scratch / "log.db"))
-    held = asked.peak_mib["driver"]
-    return [Figure("resolve", "1 GiB of Python", held, MOST_MIB, "MiB", rate=count / asked.result["whole"])]
+    called = bench.call("asked", ask, path=path, count=count, database=str(bench.scratch / "log.db"))
+    held = called.peak_mib["driver"]
+    return [Figure("resolve", "1 GiB of Python", held, MOST_MIB, "MiB", rate=count / called.result["whole"])]
 
 
 def prepare(path: str, count: int) -> None:

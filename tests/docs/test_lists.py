@@ -37,9 +37,9 @@ def first_cells(page: str, heading: str) -> set[str]:
 
 
 def test_every_view_is_in_the_pages_with_its_table_filters_and_states():
-    told = {row[0].strip("`"): row[1:] for row in table_rows(VIEWS_PAGE, "Views and the JSON contract")}
+    documented = {row[0].strip("`"): row[1:] for row in table_rows(VIEWS_PAGE, "Views and the JSON contract")}
     for view in VIEWS:
-        table, filters, states, moment = told[view.command]
+        table, filters, states, moment = documented[view.command]
         assert table == f"`{view.table}`"
         assert {f"--{option}" for option in view.filters} | (PLACE if view.has_queues else set()) == set(
             filters.strip("`").split()
@@ -50,25 +50,27 @@ def test_every_view_is_in_the_pages_with_its_table_filters_and_states():
 
 
 def test_every_option_that_views_share_is_in_the_pages():
-    told = {cell.split()[0] for cell in first_cells(VIEWS_PAGE, "Views and the JSON contract") if cell.startswith("--")}
+    documented = {
+        cell.split()[0] for cell in first_cells(VIEWS_PAGE, "Views and the JSON contract") if cell.startswith("--")
+    }
     program = typer.main.get_command(app)
     for view in VIEWS:
         parameters = program.commands[view.command].params
         options = {option for parameter in parameters for option in parameter.opts if option.startswith("--")}
         shared = options - {f"--{option}" for option in view.filters} - PLACE - GLOBAL_OPTIONS
-        assert shared <= told, view.command
-        assert told - shared <= {"--key", "--body"}, view.command
+        assert shared <= documented, view.command
+        assert documented - shared <= {"--key", "--body"}, view.command
 
 
 def test_every_metric_is_in_the_pages_with_its_labels():
     endings = {"counter": "_total"}
-    told = {}
+    documented = {}
     for row in table_rows(VIEWS_PAGE, "Metrics"):
         for name in re.findall(r"`(\w+)`", row[0]):
-            told[name] = row[1]
-    assert set(told) == {family.name + endings.get(family.kind, "") for family in FAMILIES}
+            documented[name] = row[1]
+    assert set(documented) == {family.name + endings.get(family.kind, "") for family in FAMILIES}
     for family in FAMILIES:
-        labels = told[family.name + endings.get(family.kind, "")]
+        labels = documented[family.name + endings.get(family.kind, "")]
         if labels != "the same":
             shown = set(re.findall(r"`(\w+)`", labels)) | ({"node_type", "node_id"} if "node" in labels else set())
             assert shown == set(family.labels), family.name
@@ -86,10 +88,10 @@ def test_every_reason_of_the_quarantine_is_in_the_pages_and_no_other():
     known = {code for path in judging for code in CODE_LITERAL.findall(path.read_text(encoding="utf-8"))}
     # Reasons that sources give are spelt like the names that hold them; verdicts are so too, and topics are not.
     stored = {value for name, value in vars(names).items() if name == value} - set(names.VERDICTS)
-    told = {
+    documented = {
         code for row in table_rows("troubleshooting.md", "By reason in quarantine") for code in CODE.findall(row[0])
     }
-    assert told == known | stored
+    assert documented == known | stored
 
 
 def test_the_examples_of_the_landing_contract_can_be_read():

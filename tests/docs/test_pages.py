@@ -14,13 +14,13 @@ from pages import PAGES, README, ROOT, blocks, checkout, environment, follow, mi
 DEMO = "demo-warehouse"
 TEXTS = {str(path.relative_to(PAGES)): path.read_text(encoding="utf-8") for path in sorted(PAGES.rglob("*.md"))}
 BLOCKS = {page: blocks(text) for page, text in TEXTS.items()}
-OWN = {page: [block for block in told if block.run_by is None] for page, told in BLOCKS.items()}
-WITH_COMMANDS = {page for page, told in OWN.items() if any(steps(block) for block in told)}
+OWN = {page: [block for block in page_blocks if block.run_by is None] for page, page_blocks in BLOCKS.items()}
+WITH_COMMANDS = {page for page, page_blocks in OWN.items() if any(steps(block) for block in page_blocks)}
 # Pages that only look at the demo's tables; the others run passes, and take minutes.
 LOOKING = {"verdicts.md", "offsets.md", "twice.md", "troubleshooting.md"}
 OF_OTHERS = {"quickstart.md"}  # run in test_quickstart.py
 STUCK = [block for block in blocks(README) if block.heading.startswith("Which messages are stuck")]
-MARKED = [(page, block) for page, told in BLOCKS.items() for block in told if block.run_by is not None]
+MARKED = [(page, block) for page, page_blocks in BLOCKS.items() for block in page_blocks if block.run_by is not None]
 SHELL = {"sh", "bash", "shell"}
 
 
@@ -28,8 +28,8 @@ SHELL = {"sh", "bash", "shell"}
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory that looks like the top of a checkout after `make demo`."""
     directory = checkout(tmp_path_factory.mktemp("demo"))
-    told = blocks("```console\n$ txmq demo > demo.txt\n```")
-    follow(told, directory, environment(directory))
+    demo_blocks = blocks("```console\n$ txmq demo > demo.txt\n```")
+    follow(demo_blocks, directory, environment(directory))
     return directory
 
 
@@ -50,8 +50,8 @@ def test_the_readme_shows_what_the_demo_prints_and_which_of_its_messages_are_stu
 
 @pytest.mark.jobs
 def test_the_demo_leaves_its_settings_so_that_later_commands_know_that_a_broker_decides(demo):
-    told = blocks(f"```console\n$ txmq --conf {DEMO}/txmq.yaml config show --format csv\n```")
-    shown = next(iter(follow(told, demo, environment(demo)).told.values())).splitlines()
+    config_blocks = blocks(f"```console\n$ txmq --conf {DEMO}/txmq.yaml config show --format csv\n```")
+    shown = next(iter(follow(config_blocks, demo, environment(demo)).told.values())).splitlines()
     assert f"role,audit,{DEMO}/txmq.yaml" in shown
     assert f"warehouse,{demo / DEMO},{DEMO}/txmq.yaml" in shown
 
@@ -73,11 +73,11 @@ def test_pages_that_look_are_pages_with_commands():
 
 def test_what_a_page_leaves_running_ends_with_it(tmp_path):
     directory = checkout(tmp_path)
-    told = blocks(
+    waiting_blocks = blocks(
         "```console\n$ export FILE=left\n$ (echo $BASHPID > $FILE; exec sleep 600) > /dev/null 2>&1 &\n"
         "$ until test -s $FILE; do sleep 0.1; done\n```"
     )
-    follow(told, directory, environment(directory))
+    follow(waiting_blocks, directory, environment(directory))
     left = Path("/proc", (directory / "left").read_text(encoding="utf-8").strip(), "exe")
     deadline = time.monotonic() + 10
     while left.exists():
@@ -118,20 +118,20 @@ def test_a_block_that_needs_a_server_is_run_by_the_test_it_names(page, block):
 def test_no_command_hides_in_a_block_that_nobody_runs():
     hidden = [
         (page, line)
-        for page, told in BLOCKS.items()
-        for block in told
+        for page, page_blocks in BLOCKS.items()
+        for block in page_blocks
         if not steps(block) and block.language in SHELL and block.not_run is None
         for line in block.text.splitlines()
     ]
     assert hidden == []
-    assert {block.language for told in BLOCKS.values() for block in told} <= {
+    assert {block.language for page_blocks in BLOCKS.values() for block in page_blocks} <= {
         *("console", "yaml", "python", "text", "ini", "json", "sh", "sql"),
     }
 
 
 def test_few_blocks_are_not_run_and_each_says_why():
-    told = Counter(block.not_run for blocks_ in BLOCKS.values() for block in blocks_ if block.not_run)
-    assert told == {
+    not_run = Counter(block.not_run for blocks_ in BLOCKS.values() for block in blocks_ if block.not_run)
+    assert not_run == {
         "needs YARN": 1,
         "needs Kubernetes": 1,
         "the jobs run in tests/jobs/test_spark_submit.py, by other paths": 1,

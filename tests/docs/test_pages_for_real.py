@@ -47,7 +47,7 @@ def test_the_pages_on_live_brokers_run_against_a_real_one(tmp_path):
 
 
 def test_the_resolvers_of_the_page_ask_a_real_postgresql(tmp_path):
-    told = marked("resolvers.md", "test_the_resolvers_of_the_page_ask_a_real_postgresql")
+    page_blocks = marked("resolvers.md", "test_the_resolvers_of_the_page_ask_a_real_postgresql")
     directory = checkout(tmp_path)
     written("resolvers.md", directory)
     server = PostgreSQL.created()
@@ -58,7 +58,7 @@ def test_the_resolvers_of_the_page_ask_a_real_postgresql(tmp_path):
         server.query("create table transaction_log (transaction_id text primary key, state text not null)")
         for row in sqlite_rows(directory / "transaction_log.db"):
             server.query("insert into transaction_log values ('{}', '{}')".format(*row))
-        ran = follow(told, directory, environ)
+        ran = follow(page_blocks, directory, environ)
     finally:
         server.remove()
     verdicts = [json.loads(line) for line in list(ran.told.values())[-1].splitlines()]
@@ -72,10 +72,10 @@ def sqlite_rows(path: Path) -> list[tuple[str, str]]:
 
 
 def test_a_fresh_checkout_is_set_up_as_the_page_says(tmp_path):
-    told = marked("install.md", "test_a_fresh_checkout_is_set_up_as_the_page_says")
+    page_blocks = marked("install.md", "test_a_fresh_checkout_is_set_up_as_the_page_says")
     directory = tmp_path / "checkout"
     subprocess.run(["git", "clone", "--quiet", ROOT.as_uri(), directory], check=True)
     (directory / "bin").mkdir()
     outer = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "PYTHON", "TXMQ"))}
-    ran = follow(told, directory, outer, longest=1800)
+    ran = follow(page_blocks, directory, outer, longest=1800)
     assert "Verdicts of 377 transactions" in ran.told["make demo"]

@@ -38,9 +38,9 @@ def test_the_audit_quickstart_runs_and_finds_what_the_broker_did(quickstart):
 
 
 def test_the_trace_on_the_page_is_what_the_command_prints(quickstart):
-    told = next(text for command, text in quickstart.told.items() if " trace " in command)
+    printed = next(text for command, text in quickstart.told.items() if " trace " in command)
     shown = next(block.text for block in QUICKSTART if block.language == "text")
-    assert [line.rstrip() for line in told.splitlines()] == shown.splitlines()
+    assert [line.rstrip() for line in printed.splitlines()] == shown.splitlines()
 
 
 def test_the_engine_quickstart_decides_each_transaction_once(quickstart):
@@ -74,5 +74,5 @@ def test_the_five_commands_of_the_readme_take_a_broker_of_ones_own(tmp_path):
     own = [block._replace(text=block.text.replace("/data/rocketmq/store", str(store))) for block in OWN_BROKER]
     ran = follow(own, directory, environment(directory))
     assert len(ran.told) == 5
-    assert sum("DISCARDED" in line for told in ran.told.values() for line in told.splitlines()) >= 11
+    assert sum("DISCARDED" in line for printed in ran.told.values() for line in printed.splitlines()) >= 11
     assert (directory / "report.html").stat().st_size > 100_000

@@ -50,18 +50,18 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        told = dict(attrs)
-        if tag in LOADING and told.get("rel") != "canonical":
-            self.loaded.append(told.get(LOADING[tag]) or "")
+        attributes = dict(attrs)
+        if tag in LOADING and attributes.get("rel") != "canonical":
+            self.loaded.append(attributes.get(LOADING[tag]) or "")
 
     def handle_data(self, data):
         self.text += data
 
 
 def test_the_site_builds_strictly_and_holds_every_page(site):
-    wanted = {path.relative_to(PAGES).with_suffix(".html") for path in PAGES.rglob("*.md")}
-    wanted |= {Path("reference", f"{name}.html") for name in reference.PAGES}
-    assert {path.relative_to(site) for path in site.rglob("*.html")} >= wanted
+    pages = {path.relative_to(PAGES).with_suffix(".html") for path in PAGES.rglob("*.md")}
+    pages |= {Path("reference", f"{name}.html") for name in reference.PAGES}
+    assert {path.relative_to(site) for path in site.rglob("*.html")} >= pages
 
 
 def test_the_site_loads_nothing_from_a_network(site):
@@ -87,23 +87,23 @@ def test_every_command_and_option_is_in_the_site(site):
     sections = dict(re.findall(r"<h3 id=\"[^\"]*\">([^<]*)<.*?</h3>(.*?)(?=<h[23]|\Z)", text, re.DOTALL))
     assert set(sections) == set(leaves)
     for name, leaf in leaves.items():
-        told = Page(sections[name]).text
+        page_text = Page(sections[name]).text
         for parameter in leaf.params:
             spelt = parameter.opts if parameter.param_type_name == "option" else [parameter.metavar or parameter.name]
-            assert [each for each in spelt if each not in told] == [], name
+            assert [each for each in spelt if each not in page_text] == [], name
 
 
 def test_every_setting_with_its_default_is_in_the_site_and_says_what_it_means(site):
     rows = table_rows(reference.settings_page())
-    told = {row[0].strip("`"): row[1:] for row in rows}
+    documented = {row[0].strip("`"): row[1:] for row in rows}
     headed = set(re.findall(r"^## (\w+)$", reference.settings_page(), re.MULTILINE))
     html = (site / "reference" / "settings.html").read_text(encoding="utf-8")
     for key, value, _ in Settings.load().rows():
-        if key not in told:
+        if key not in documented:
             assert key in headed, key
             assert f"Default: `{json.dumps(value)}`" in reference.settings_page(), key
             continue
-        default, meaning = told[key]
+        default, meaning = documented[key]
         assert default == f"`{reference.as_yaml(value)}`"
         assert len(meaning) > 5, key
         assert key in html
@@ -126,23 +126,23 @@ def test_every_table_and_column_is_in_the_site():
     for name, spec in table_specs().items():
         section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
         assert spec.doc in section
-        told = {row[0].strip("`"): row[1:] for row in table_rows(section)}
-        assert list(told) == list(spec.columns)
+        documented = {row[0].strip("`"): row[1:] for row in table_rows(section)}
+        assert list(documented) == list(spec.columns)
         for field in spec.fields:
-            assert told[field.name][-1] == field.comment
-            assert (told[field.name][1] == "required") is not field.nullable
+            assert documented[field.name][-1] == field.comment
+            assert (documented[field.name][1] == "required") is not field.nullable
 
 
 def test_every_error_code_has_a_line_in_troubleshooting():
     text = (PAGES / "troubleshooting.md").read_text(encoding="utf-8")
     section = text.partition("## By error code")[2].partition("\n## ")[0]
-    told = {row[0].strip("`"): row[1] for row in table_rows(section)}
+    documented = {row[0].strip("`"): row[1] for row in table_rows(section)}
     known = {
         error.code: str(error.exit_status)
         for error in vars(errors).values()
         if isinstance(error, type) and issubclass(error, errors.TxmqError)
     }
-    assert told == {**known, "UNEXPECTED": str(errors.EXIT_FAILED)}
+    assert documented == {**known, "UNEXPECTED": str(errors.EXIT_FAILED)}
 
 
 def test_the_rules_that_differ_are_rules_and_stand_in_order():

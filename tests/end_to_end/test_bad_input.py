@@ -88,9 +88,9 @@ def test_each_usable_token_of_an_op_lands_and_each_other_is_named(open_house, is
     house.land_rows("op", ops)
     named = sorted((row["queue_offset"], row["position"], row["half_queue_offset"]) for row in house.rows("op_message"))
     assert [(offset, token) for offset, _, token in named] == [(0, 7), (0, 9), (2, 5), (2, 5), (3, 4)]
-    told = sorted((row["reason"], row["detail"]) for row in house.rows("quarantine"))
-    assert [reason for reason, _ in told] == ["OP_TAG", "OP_TOKEN", "OP_TOKEN"]
-    assert [detail.split()[-1] for _, detail in told[1:]] == ["-1", "x"]
+    faults = sorted((row["reason"], row["detail"]) for row in house.rows("quarantine"))
+    assert [reason for reason, _ in faults] == ["OP_TAG", "OP_TOKEN", "OP_TOKEN"]
+    assert [detail.split()[-1] for _, detail in faults[1:]] == ["-1", "x"]
     before = house.versions()
     house.land_rows("op", ops)
     assert house.versions() == before
@@ -222,14 +222,16 @@ def test_a_broken_file_or_a_line_too_long_costs_only_itself_and_is_named(open_ho
     (place / "d.jsonl").write_text(json.dumps(half(4)) + "\n", encoding="utf-8")
     house.land("half", place)
     assert sorted(row["queue_offset"] for row in house.rows("half_message")) == [2, 3, 4]
-    told = sorted((row["source"].rpartition("/")[2], row["reason"], row["detail"]) for row in house.rows("quarantine"))
+    faults = sorted(
+        (row["source"].rpartition("/")[2], row["reason"], row["detail"]) for row in house.rows("quarantine")
+    )
     long_at = len(json.dumps(half(2))) + 1
-    assert [(source, reason) for source, reason, _ in told] == [
+    assert [(source, reason) for source, reason, _ in faults] == [
         ("a.parquet:0", "FILE_BROKEN"),
         ("b.jsonl.gz:0", "FILE_BROKEN"),
         (f"c.jsonl.gz:{long_at}", "LINE_TOO_LONG"),
     ]
-    assert all(f"{place}/{source}" in detail for source, _, detail in told)
+    assert all(f"{place}/{source}" in detail for source, _, detail in faults)
     before = house.versions()
     house.land("half", place)
     assert house.versions() == before

@@ -113,8 +113,8 @@ def test_the_capture_submitted_to_a_cluster_gives_the_tables_of_one_machine(
     store = unpack_store("basic", tmp_path)
     halves, ends = CAPTURES / "basic" / "half.jsonl.gz", tmp_path / "ends.jsonl"
     # They name the broker that they were sent to, and land as another's here.
-    told = [{**row, "header": {**row["header"], "bname": "in-house"}} for row in truth.rows("basic", "ends")]
-    ends.write_text("".join(json.dumps(row) + "\n" for row in told), encoding="utf-8")
+    audited = [{**row, "header": {**row["header"], "bname": "in-house"}} for row in truth.rows("basic", "ends")]
+    ends.write_text("".join(json.dumps(row) + "\n" for row in audited), encoding="utf-8")
     (place / "cluster.yaml").write_text(
         f"""
 warehouse: {tmp_path / "cluster-warehouse"}
@@ -166,5 +166,5 @@ spark: {{spark.sql.shuffle.partitions: 4, spark.sql.codegen.factoryMode: NO_CODE
         *("half_message", "op_message", "message", "trans_check_max_time", "end_outcome", "verdict", "consumer_offset"),
     }
     verdicts = DeltaTable(str(tmp_path / "cluster-warehouse" / "verdict")).to_pyarrow_table().to_pylist()
-    told = [row["verdict"] for row in verdicts if row["broker_name"] == "broker-a"]
-    assert {verdict: told.count(verdict) for verdict in set(told)} == VERDICT_COUNTS["basic"]
+    audited = [row["verdict"] for row in verdicts if row["broker_name"] == "broker-a"]
+    assert {verdict: audited.count(verdict) for verdict in set(audited)} == VERDICT_COUNTS["basic"]

@@ -20,8 +20,8 @@ from txmq_lib.pipeline.land.kinds import EVENT_TABLES
 
 def copy_of(original: dict[str, Any], number: int, **properties: str) -> dict[str, Any]:
     """What a check puts back of a half: a copy at queue offset `number`."""
-    told = {**original["properties"], "TRANSACTION_CHECK_TIMES": "1", **properties}
-    return {**original, "queueOffset": number, "commitLogOffset": 1000 * number, "properties": told}
+    copied_properties = {**original["properties"], "TRANSACTION_CHECK_TIMES": "1", **properties}
+    return {**original, "queueOffset": number, "commitLogOffset": 1000 * number, "properties": copied_properties}
 
 
 def message_of(original: dict[str, Any], place: int, topic: str = "TopicA", offset: int = 0) -> dict[str, Any]:
@@ -68,11 +68,11 @@ def test_a_given_up_row_has_the_real_topic_of_its_transaction(open_house):
     assert verdicts(house) == {"T0": "COMMITTED_AND_DISCARDED"}
 
 
-def end(number: int, code: int, **given: Any) -> dict[str, Any]:
+def end(number: int, code: int, **fields: Any) -> dict[str, Any]:
     """An END_TRANSACTION of a producer, received before NOW."""
     return {
         "ts": NOW_MS - 50_000, "producerGroup": "GID_A", "tranStateTableOffset": number, "commitLogOffset": 1000 * number,
-        "commitOrRollback": code, "msgId": f"T{number}", "transactionId": f"T{number}", **given,
+        "commitOrRollback": code, "msgId": f"T{number}", "transactionId": f"T{number}", **fields,
     }  # fmt: skip
 
 
@@ -93,8 +93,8 @@ def test_an_end_means_one_of_two_halves_at_one_place_or_none(open_house):
     nobodys = {"tranStateTableOffset": 7, "transactionId": "T7"}
     house.land_rows("end", [end(1, 8, commitLogOffset=0), end(0, 12, **nobodys)])
     house.reconcile()
-    told = [(row["end_transaction_id"], row["transaction_id"], row["outcome"]) for row in house.rows("end_outcome")]
-    assert sorted(told) == [("T1", "T1", "accepted"), ("T7", None, "held")]
+    outcomes = [(row["end_transaction_id"], row["transaction_id"], row["outcome"]) for row in house.rows("end_outcome")]
+    assert sorted(outcomes) == [("T1", "T1", "accepted"), ("T7", None, "held")]
     assert [row["transaction_id"] for row in house.rows("message")] == ["T1"]
 
 
@@ -138,6 +138,6 @@ def test_the_end_of_a_half_in_quarantine_decides_nothing_of_the_one_at_its_place
     # R17: no id is verified where nobody else claims the place.
     house.land_rows("end", [end(0, 8, transactionId="R0"), end(1, 8), end(2, 8, transactionId="R2")])
     house.reconcile()
-    told = {row["end_transaction_id"]: (row["outcome"], row["reason"]) for row in house.rows("end_outcome")}
-    assert told == {"R0": ("refused", "TRANSACTION_ID_WRONG"), "T1": ("accepted", None), "R2": ("accepted", None)}
+    outcomes = {row["end_transaction_id"]: (row["outcome"], row["reason"]) for row in house.rows("end_outcome")}
+    assert outcomes == {"R0": ("refused", "TRANSACTION_ID_WRONG"), "T1": ("accepted", None), "R2": ("accepted", None)}
     assert verdicts(house) == {"T0": "PENDING", "T1": "COMMITTED", "T2": "COMMITTED"}

@@ -81,9 +81,9 @@ def given_up(given_up_once: House, copied: Callable[[House, str], House], tmp_pa
 def advised(house: House, transaction_id: str) -> tuple[str | None, str]:
     """Why a transaction is as it is, and what to do first, as `trace` tells it."""
     (story,) = trace(WarehouseReader(house.warehouse.uri), transaction_id)
-    told = advice(story.events)
-    assert told is not None
-    return told.why, told.to_do[0]
+    advice_given = advice(story.events)
+    assert advice_given is not None
+    return advice_given.why, advice_given.to_do[0]
 
 
 def test_settle_shows_its_plan_then_decides_once_and_reconcile_applies_it(given_up):
@@ -171,13 +171,13 @@ def test_settle_passes_the_immunity_and_names_twins_and_ends_that_would_be_refus
     assert born == {"T0": 1000, "T3": 3000}
 
 
-def end(number: int, code: int, **given: Any) -> dict[str, Any]:
+def end(number: int, code: int, **fields: Any) -> dict[str, Any]:
     """An END_TRANSACTION of a producer, received before NOW."""
     at = NOW_MS - 50_000
     return {
         "ts": at, "producerGroup": "GID_A", "tranStateTableOffset": number, "commitLogOffset": 1000 * number,
         "commitOrRollback": code, "fromTransactionCheck": False, "msgId": f"T{number}", "transactionId": f"T{number}",
-        **given,
+        **fields,
     }  # fmt: skip
 
 

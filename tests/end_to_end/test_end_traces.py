@@ -56,8 +56,8 @@ def test_a_conflict_is_told_with_the_ends_that_its_clients_sent(open_house, caps
     (verdict,) = house.rows("verdict")
     assert (verdict["verdict"], verdict["reason"]) == ("CONFLICT", "two_ops"), "what clients say changes no verdict"
     assert main(["--warehouse", house.warehouse.uri, "trace", "T1"]) == 0
-    told = capsys.readouterr().out
-    assert "means: visible, with a second end accepted: its clients sent a commit and a rollback" in told
+    printed = capsys.readouterr().out
+    assert "means: visible, with a second end accepted: its clients sent a commit and a rollback" in printed
     main(["--warehouse", house.warehouse.uri, "verdicts", "--format", "json", "--now", NOW.isoformat()])
     assert json.loads(capsys.readouterr().out)["client_ends"] == "commit, rollback to a check"
     house.land_rows("trace", [{**trace_message(0, end("T1", "UNKNOW"))}])

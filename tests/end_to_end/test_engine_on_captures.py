@@ -60,11 +60,11 @@ def test_what_the_engine_writes_itself_is_no_sign_that_the_source_was_read_furth
 
 @pytest.mark.parametrize(("engine", "capture"), [("basic", "basic"), ("consumer", "consumer")], indirect=["engine"])
 def test_the_first_accepted_end_decides_and_its_message_is_the_half_it_names(engine, capture):
-    wanted = first_accepted(capture)
+    first_ends = first_accepted(capture)
     ours = decided(engine)
-    assert ours == {key: end for key, end in wanted.items() if end is not None}
+    assert ours == {key: end for key, end in first_ends.items() if end is not None}
     visible = {row["properties"]["UNIQ_KEY"] for row in rows(capture, "visible") if row["sysFlag"] & 0xC == 8}
-    differing = {key for key in wanted if (key.transaction_id in visible) != (ours.get(key) == "commit")}
+    differing = {key for key in first_ends if (key.transaction_id in visible) != (ours.get(key) == "commit")}
     outcomes = engine.rows("end_outcome")
     contradicted = {row["transaction_id"] for row in outcomes if row["outcome"] == "contradicting"}
     assert len(differing) == {"basic": 3, "consumer": 0}[capture]

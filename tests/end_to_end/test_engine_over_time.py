@@ -62,7 +62,7 @@ def test_passes_at_every_interval_ask_who_is_due_and_give_up_with_grace(open_hou
     for half in halves:
         originals.setdefault(key_of(half), half)
     start = min(half["storeTimestamp"] for half in halves)
-    asked: dict[Transaction, Asked] = defaultdict(lambda: Asked(0, 0))
+    checks_of: dict[Transaction, Asked] = defaultdict(lambda: Asked(0, 0))
     given_up: dict[Transaction, int] = {}
     wanted_given_up: set[tuple[Transaction, int]] = set()
     wanted_checks: set[tuple[Transaction, int, int]] = set()
@@ -78,18 +78,18 @@ def test_passes_at_every_interval_ask_who_is_due_and_give_up_with_grace(open_hou
         before = now
         # A copy that lands after giving up puts the transaction under check again, from the start (R73).
         for key in {key_of(half) for half in new_halves} & given_up.keys():
-            del given_up[key], asked[key]
+            del given_up[key], checks_of[key]
         for key, half in originals.items():
             if half["storeTimestamp"] >= now or decided_at.get(key, now) < now or key in given_up:
                 continue
-            times, last = asked[key]
+            times, last = checks_of[key]
             if times >= CHECK_MAX and now - last >= INTERVAL_MS:
                 given_up[key] = now
                 wanted_given_up.add((key, now))
             elif (not times and now - half["bornTimestamp"] > check_limit_ms(half)) or (
                 0 < times < CHECK_MAX and now - last >= INTERVAL_MS
             ):
-                asked[key] = Asked(times + 1, now)
+                checks_of[key] = Asked(times + 1, now)
                 wanted_checks.add((key, times + 1, now))
     checks = {
         (

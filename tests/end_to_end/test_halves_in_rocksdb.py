@@ -34,12 +34,12 @@ def newest_ms(*names: str) -> int:
 def expected(read_to_ms: int) -> dict[str, str]:
     """Verdict by transaction id: what the producer and the topics tell, and for the forgotten ones how old the log is."""
 
-    def verdict(told: truth.Row) -> str:
-        if told["truth"] != "GIVEN_UP_WITHOUT_TRACE":
-            return told["truth"]
-        return "DISCARDED_UNSEEN" if read_to_ms > told["born_timestamp"] + UNCHECKED_AFTER_MS else "PENDING"
+    def verdict(judged_row: truth.Row) -> str:
+        if judged_row["truth"] != "GIVEN_UP_WITHOUT_TRACE":
+            return judged_row["truth"]
+        return "DISCARDED_UNSEEN" if read_to_ms > judged_row["born_timestamp"] + UNCHECKED_AFTER_MS else "PENDING"
 
-    return {told["transaction_id"]: verdict(told) for told in truth.rows(CAPTURE, "verdicts")}
+    return {row["transaction_id"]: verdict(row) for row in truth.rows(CAPTURE, "verdicts")}
 
 
 def judged(house) -> dict[str, str]:
@@ -56,11 +56,11 @@ def test_files_give_each_of_300_transactions_what_became_of_it(open_house):
     land_files(house, *FILES)
     house.reconcile(AFTERWARDS)
     house.audit(AFTERWARDS)
-    wanted = expected(newest_ms("half", "op", "visible"))
-    assert judged(house) == wanted
+    expected_verdicts = expected(newest_ms("half", "op", "visible"))
+    assert judged(house) == expected_verdicts
     # 26 have no trace: 21 of them were born more than 17 s before the newest record.
-    told = {"COMMITTED": 200, "ROLLED_BACK": 70, "DUPLICATED": 4, "DISCARDED_UNSEEN": 21, "PENDING": 5}
-    assert Counter(wanted.values()) == told
+    counts_or_advice = {"COMMITTED": 200, "ROLLED_BACK": 70, "DUPLICATED": 4, "DISCARDED_UNSEEN": 21, "PENDING": 5}
+    assert Counter(expected_verdicts.values()) == counts_or_advice
     assert not house.rows("quarantine")
     reader = WarehouseReader(house.warehouse.uri)
     status = read_status(reader, AFTERWARDS, lag_window_ms=600_000)
@@ -68,17 +68,17 @@ def test_files_give_each_of_300_transactions_what_became_of_it(open_house):
     assert len(told_of) == 1
     assert told_of[0].startswith("21 ")
     (forgotten,) = trace(reader, "C000020253AC4E0E2F2A752BFC8D0021")
-    told = advice(forgotten.events)
-    assert told is not None
-    assert "only txmq knows" in told.meaning
-    assert "--to-broker" in " ".join(told.to_do)
+    counts_or_advice = advice(forgotten.events)
+    assert counts_or_advice is not None
+    assert "only txmq knows" in counts_or_advice.meaning
+    assert "--to-broker" in " ".join(counts_or_advice.to_do)
     (committed,) = trace(reader, "C000020253AC4E0E2F2A752BE7930001")
     assert [event.text for event in committed.events if event.event in ("half_stored", "op_written")] == [
         "half message stored at queue 0 of the RocksDB pair offset 1 (physical 400) for Ship-ment_3 queue 0",
         "op message 0 names physical offset 400",
     ]
     assert {row["transaction_id"] for row in house.rows("pending_half")} == {
-        key for key, verdict in wanted.items() if verdict in ("PENDING", "DISCARDED_UNSEEN")
+        key for key, verdict in expected_verdicts.items() if verdict in ("PENDING", "DISCARDED_UNSEEN")
     }
 
 
@@ -112,9 +112,11 @@ def test_it_is_pending_until_something_stored_later_lands_and_an_op_or_other_set
 
     def verdict() -> str:
         house.audit(AFTERWARDS)
-        (told,) = (row for row in house.rows("verdict") if row["transaction_id"] == half["properties"]["UNIQ_KEY"])
-        assert told["checks_end_timestamp"] == EPOCH.replace(tzinfo=None) + timedelta(milliseconds=due_ms)
-        return told["verdict"]
+        (judged_row,) = (
+            row for row in house.rows("verdict") if row["transaction_id"] == half["properties"]["UNIQ_KEY"]
+        )
+        assert judged_row["checks_end_timestamp"] == EPOCH.replace(tzinfo=None) + timedelta(milliseconds=due_ms)
+        return judged_row["verdict"]
 
     house.land_rows("half", [half])
     assert verdict() == "PENDING"
@@ -122,11 +124,11 @@ def test_it_is_pending_until_something_stored_later_lands_and_an_op_or_other_set
     assert verdict() == "PENDING"
     house.land_rows("message", [{**later, "queueOffset": 1, "storeTimestamp": due_ms + 1}])
     assert verdict() == "DISCARDED_UNSEEN"
-    told = house.settings
+    first_settings = house.settings
     house.settings = Settings.load(assignments=[*SETTINGS, "transaction_check_max=4"], warehouse=house.warehouse.uri)
     due_ms += 3_000
     assert verdict() == "PENDING"
-    house.settings, due_ms = told, due_ms - 3_000
+    house.settings, due_ms = first_settings, due_ms - 3_000
     assert verdict() == "DISCARDED_UNSEEN"
     op = next(row for row in truth.rows(CAPTURE, "op"))
     place = {"TRANS_OFFSET": str(half["commitLogOffset"])}

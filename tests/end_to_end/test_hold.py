@@ -63,10 +63,10 @@ def test_a_held_one_is_neither_asked_nor_given_up_until_it_is_released(open_hous
     assert verdicts(house) == {"T0": "DISCARDED", "T1": "PENDING", "T2": "COMMITTED"}
     assert "idle" in house.reconcile(after(60 * 24 * 9)).counts, "what is held is never due"
     assert main(["--warehouse", house.warehouse.uri, "trace", "T1"]) == 0
-    told = capsys.readouterr().out
-    assert "held: nobody is asked about it by me@here, was PENDING: incident 5" in told
+    printed = capsys.readouterr().out
+    assert "held: nobody is asked about it by me@here, was PENDING: incident 5" in printed
     release = f"txmq --warehouse {house.warehouse.uri} release T1"
-    assert f"do:    somebody holds it, so nobody is asked: {release}" in told
+    assert f"do:    somebody holds it, so nobody is asked: {release}" in printed
     held(house, "T1", decision="release", minutes=10)
     house.reconcile(after(10))
     assert pending(house) == {"T1": (2, None, True)}, "from where its checks stood"

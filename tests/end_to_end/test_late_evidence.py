@@ -23,10 +23,10 @@ WEEK_MS = 7 * DAY_MS
 HALF = {"UNIQ_KEY": "T1", "PGROUP": "GID_A", "REAL_TOPIC": "Topic", "REAL_QID": "0", "TRAN_MSG": "true"}
 
 
-def stored(topic: str, place: int, properties: dict[str, str] = HALF, **told: Any) -> dict[str, Any]:
+def stored(topic: str, place: int, properties: dict[str, str] = HALF, **fields: Any) -> dict[str, Any]:
     """A message of T1, or about it, as a broker stored it at a physical offset."""
-    given = {"queue_offset": place // 1_000, "born_ms": NOW_MS - 60_000, "body": "body", **told}
-    return message_row(topic, place=place, stored_ms=NOW_MS - 60_000 + place, properties=properties, **given)
+    defaults = {"queue_offset": place // 1_000, "born_ms": NOW_MS - 60_000, "body": "body", **fields}
+    return message_row(topic, place=place, stored_ms=NOW_MS - 60_000 + place, properties=properties, **defaults)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_what_is_pending_counts_whatever_the_last_commit_of_its_table_was(
     sizes: list[int | None] = []
     tuned = runner.tuned
     monkeypatch.setattr(
-        runner, "tuned", lambda spark, **told: [sizes.append(told["input_bytes"]), tuned(spark, **told)][1]
+        runner, "tuned", lambda spark, **options: [sizes.append(options["input_bytes"]), tuned(spark, **options)][1]
     )
     assert house.reconcile().counts["check_request"] == 1
     assert sizes[0] is not None
@@ -122,7 +122,7 @@ def test_what_lacks_proof_counts_as_much_as_what_is_new(
     sizes: list[int | None] = []
     tuned = runner.tuned
     monkeypatch.setattr(
-        runner, "tuned", lambda spark, **told: [sizes.append(told["input_bytes"]), tuned(spark, **told)][1]
+        runner, "tuned", lambda spark, **options: [sizes.append(options["input_bytes"]), tuned(spark, **options)][1]
     )
     new: list[int | None] = []
     new_bytes = Pass.new_bytes

@@ -101,7 +101,7 @@ def run(*arguments: str) -> dict[str, float]:
     assert done.returncode == 0, done.stderr[-4000:]
     sys.stdout.write(done.stdout)
     pairs = [line.split(maxsplit=1) for line in done.stdout.splitlines() if " " in line]
-    return {name: float(told) for name, told in pairs if told.replace(".", "", 1).isdigit()}
+    return {name: float(number) for name, number in pairs if number.replace(".", "", 1).isdigit()}
 
 
 def read_alone(server: RealRocketmq) -> int:

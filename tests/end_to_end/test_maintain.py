@@ -72,19 +72,19 @@ def upkeep_of(
     at: datetime | None = None,
     planned_at: datetime | None = None,
     dry_run: bool = False,
-    **wanted: int,
+    **limits: int,
 ) -> tuple[PassReport, dict[str, TableUpkeep]]:
     """A run at the moment `at`, else now; `planned_at` is what the clock says until the plan is told."""
-    told: dict[str, TableUpkeep] = {}
-    settings = house.settings.model_copy(update={"maintain": house.settings.maintain.model_copy(update=wanted)})
+    plans_told: dict[str, TableUpkeep] = {}
+    settings = house.settings.model_copy(update={"maintain": house.settings.maintain.model_copy(update=limits)})
     report = run_maintain(
         house.warehouse,
         settings,
-        wall_clock=lambda: at or (planned_at if planned_at and not told else now()),
-        tell=lambda planned: told.update({table.table: table for table in planned}),
+        wall_clock=lambda: at or (planned_at if planned_at and not plans_told else now()),
+        tell=lambda planned: plans_told.update({table.table: table for table in planned}),
         dry_run=dry_run,
     )
-    return report, told
+    return report, plans_told
 
 
 def stored(house: House, table: str) -> set[str]:
@@ -165,13 +165,13 @@ def test_replaced_files_go_when_nobody_reads_them_and_stay_for_a_job_that_has_no
     twin = copied(house, "twin")
     house.reconcile(LATER)
     time.sleep(2.5)
-    report, told = upkeep_of(house, **short)
-    assert told["half_message"].held_for == "audit has not read what came with version 7"
-    assert told["consumer_offset_commit"].held_for.startswith("rollup has not read")
+    report, planned = upkeep_of(house, **short)
+    assert planned["half_message"].held_for == "audit has not read what came with version 7"
+    assert planned["consumer_offset_commit"].held_for.startswith("rollup has not read")
     assert before < stored(house, "half_message")
     # Nobody waits for the changes of a table that is merged into.
-    assert told["landing_frontier"].held_for == ""
-    removed = [table for table in told.values() if table.removes_files]
+    assert planned["landing_frontier"].held_for == ""
+    removed = [table for table in planned.values() if table.removes_files]
     assert {"landing_frontier", "pass"} <= {table.table for table in removed}
     assert report.counts["removed_files"] == sum(table.expired_files for table in removed) > 0
     run_all(house, LATER)
@@ -179,8 +179,8 @@ def test_replaced_files_go_when_nobody_reads_them_and_stay_for_a_job_that_has_no
     tables = sorted(house.versions())
     assert contents(house, tables) == contents(twin, tables)
     time.sleep(1.5)
-    _, told = upkeep_of(house, **short)
-    assert {table.held_for for table in told.values()} == {""}
+    _, planned = upkeep_of(house, **short)
+    assert {table.held_for for table in planned.values()} == {""}
     assert before.isdisjoint(stored(house, "half_message"))
     assert contents(house, tables) == contents(twin, tables)
     assert [report.counts for report in run_all(house, LATER)] == [{"idle": 1}] * 3
@@ -213,9 +213,9 @@ def test_what_an_unfinished_pass_reads_is_kept_and_short_retention_is_refused_be
     before = stored(house, "half_message")
     upkeep_of(house, **short)
     time.sleep(2.5)
-    _, told = upkeep_of(house, **short)
-    assert told["half_message"].expired_files == len(before)
-    assert told["half_message"].held_for == "reconcile pass 1 is unfinished and reads version 4"
+    _, planned = upkeep_of(house, **short)
+    assert planned["half_message"].expired_files == len(before)
+    assert planned["half_message"].held_for == "reconcile pass 1 is unfinished and reads version 4"
     assert before < stored(house, "half_message")
     run_all(house, NOW)
     run_all(twin, NOW)
@@ -300,16 +300,16 @@ def test_rows_of_old_passes_go_but_for_what_each_job_begins_at(begun):
 
 def test_two_that_tell_a_table_at_once_how_long_to_keep_do_not_fail(open_house):
     warehouse = open_house().warehouse
-    told: list[bool | None] = []
+    changes: list[bool | None] = []
 
     def tell(spans_ms: range) -> None:
         for span_ms in spans_ms:
-            told.append(keep_for(warehouse, "half_message", file_retention_ms=span_ms, log_retention_ms=span_ms))
+            changes.append(keep_for(warehouse, "half_message", file_retention_ms=span_ms, log_retention_ms=span_ms))
 
     others = [threading.Thread(target=tell, args=(range(first, first + 40_000, 4_000),)) for first in (1_000, 3_000)]
     for other in others:
         other.start()
     for other in others:
         other.join()
-    assert len(told) == 20
-    assert told.count(True) >= 10
+    assert len(changes) == 20
+    assert changes.count(True) >= 10

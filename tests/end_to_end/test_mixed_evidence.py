@@ -127,8 +127,8 @@ class Landing:
         self._set(TOPICS[0])
 
     def _set(self, topics: Sequence[str]) -> None:
-        told = [*ROLE, f"file_reserved_time={self.reserved}", f"land.topics={json.dumps(topics)}"]
-        self.house.settings = Settings.load(assignments=told, warehouse=self.house.warehouse.uri)
+        assignments = [*ROLE, f"file_reserved_time={self.reserved}", f"land.topics={json.dumps(topics)}"]
+        self.house.settings = Settings.load(assignments=assignments, warehouse=self.house.warehouse.uri)
 
     def audit(self) -> None:
         self.house.audit(when(self.broker))

@@ -19,15 +19,17 @@ def test_values_that_are_far_from_each_other_are_found_in_coarser_buckets(
     collected: list[int] = []
     occupied = pruning._occupied
     monkeypatch.setattr(
-        pruning, "_occupied", lambda *given: (lambda found: (collected.append(len(found)), found)[1])(occupied(*given))
+        pruning,
+        "_occupied",
+        lambda *arguments: (lambda found: (collected.append(len(found)), found)[1])(occupied(*arguments)),
     )
     # Two stretches, 200 values each, with nothing between them.
     stretches = [begin, begin + 10_000 * FAR]
-    wanted = [first + place * FAR for first in stretches for place in range(200)]
+    values = [first + place * FAR for first in stretches for place in range(200)]
     others = [begin - FAR, begin + 5_000 * FAR, begin + 20_000 * FAR]
-    near = near_offsets("o", spark.createDataFrame([(each,) for each in wanted], "v bigint"), "v")
-    rows = spark.createDataFrame([(each,) for each in wanted + others], "o bigint")
-    assert sorted(row["o"] for row in rows.where(near.condition()).collect()) == wanted
+    near = near_offsets("o", spark.createDataFrame([(each,) for each in values], "v bigint"), "v")
+    rows = spark.createDataFrame([(each,) for each in values + others], "o bigint")
+    assert sorted(row["o"] for row in rows.where(near.condition()).collect()) == values
     assert collected[0] == 17
     assert 2 <= collected[1] <= 17
 

@@ -51,14 +51,14 @@ def test_a_capture_of_visible_messages_alone_names_its_orphans_and_halves_that_l
         for row in rows
         if row["sysFlag"] & 12 == 8 and row["topic"].startswith("Topic") and row["preparedTransactionOffset"]
     ]
-    wanted = {
+    expected = {
         (row["topic"], row["queueId"], row["queueOffset"]): row["preparedTransactionOffset"] < first
         for row in committed
     }
     found = house.rows("orphan")
     assert {
         (row["topic"], row["queue_id"], row["queue_offset"]): row["state"] == "before_first" for row in found
-    } == wanted
+    } == expected
     code, conditions = status_of(house, capsys)
     assert (code, sorted(conditions)) == (1, [f"orphans {BROKER}/Topic{letter}" for letter in "ABC"])
     assert alerted(house) == [f"firing orphans {BROKER}/Topic{letter}" for letter in "ABC"]

@@ -20,22 +20,22 @@ def test_pending_is_right_at_every_instant_landed_at_once_or_one_after_another(o
     landed: set[tuple] = set()
     seen_pending = 0
     for number, instant in enumerate(instants):
-        given = everything.until(instant)
-        for kind, rows in zip(FILES, given, strict=True):
+        landed_by_then = everything.until(instant)
+        for kind, rows in zip(FILES, landed_by_then, strict=True):
             new = [row for row in rows if (kind, row["topic"], row["queueId"], row["queueOffset"]) not in landed]
             landed |= {(kind, row["topic"], row["queueId"], row["queueOffset"]) for row in new}
             if new:
                 growing.land_rows(kind, new)
         growing.reconcile()
-        assert open_transactions(growing) == truth.pending(given), f"instant {number}"
-        seen_pending += len(truth.pending(given))
+        assert open_transactions(growing) == truth.pending(landed_by_then), f"instant {number}"
+        seen_pending += len(truth.pending(landed_by_then))
         if number in (1, 5, 9):
             at_once = open_house(AUDIT, name=f"at-once-{number}")
-            for kind, rows in zip(FILES, given, strict=True):
+            for kind, rows in zip(FILES, landed_by_then, strict=True):
                 if rows:
                     at_once.land_rows(kind, rows)
             at_once.reconcile()
-            assert open_transactions(at_once) == truth.pending(given), f"at once, instant {number}"
+            assert open_transactions(at_once) == truth.pending(landed_by_then), f"at once, instant {number}"
     assert seen_pending > 50
 
 

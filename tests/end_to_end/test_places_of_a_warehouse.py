@@ -85,12 +85,12 @@ def verdicts(house: House) -> Counter[tuple[Any, ...]]:
 
 def columns_told(table: Path) -> set[str]:
     """Columns of whose least value the files' statistics tell."""
-    told: set[str] = set()
+    columns: set[str] = set()
     for entry in (table / "_delta_log").glob("*.json"):
         actions = [json.loads(line) for line in entry.read_text().split("\n") if line]
         for add in (action["add"] for action in actions if "add" in action):
-            told |= json.loads(add["stats"])["minValues"].keys()
-    return told
+            columns |= json.loads(add["stats"])["minValues"].keys()
+    return columns
 
 
 def test_a_path_without_a_scheme_is_of_sparks_default_file_system(spark: SparkSession, mounted: Path):

@@ -26,18 +26,18 @@ def plan_of(frame: DataFrame) -> str:
 @pytest.fixture
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The plans of all frames that passes keep or write: there is no other way for a row."""
-    told: list[str] = []
+    plan_texts: list[str] = []
 
     def noting(whole: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(self: Pass, *given: Any, **named: Any) -> Any:
-            told.extend(plan_of(one) for one in given if isinstance(one, DataFrame))
-            return whole(self, *given, **named)
+        def noted(self: Pass, *arguments: Any, **named: Any) -> Any:
+            plan_texts.extend(plan_of(one) for one in arguments if isinstance(one, DataFrame))
+            return whole(self, *arguments, **named)
 
         return noted
 
     for name in ("cached", "append", "overwrite", "upsert"):
         monkeypatch.setattr(Pass, name, noting(getattr(Pass, name)))
-    return told
+    return plan_texts
 
 
 def test_an_operator_of_python_shows_in_a_plan(spark: SparkSession):

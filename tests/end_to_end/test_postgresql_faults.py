@@ -39,9 +39,9 @@ def server() -> Iterator[PostgreSQL]:
         running.remove()
 
 
-def ask(url: str, *checks: Any, **given: Any) -> tuple[list[Answer], SqlResolver]:
-    table = {**TABLE, **given}
-    if "query" in given:
+def ask(url: str, *checks: Any, **fields: Any) -> tuple[list[Answer], SqlResolver]:
+    table = {**TABLE, **fields}
+    if "query" in fields:
         del table["table"]
     resolver = SqlResolver(SqlSettings.model_validate(table), url, now=NOW)
     try:

@@ -43,13 +43,13 @@ def ended_as_undisturbed(house: House, job: Callable[[House], None], most: int) 
         job(house)
     expected = contents(Path(house.warehouse.uri))
     states = list(recording.states())
-    for number, (told, state) in enumerate(states[:: max(len(states) // most, 1)][:most]):
+    for number, (cut, state) in enumerate(states[:: max(len(states) // most, 1)][:most]):
         place = house.scratch / f"state-{number}"
         build(place, state)
         job(House(Warehouse(house.warehouse.spark, str(place)), house.scratch, house.settings))
         found = differences(expected, contents(place))
         # One that was committed may be done once more for nothing.
-        assert not {table: each for table, each in found.items() if table != "pass" or each[0]}, told
+        assert not {table: each for table, each in found.items() if table != "pass" or each[0]}, cut
     return recording
 
 

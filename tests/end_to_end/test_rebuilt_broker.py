@@ -17,10 +17,10 @@ KINDS = ("half", "op", "message", "max_time")
 LATER = NOW + timedelta(minutes=1)
 
 
-def row(topic: str, offset: int, place: int, name: str, **told):
+def row(topic: str, offset: int, place: int, name: str, **fields):
     properties = {"UNIQ_KEY": name, "PGROUP": "A", "REAL_TOPIC": "T", "REAL_QID": "0", "TRAN_MSG": "true"}
     return message_row(topic, queue_offset=offset, place=place, born_ms=START_MS, stored_ms=START_MS + place,
-                       **{"properties": properties, "body": f"{name} {place}", **told})  # fmt: skip
+                       **{"properties": properties, "body": f"{name} {place}", **fields})  # fmt: skip
 
 
 def verdicts(house: House) -> dict[str, tuple[str, str, bool]]:

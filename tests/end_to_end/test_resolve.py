@@ -69,7 +69,7 @@ def asked_once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture
-def asked(asked_once: House, copied: Callable[[House, str], House], tmp_path: Path) -> House:
+def open_house_of_checks(asked_once: House, copied: Callable[[House, str], House], tmp_path: Path) -> House:
     """A copy of it for one test."""
     return copied(asked_once, f"w-{tmp_path.name}")
 
@@ -101,37 +101,41 @@ def watched(monkeypatch: pytest.MonkeyPatch, second: Callable[[], None]) -> Iter
         yield asked_about
 
 
-def test_what_the_database_says_is_settled_by_the_next_reconcile_and_nothing_else_is(asked, database):
+def test_what_the_database_says_is_settled_by_the_next_reconcile_and_nothing_else_is(open_house_of_checks, database):
     database.says(SAYS)
-    report = resolve(asked, database.environ)
+    report = resolve(open_house_of_checks, database.environ)
     assert report.counts == {
         "asked": 10, "commit": 4, "rollback": 2, "unknown": 4, "no_answer": 0, "end_transaction": 6, "no_resolver": 1,
     }  # fmt: skip
     assert report.findings == ("GID_B: 1 checks stay asked, no resolver serves the group",)
-    assert answers(asked) == ANSWERS
-    again = resolve(asked, database.environ, NOW + timedelta(seconds=5))
+    assert answers(open_house_of_checks) == ANSWERS
+    again = resolve(open_house_of_checks, database.environ, NOW + timedelta(seconds=5))
     assert again.counts == {"idle": 1, "no_resolver": 1}, "an unknown answers its check; nothing is asked twice"
-    asked.reconcile(NOW + timedelta(seconds=10))
-    assert verdicts(asked) == {
+    open_house_of_checks.reconcile(NOW + timedelta(seconds=10))
+    assert verdicts(open_house_of_checks) == {
         "T0": "COMMITTED", "T1": "ROLLED_BACK", "T2": "PENDING", "T3": "PENDING", "T4": "COMMITTED",
         "T5": "COMMITTED", "T6": "ROLLED_BACK", "T7": "PENDING", "T8": "PENDING", "T20": "PENDING", "T21": "PENDING",
     }  # fmt: skip
-    ends = asked.rows("end_transaction")
+    ends = open_house_of_checks.rows("end_transaction")
     assert {(end["origin"], end["from_transaction_check"]) for end in ends} == {("resolve", True)}
     assert sorted(end["landing_order"] for end in ends if end["broker_name"] != "audited") == [0, 1, 2, 3, 4]
     # In the audit role an answer is recorded and planned for the broker, and changes nothing.
-    planned = {row["transaction_id"] for row in asked.rows("check_answer") if row["is_planned_for_broker"]}
+    planned = {
+        row["transaction_id"] for row in open_house_of_checks.rows("check_answer") if row["is_planned_for_broker"]
+    }
     assert planned == {"T20"}
-    assert decided(asked)["T20"] == ["commit accepted"]
-    assert {row["broker_name"] for row in asked.rows("message") + asked.rows("op_message")} == {"oracle-a"}
+    assert decided(open_house_of_checks)["T20"] == ["commit accepted"]
+    assert {
+        row["broker_name"] for row in open_house_of_checks.rows("message") + open_house_of_checks.rows("op_message")
+    } == {"oracle-a"}
 
 
 @pytest.mark.long
 def test_a_resolve_killed_after_any_write_keeps_what_was_said_first_and_asks_nobody_twice(
-    asked, database, copied, monkeypatch
+    open_house_of_checks, database, copied, monkeypatch
 ):
     database.says(SAYS)
-    whole = copied(asked, "whole")
+    whole = copied(open_house_of_checks, "whole")
     with whole.writing() as steps, watched(monkeypatch, lambda: None) as in_order:
         resolve(whole, database.environ)
     assert steps == [
@@ -140,7 +144,7 @@ def test_a_resolve_killed_after_any_write_keeps_what_was_said_first_and_asks_nob
     ]  # fmt: skip
     first, changed = answers(whole), {name: {"C": "R", "R": "C"}.get(state, "C") for name, state in SAYS.items()}
     for number, step in enumerate(steps[:-1], start=1):
-        house = copied(asked, f"killed-{number}")
+        house = copied(open_house_of_checks, f"killed-{number}")
         database.says(SAYS)
         with house.killed_after(number):
             resolve(house, database.environ)
@@ -156,54 +160,60 @@ def test_a_resolve_killed_after_any_write_keeps_what_was_said_first_and_asks_nob
 
 
 @pytest.mark.long
-def test_two_processes_on_one_plan_that_are_told_different_things_keep_the_first(asked, database, monkeypatch):
+def test_two_processes_on_one_plan_that_are_told_different_things_keep_the_first(
+    open_house_of_checks, database, monkeypatch
+):
     database.says(dict.fromkeys(ANSWERS, "C"))
 
     def overtake(table: str, step: str) -> None:
         if step == "answers_000001":
-            asked.warehouse.on_write = lambda table, step: None
+            open_house_of_checks.warehouse.on_write = lambda table, step: None
             database.says(dict.fromkeys(ANSWERS, "R"))
-            resolve(asked, database.environ)  # carries the plan on to its end
+            resolve(open_house_of_checks, database.environ)  # carries the plan on to its end
             database.says(dict.fromkeys(ANSWERS, "C"))
 
-    asked.warehouse.on_write = overtake
+    open_house_of_checks.warehouse.on_write = overtake
     with watched(monkeypatch, lambda: None) as asked_about:
-        resolve(asked, database.environ)
+        resolve(open_house_of_checks, database.environ)
     first = asked_about[:3]
-    assert answers(asked) == {name: "commit" if name in first else "rollback" for name in ANSWERS}
-    ends = {end["transaction_id"]: end["commit_or_rollback"] for end in asked.rows("end_transaction")}
+    assert answers(open_house_of_checks) == {name: "commit" if name in first else "rollback" for name in ANSWERS}
+    ends = {end["transaction_id"]: end["commit_or_rollback"] for end in open_house_of_checks.rows("end_transaction")}
     assert ends == {name: 8 if name in first else 12 for name in ANSWERS}
-    assert len(asked.rows("end_transaction")) == len(ANSWERS)
+    assert len(open_house_of_checks.rows("end_transaction")) == len(ANSWERS)
 
 
 @pytest.mark.long
-def test_a_database_that_is_down_is_no_answer_told_once_and_asked_again(asked, database, tmp_path):
+def test_a_database_that_is_down_is_no_answer_told_once_and_asked_again(open_house_of_checks, database, tmp_path):
     down = Database(tmp_path / "other.db")
     down.environ = {"DB": f"sqlite:///{tmp_path}/no/such/place.db"}
-    report = resolve(asked, down.environ)
+    report = resolve(open_house_of_checks, down.environ)
     assert report.counts == {
         "asked": 10, "commit": 0, "rollback": 0, "unknown": 0, "no_answer": 10, "no_answer:GID_A": 10,
         "end_transaction": 0, "no_resolver": 1,
     }  # fmt: skip
     assert report.findings[1].startswith("GID_A: 10 checks without an answer: UNREACHABLE: ")
-    assert answers(asked) == {f"T{number}": "UNREACHABLE" for number in [*range(8), 20, 21]}
-    before = asked.warehouse.version("check_answer")
-    assert resolve(asked, down.environ, NOW + timedelta(seconds=1)).counts["no_answer"] == 10
+    assert answers(open_house_of_checks) == {f"T{number}": "UNREACHABLE" for number in [*range(8), 20, 21]}
+    before = open_house_of_checks.warehouse.version("check_answer")
+    assert resolve(open_house_of_checks, down.environ, NOW + timedelta(seconds=1)).counts["no_answer"] == 10
     # So that nobody who carries the plan on can be told something for a step that is over.
-    assert asked.warehouse.version("check_answer") == before + 4, "each step lands, also where nothing was said"
-    assert len(asked.rows("check_answer")) == 10, "the same silence is recorded once"
-    assert not asked.rows("end_transaction")
+    assert open_house_of_checks.warehouse.version("check_answer") == before + 4, (
+        "each step lands, also where nothing was said"
+    )
+    assert len(open_house_of_checks.rows("check_answer")) == 10, "the same silence is recorded once"
+    assert not open_house_of_checks.rows("end_transaction")
     database.says(SAYS)
-    assert resolve(asked, database.environ, NOW + timedelta(seconds=2)).counts["commit"] == 4
+    assert resolve(open_house_of_checks, database.environ, NOW + timedelta(seconds=2)).counts["commit"] == 4
 
 
 @pytest.fixture
-def in_batches_of_two(asked: House) -> House:
+def in_batches_of_two(open_house_of_checks: House) -> House:
     """All ten checks in one write, two per query."""
     resolvers = f"resolvers={{GID_A: {{{LOG}, batch_size: 2}}}}"
     kept = ("transaction_timeout=2", "brokers.audited.role=audit", "transaction_check_interval=3600s")
-    asked.settings = Settings.load(assignments=[*kept, resolvers], warehouse=asked.warehouse.uri)
-    return asked
+    open_house_of_checks.settings = Settings.load(
+        assignments=[*kept, resolvers], warehouse=open_house_of_checks.warehouse.uri
+    )
+    return open_house_of_checks
 
 
 @pytest.mark.parametrize("by_spark", [False, True])
@@ -262,10 +272,10 @@ def test_what_was_said_before_a_job_was_cancelled_is_kept(in_batches_of_two, dat
     assert sorted(asked_about + asked_later) == sorted(ANSWERS)
 
 
-def test_a_secret_that_is_not_there_is_told_before_anything_is_planned(asked):
+def test_a_secret_that_is_not_there_is_told_before_anything_is_planned(open_house_of_checks):
     with pytest.raises(SettingsError, match=r"resolvers\.GID_A\.url_env: the environment variable DB is not set"):
-        resolve(asked, {})
-    assert not [row for row in asked.rows("pass") if row["job"] == "resolve"]
+        resolve(open_house_of_checks, {})
+    assert not [row for row in open_house_of_checks.rows("pass") if row["job"] == "resolve"]
 
 
 def test_each_of_two_halves_at_one_place_is_asked_about_by_its_own_properties(open_house, database):

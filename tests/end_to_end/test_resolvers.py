@@ -37,9 +37,9 @@ def test_a_delta_table_and_an_endpoint_answer_for_their_groups(open_house: Calla
 
     class Endpoint(_Served):
         def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            seen.append(asked)
-            says = {"T4": b"COMMIT_MESSAGE", "T5": b"ROLLBACK_MESSAGE"}.get(asked["header"]["transactionId"])
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            seen.append(request)
+            says = {"T4": b"COMMIT_MESSAGE", "T5": b"ROLLBACK_MESSAGE"}.get(request["header"]["transactionId"])
             self.send_response(200 if says else 500)
             self.end_headers()
             self.wfile.write(says or b"")
@@ -72,15 +72,17 @@ def test_a_delta_table_and_an_endpoint_answer_for_their_groups(open_house: Calla
         "asked": 8, "commit": 2, "rollback": 2, "unknown": 3, "no_answer": 1, "no_answer:GID_HTTP": 1,
         "end_transaction": 4,
     }  # fmt: skip
-    told = {row["transaction_id"]: (row["answer"], row["state"], row["reason"]) for row in house.rows("check_answer")}
-    assert told == {
+    answers = {
+        row["transaction_id"]: (row["answer"], row["state"], row["reason"]) for row in house.rows("check_answer")
+    }
+    assert answers == {
         "T0": ("commit", "1", None), "T1": ("rollback", "2", None), "T2": ("unknown", "NULL", "UNMAPPED"),
         "T3": ("unknown", None, "ABSENT"), "T4": ("commit", "COMMIT_MESSAGE", None),
         "T5": ("rollback", "ROLLBACK_MESSAGE", None), "T6": (None, None, "BAD_ANSWER"), "T7": ("unknown", None, "ABSENT"),
     }  # fmt: skip
-    asked = {each["header"]["transactionId"]: each["message"] for each in seen}
-    assert sorted(asked) == ["T4", "T5", "T6"]
-    message = asked["T4"]
+    requests = {each["header"]["transactionId"]: each["message"] for each in seen}
+    assert sorted(requests) == ["T4", "T5", "T6"]
+    message = requests["T4"]
     assert (message["topic"], message["queueId"], message["bodyBase64"]) == ("TopicA", 0, "AHBheQ==")
     assert message["properties"] == {**half(4, "GID_HTTP")["properties"], "TRANSACTION_CHECK_TIMES": "1"}
     assert message["bornTimestamp"] == half(4)["bornTimestamp"]

@@ -60,8 +60,8 @@ def wait_for_steps(place: Path, count: int, *, of: str = "") -> None:
     seen: set[tuple[str, str]] = set()
 
     def has_come() -> bool:
-        told = health(place)["steps"].items()
-        seen.update((name, step["last_success"]) for name, step in told if "last_success" in step and of in name)
+        steps = health(place)["steps"].items()
+        seen.update((name, step["last_success"]) for name, step in steps if "last_success" in step and of in name)
         return len(seen) >= count
 
     until(has_come, place, seconds=LONGEST_S)
@@ -130,21 +130,25 @@ def test_serve_stopped_and_killed_under_load_ends_with_the_right_verdict_of_ever
     time.sleep(20)
     served_to_the_end(place)
 
-    told = plans([*steady.told("sent"), *late.told("sent")])
+    planned_ends = plans([*steady.told("sent"), *late.told("sent")])
     visible, given_up = listed(rocketmq, TOPIC), listed(rocketmq, GIVEN_UP)
     seen, gone = Counter(id_ for *_, id_ in visible), {id_ for *_, id_ in given_up}
     found = {row["transaction_id"]: row["verdict"] for row in rows(place, "verdict")}
-    counted = Counter((told[id_], verdict) for id_, verdict in found.items())
-    for name, value in {"ends": dict(ends), "transactions": len(told), "verdicts": sorted(counted.items())}.items():
+    counted = Counter((planned_ends[id_], verdict) for id_, verdict in found.items())
+    for name, value in {
+        "ends": dict(ends),
+        "transactions": len(planned_ends),
+        "verdicts": sorted(counted.items()),
+    }.items():
         record_testsuite_property(f"serve_live_{name}", json.dumps(value))
         print(name, value)  # noqa: T201 - what a long run saw
-    assert set(found) == set(told)
-    wrong = {id_: (told[id_], seen[id_], id_ in gone, verdict) for id_, verdict in found.items()
-             if verdict not in right_verdicts(told[id_], seen[id_], id_ in gone)}  # fmt: skip
+    assert set(found) == set(planned_ends)
+    wrong = {id_: (planned_ends[id_], seen[id_], id_ in gone, verdict) for id_, verdict in found.items()
+             if verdict not in right_verdicts(planned_ends[id_], seen[id_], id_ in gone)}  # fmt: skip
     assert not wrong
     # What the producer committed or rolled back at once became so, whatever was asked beside it.
-    assert all(seen[id_] for id_, plan in told.items() if plan[0] in "CL")
-    assert not any(seen[id_] for id_, plan in told.items() if "C" not in plan)
+    assert all(seen[id_] for id_, plan in planned_ends.items() if plan[0] in "CL")
+    assert not any(seen[id_] for id_, plan in planned_ends.items() if "C" not in plan)
     assert Counter(found.values())["DUPLICATED"] == sum(count > 1 for count in seen.values()) > 0
     landed = [(row["queue_id"], row["queue_offset"], row["transaction_id"]) for row in rows(place, "message")]
     assert sorted(landed) == sorted(visible)

@@ -60,17 +60,17 @@ def contents(house: House, *, broker: str | None = None) -> dict[str, list[str]]
 
 
 def take_back(house: House, broker: str = WRONG, *, apply: bool = True) -> tuple[PassReport, Mapping[str, int]]:
-    told: dict[str, int] = {}
+    rows_by_table: dict[str, int] = {}
     report = run_take_back(
         house.warehouse,
         house.settings,
         broker_name=broker,
         now=NOW,
         wall_clock=wall_clock,
-        tell=told.update,
+        tell=rows_by_table.update,
         apply=apply,
     )
-    return report, told
+    return report, rows_by_table
 
 
 @pytest.fixture
@@ -107,10 +107,10 @@ def test_after_passes_over_it_every_table_is_as_if_it_had_never_landed(right, co
     }
     assert {table for table in TABLES if not wrong[table]} <= empty
     before = house.versions()
-    report, told = take_back(house, apply=False)
-    assert (report.number, told, house.versions()) == (0, wrong, before)
-    report, told = take_back(house)
-    assert (report.counts, told) == (wrong, wrong)
+    report, rows_by_table = take_back(house, apply=False)
+    assert (report.number, rows_by_table, house.versions()) == (0, wrong, before)
+    report, rows_by_table = take_back(house)
+    assert (report.counts, rows_by_table) == (wrong, wrong)
     assert contents(house) == contents(twin)
     recorded = [row for row in house.rows("pass") if row["job"] == "take-back"]
     assert {(row["state"], row["arguments"]) for row in recorded} == {

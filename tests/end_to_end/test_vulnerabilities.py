@@ -29,14 +29,14 @@ def database(vulnerable: set[str]) -> Iterator[str]:
             ranges = [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "99.1"}]}]
             package = {"package": {"name": name, "ecosystem": "PyPI"}, "versions": [version], "ranges": ranges}
             times = {"published": "2019-04-07T00:29:00Z", "modified": "2019-04-07T00:29:00Z"}
-            told = {
+            answer = {
                 "id": "PYSEC-2019-217",
                 "aliases": ["CVE-2019-10906"],
                 "summary": "x",
                 "affected": [package],
                 **times,
             }
-            body = json.dumps({"vulns": [told]} if f"{name}=={version}" in vulnerable else {}).encode()
+            body = json.dumps({"vulns": [answer]} if f"{name}=={version}" in vulnerable else {}).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -52,17 +52,17 @@ def database(vulnerable: set[str]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("vulnerable", "status", "told"),
+    ("vulnerable", "status", "printed"),
     [
         (set(), 3, "NOT LOOKED UP: neither pypi nor osv could be asked"),
         ({"jinja2==2.10"}, 0, " 0 with known vulnerabilities, 0 not looked up (osv); jars are not among them"),
         ({"jinja2==2.10", "httpx==0.28.1"}, 1, "httpx 0.28.1: PYSEC-2019-217, CVE-2019-10906; mended in 99.1"),
     ],
 )
-def test_only_a_source_that_knows_anything_can_say_that_all_is_well(vulnerable, status, told):
+def test_only_a_source_that_knows_anything_can_say_that_all_is_well(vulnerable, status, printed):
     subprocess.run(["make", str(TOOLS.relative_to(ROOT) / ".ready")], cwd=ROOT, check=True)
     script = [TOOLS / "bin" / "python", ROOT / "supply" / "vulnerabilities.py"]
     with database(vulnerable) as address:
         ran = subprocess.run([*script, "--osv-url", address], capture_output=True, text=True, check=False)
     assert ran.returncode == status, ran.stdout + ran.stderr
-    assert told in ran.stdout + ran.stderr
+    assert printed in ran.stdout + ran.stderr

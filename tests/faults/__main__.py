@@ -62,9 +62,9 @@ def main() -> int:
                 console.print(f"{scenario}, undisturbed: {matrices[scenario].told()}")
             outcome = fault(matrices[scenario])
             is_sound &= not outcome.rows_lost and not outcome.rows_twice
-            told = [outcome.fault, *map(str, (outcome.times, outcome.rows_lost, outcome.rows_twice))]
-            console.print(*told, *outcome.notes, sep=" | ")
-            table.add_row(*told, "; ".join(outcome.notes))
+            cells = [outcome.fault, *map(str, (outcome.times, outcome.rows_lost, outcome.rows_twice))]
+            console.print(*cells, *outcome.notes, sep=" | ")
+            table.add_row(*cells, "; ".join(outcome.notes))
         by_cut = Table(*crash.COLUMNS, title="Power cuts")
         is_sound &= _cut_off(Path(place), cuts, options, console, by_cut)
         by_order = Table(*orders.COLUMNS, title="Two jobs at once")
@@ -95,8 +95,8 @@ def _by_signals(
     if not commands:
         return True
     trials = Trials(place, commands, options.moments)
-    for told in trials.run(options.minutes, options.rounds):
-        console.print(told, markup=False, soft_wrap=True)
+    for line in trials.run(options.minutes, options.rounds):
+        console.print(line, markup=False, soft_wrap=True)
     trials.close()
     for counted in trials.counted.values():
         table.add_row(*counted.row())

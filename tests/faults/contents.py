@@ -67,12 +67,12 @@ def done_beside(warehouse: Path) -> tuple[int, int]:
 
 def differences(expected: dict[str, Counter[str]], found: dict[str, Counter[str]]) -> dict[str, tuple[int, int]]:
     """Per table that differs: rows lost, rows too many (a row twice is one too many)."""
-    told = {}
+    differing = {}
     for table in expected.keys() | found.keys():
         lost, extra = expected[table] - found[table], found[table] - expected[table]
         if lost or extra:
-            told[table] = (lost.total(), extra.total())
-    return told
+            differing[table] = (lost.total(), extra.total())
+    return differing
 
 
 def _passes(warehouse: Path) -> list[dict[str, Any]]:

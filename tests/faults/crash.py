@@ -100,11 +100,13 @@ class _Cuts:
         one, states = Crashed(step.job, self._by), list(recording.states())
         if most and len(states) > most:
             states = random.Random(7).sample(states, most)
-        for told, state in states:
-            self._replay(one, step, told, state, expected)
+        for state_name, state in states:
+            self._replay(one, step, state_name, state, expected)
         return one
 
-    def _replay(self, one: Crashed, step: Step, told: str, state: Contents, expected: dict[str, Counter[str]]) -> None:
+    def _replay(
+        self, one: Crashed, step: Step, state_name: str, state: Contents, expected: dict[str, Counter[str]]
+    ) -> None:
         place = self._place / f"state-{one.job}-{self._by}-{one.states}"
         place.mkdir()
         build(place, state)
@@ -113,11 +115,11 @@ class _Cuts:
             driver.run(Warehouse(self._spark, str(place)), self._settings, self._inputs, step)
         except TxmqError as error:
             one.refused += 1
-            one.notes.append(f"{told}: refused: {error.code}")
+            one.notes.append(f"{state_name}: refused: {error.code}")
             return
         except Exception as error:  # what is no word of ours helps nobody: the step cannot be carried on
             one.lost += 1
-            one.notes.append(f"{told}: {type(error).__name__}: {str(error).splitlines()[0][:160]}")
+            one.notes.append(f"{state_name}: {type(error).__name__}: {str(error).splitlines()[0][:160]}")
             return
         finally:
             one.mended += (place / "_set_aside").exists()
@@ -125,11 +127,11 @@ class _Cuts:
             found = differences(expected, contents(place))
         except (DeltaError, pa.ArrowException, OSError) as error:
             one.lost += 1
-            one.notes.append(f"{told}: a table cannot be read: {str(error).splitlines()[0][:160]}")
+            one.notes.append(f"{state_name}: a table cannot be read: {str(error).splitlines()[0][:160]}")
             return
         for table, (lost, extra) in found.items():
             if table == "pass" and not lost:
                 continue  # it had been committed, and was done once more for nothing
             one.lost, one.twice = one.lost + lost, one.twice + extra
-            one.notes.append(f"{told}: {table}: {lost} lost, {extra} too many")
+            one.notes.append(f"{state_name}: {table}: {lost} lost, {extra} too many")
         shutil.rmtree(place)

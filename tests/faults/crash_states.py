@@ -42,11 +42,11 @@ class Recording:
         """Every state worth a look, once each: where the power went, what became of what was not synced; and the files."""
         seen = set()
         for point in range(len(self.events) + 1):
-            for told, state in _states_at(self.base, self.events[:point]):
+            for state_name, state in _states_at(self.base, self.events[:point]):
                 key = hash(frozenset(state.items()))
                 if key not in seen:
                     seen.add(key)
-                    yield f"event {point} of {len(self.events)}: {told}", state
+                    yield f"event {point} of {len(self.events)}: {state_name}", state
 
 
 def files_of(place: Path) -> Contents:
@@ -137,9 +137,9 @@ def _states_at(base: Contents, events: list[Event]) -> Iterator[tuple[str, Conte
     for harm in (EMPTY, CUT, ZEROS):
         yield f"all names there, {harm}", state({name: harm for name in pending if name in unsynced})
     entries = {name for name in pending if "_delta_log" in name}
-    for told, some in (("entries", entries), ("data files", set(pending) - entries)):
-        yield f"{told} lost alone", state({name: lost[name] for name in some})
-        yield f"{told} empty alone", state({name: EMPTY for name in some if name in unsynced})
+    for what, some in (("entries", entries), ("data files", set(pending) - entries)):
+        yield f"{what} lost alone", state({name: lost[name] for name in some})
+        yield f"{what} empty alone", state({name: EMPTY for name in some if name in unsynced})
     for directory in {os.path.dirname(name) for name in pending}:
         some = {name for name in pending if os.path.dirname(name) == directory}
         yield f"{directory} lost alone", state({name: lost[name] for name in some})

@@ -139,34 +139,39 @@ def maintain(warehouse: Warehouse, settings: Settings, ahead: timedelta = timede
 
 
 def run(warehouse: Warehouse, settings: Settings, inputs: Path, step: Step) -> None:
-    told: dict[str, Any] = {"now": step.now, "wall_clock": wall_clock}
+    arguments: dict[str, Any] = {"now": step.now, "wall_clock": wall_clock}
     match step.job:
         case "land":
             paths = [str(inputs / step.file)]
-            run_land_files(warehouse, settings, kind=step.kind, paths=paths, broker_name=step.broker, **told)
+            run_land_files(warehouse, settings, kind=step.kind, paths=paths, broker_name=step.broker, **arguments)
         case "land-store":
-            told |= {"path": str(inputs / step.file), "broker_name": step.broker, "is_idle_when_landed": True}
-            run_land_store(warehouse, settings, **told)
+            arguments |= {"path": str(inputs / step.file), "broker_name": step.broker, "is_idle_when_landed": True}
+            run_land_store(warehouse, settings, **arguments)
         case "maintain":
             # Days later replaced files are to go.
             maintain(warehouse, settings, timedelta(days=2 if step.kind == LATER else 0))
         case "resolve":
             environ = {DATABASE_URL: f"sqlite:///{inputs / DATABASE}"}
-            run_resolve(warehouse, settings, environ=environ, **told)
+            run_resolve(warehouse, settings, environ=environ, **arguments)
         case "settle":
-            told["request"] = DecisionRequest((step.transaction,), brokers=("served",), decision=COMMIT, **BY_WHOM)
-            decide(warehouse, settings, **told)
+            arguments["request"] = DecisionRequest((step.transaction,), brokers=("served",), decision=COMMIT, **BY_WHOM)
+            decide(warehouse, settings, **arguments)
         case "resume":
             decide(
-                warehouse, settings, DecisionRequest(brokers=(step.broker,), decision=ACTION_RESUME, **BY_WHOM), **told
+                warehouse,
+                settings,
+                DecisionRequest(brokers=(step.broker,), decision=ACTION_RESUME, **BY_WHOM),
+                **arguments,
             )
         case "take-back":
             # Done once more after it was committed, it finds nothing.
             with suppress(UsageError):
-                told["tell"] = lambda _: None
-                run_take_back(warehouse, settings, broker_name=step.broker, apply=True, **told)
+                arguments["tell"] = lambda _: None
+                run_take_back(warehouse, settings, broker_name=step.broker, apply=True, **arguments)
         case job:
-            {"reconcile": run_reconcile, "rollup": run_rollup, "audit": run_audit}[job](warehouse, settings, **told)
+            {"reconcile": run_reconcile, "rollup": run_rollup, "audit": run_audit}[job](
+                warehouse, settings, **arguments
+            )
 
 
 def kill_at_every_write(warehouse: Warehouse, listed: Path, here: list[int]) -> None:

@@ -61,9 +61,9 @@ class Matrix:
 
     def _require_full(self, warehouse: Path) -> None:
         """RuntimeError where a step did nothing, or left what it should have taken away: no fault would show there."""
-        wanted = Counter(step.job.removesuffix("-store") for step in self.steps)
-        if (done := committed(warehouse)) != wanted:
-            raise RuntimeError(f"committed passes of the undisturbed run: {done}; steps: {wanted}")
+        step_counts = Counter(step.job.removesuffix("-store") for step in self.steps)
+        if (done := committed(warehouse)) != step_counts:
+            raise RuntimeError(f"committed passes of the undisturbed run: {done}; steps: {step_counts}")
         named = f"('broker_name', '{MISTYPED}')"
         if left := [
             table for table, rows in self.expected.items() if table != "pass" and any(named in r for r in rows)
@@ -117,12 +117,12 @@ class Matrix:
                 for _ in range(5):
                     for process in waiting:
                         _say(process, number)
-                    told = [(process, _heard(process)) for process in waiting]
-                    if ended := [started.index(process) for process, answer in told if not answer]:
+                    endings = [(process, _heard(process)) for process in waiting]
+                    if ended := [started.index(process) for process, answer in endings if not answer]:
                         words = _last_words(run, log=f"stderr-{ended[0]}.log")
                         raise RuntimeError(f"a process ended within {self.steps[number]}: {words}")
-                    answers.update(answer for _, answer in told)
-                    waiting = [process for process, answer in told if answer != "done"]
+                    answers.update(answer for _, answer in endings)
+                    waiting = [process for process, answer in endings if answer != "done"]
                     if not waiting:
                         break
         finally:

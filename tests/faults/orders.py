@@ -157,13 +157,13 @@ class Orders:
         if failures or all(_differ(expected, found) for expected in serial):
             # One of them came too early to see what the other wrote.
             found = self._settled(place, steps)
-        told = [f"{type(each).__name__}: {each}"[:200] for each in failures if not isinstance(each, PassConflict)]
+        faults = [f"{type(each).__name__}: {each}"[:200] for each in failures if not isinstance(each, PassConflict)]
         if all(_differ(expected, found) for expected in serial):
-            told.append(str(_differ(serial[0], found)))
-        told += [f"never ended: {unfinished}" for unfinished in open_passes(place, of_upkeep=True)]
-        if told:
+            faults.append(str(_differ(serial[0], found)))
+        faults += [f"never ended: {unfinished}" for unfinished in open_passes(place, of_upkeep=True)]
+        if faults:
             one.differing += 1
-            one.notes.append(f"{order}: {'; '.join(told)}")
+            one.notes.append(f"{order}: {'; '.join(faults)}")
 
     def _settled(self, place: Path, steps: Sequence[Step]) -> dict[str, Counter[str]]:
         """What is there once each job was left alone."""

@@ -46,12 +46,12 @@ def consumer_offsets(chance: Random) -> int:
     found = parse_consumer_offsets(document)
     assert_offsets_fit(found)
     if not is_hurt:
-        wanted = {
+        expected = {
             OffsetEntry(*key.split("@", 1), queue, offset)
             for key, held in good.items()
             for queue, offset in held.items()
         }
-        assert wanted <= set(found.entries), wanted - set(found.entries)
+        assert expected <= set(found.entries), expected - set(found.entries)
     return 1
 
 

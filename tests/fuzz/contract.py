@@ -138,10 +138,10 @@ def end(fields: dict[str, Any], broker_name: str) -> Judgement:
     header = fields.get("header")
     under = dict(header) if isinstance(header, Pairs) else {}
     found = Judgement(is_open=isinstance(header, Pairs) and len(under) < len(header))
-    given = {**fields, **{name: value for name, value in under.items() if name != "ts" and value is not None}}
-    _take_numbers(found, given, END_NUMBERS)
-    _take_texts(found, given, END_TEXTS, required=("producerGroup",))
-    _take_flag(found, given, "fromTransactionCheck", default=False)
+    merged = {**fields, **{name: value for name, value in under.items() if name != "ts" and value is not None}}
+    _take_numbers(found, merged, END_NUMBERS)
+    _take_texts(found, merged, END_TEXTS, required=("producerGroup",))
+    _take_flag(found, merged, "fromTransactionCheck", default=False)
     row = found.row
     found.faults |= {
         "NEGATIVE_NUMBER" for name in ("tranStateTableOffset", "commitLogOffset") if (row.get(name) or 0) < 0
@@ -169,21 +169,21 @@ def ack(fields: dict[str, Any], _: str) -> Judgement:
     texts = ("group", "topic", "clientId", "event")
     _take_numbers(found, fields, {"ts": 64, "queueId": 32})
     _take_texts(found, fields, texts, required=texts)
-    event, given = found.row.get("event"), fields.get("offsets")
+    event, offsets_given = found.row.get("event"), fields.get("offsets")
     if event is not None and event not in ACK_EVENTS:
         found.faults.add("UNKNOWN_EVENT")
     offsets: list[int] = []
-    if isinstance(given, list) and not isinstance(given, Pairs):
-        numbers = [_number(value, 64) for value in given]
-        found.is_open |= any(isinstance(value, str) and not _is_plain(value) for value in given)
+    if isinstance(offsets_given, list) and not isinstance(offsets_given, Pairs):
+        numbers = [_number(value, 64) for value in offsets_given]
+        found.is_open |= any(isinstance(value, str) and not _is_plain(value) for value in offsets_given)
         if None in numbers:
             found.faults.add("WRONG_TYPE")
         offsets = [number for number in numbers if number is not None]
         found.faults |= {"NEGATIVE_NUMBER" for number in offsets if number < 0}
-    elif given is not None:
+    elif offsets_given is not None:
         found.faults.add("WRONG_TYPE")
     if event in ("taken", "acked"):
-        found.faults |= {"MISSING_FIELD"} if given is None else set()
+        found.faults |= {"MISSING_FIELD"} if offsets_given is None else set()
         found.row["offsets"] = offsets
     else:
         found.row["offsets"] = []
@@ -200,12 +200,12 @@ JUDGES: dict[str, Callable[[dict[str, Any], str], Judgement]] = {
 }
 
 
-def _is_of(type_: object, given: Any) -> bool:
+def _is_of(type_: object, value: Any) -> bool:
     if type_ is str:
-        return isinstance(given, str) and not isinstance(given, Fraction)
+        return isinstance(value, str) and not isinstance(value, Fraction)
     if type_ is dict:
-        return isinstance(given, Pairs)
-    return type(given) is int and -(2 ** (type_ - 1)) <= given < 2 ** (type_ - 1)
+        return isinstance(value, Pairs)
+    return type(value) is int and -(2 ** (type_ - 1)) <= value < 2 ** (type_ - 1)
 
 
 def _texts(found: Judgement, pairs: Pairs) -> tuple[dict[str, str | None], bool]:
@@ -224,9 +224,9 @@ def _as_text(value: Any) -> str | None:
     return json.dumps(value)
 
 
-def _kept(given: str) -> str:
+def _kept(text: str) -> str:
     """A text as a table can hold it: half a surrogate pair is a question mark there."""
-    return given.encode("utf-8", "replace").decode()
+    return text.encode("utf-8", "replace").decode()
 
 
 def _take_numbers(found: Judgement, fields: dict[str, Any], numbers: dict[str, int]) -> None:
@@ -241,13 +241,13 @@ def _take_numbers(found: Judgement, fields: dict[str, Any], numbers: dict[str, i
         found.is_open |= isinstance(value, str) and not _is_plain(value)
 
 
-def _is_plain(given: str) -> bool:
-    return WHOLE.fullmatch(given) is not None or not re.search(r"[0-9]", given) or bool(re.search(r"[A-Za-z]", given))
+def _is_plain(text: str) -> bool:
+    return WHOLE.fullmatch(text) is not None or not re.search(r"[0-9]", text) or bool(re.search(r"[A-Za-z]", text))
 
 
-def _number(given: Any, bits: int) -> int | None:
-    if type(given) is int or (isinstance(given, str) and not isinstance(given, Fraction) and WHOLE.fullmatch(given)):
-        number = int(given)
+def _number(value: Any, bits: int) -> int | None:
+    if type(value) is int or (isinstance(value, str) and not isinstance(value, Fraction) and WHOLE.fullmatch(value)):
+        number = int(value)
         return number if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else None
     return None
 
@@ -277,5 +277,5 @@ def _take_flag(found: Judgement, fields: dict[str, Any], name: str, *, default: 
 
 
 def _time_faults(row: dict[str, Any], names: tuple[str, ...]) -> set[str]:
-    given = [row.get(name) for name in names]
-    return {"TIMESTAMP_OUT_OF_RANGE" for ms in given if ms is not None and not 0 <= ms <= LATEST_MS}
+    values = [row.get(name) for name in names]
+    return {"TIMESTAMP_OUT_OF_RANGE" for ms in values if ms is not None and not 0 <= ms <= LATEST_MS}

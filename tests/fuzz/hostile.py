@@ -102,12 +102,12 @@ def value(chance: Random, depth: int = 3) -> object:
             return {text(chance): value(chance, depth - 1) for _ in range(chance.randrange(4))}
 
 
-def json_text(chance: Random, given: object) -> str:
+def json_text(chance: Random, value: object) -> str:
     """`given` as JSON, escaped or not, with or without spaces; what UTF-8 cannot hold is always escaped."""
     separators = chance.choice([(",", ":"), (", ", ": "), (" ,\t", " : ")])
     if chance.random() < 0.5:
-        return json.dumps(given, separators=separators)
-    return json.dumps(given, ensure_ascii=False, separators=separators).encode("utf-8", "backslashreplace").decode()
+        return json.dumps(value, separators=separators)
+    return json.dumps(value, ensure_ascii=False, separators=separators).encode("utf-8", "backslashreplace").decode()
 
 
 def damaged(chance: Random, data: bytes) -> bytes:

@@ -106,13 +106,15 @@ def difference(expected: contract.Judgement, line: bytes, row: dict[str, Any]) -
         return None
     if expected.faults:
         return f"taken although {sorted(expected.faults)}"
-    given = {
+    lines_by_id = {
         field: dict(held) if isinstance(held, list) and field == "properties" else held for field, held in row.items()
     }
     odd = {
-        field: (given[field], said)
+        field: (lines_by_id[field], said)
         for field, said in expected.row.items()
-        if field in given and given[field] != said and not (field == "properties" and given[field] == dict(said))
+        if field in lines_by_id
+        and lines_by_id[field] != said
+        and not (field == "properties" and lines_by_id[field] == dict(said))
     }
     return f"landed otherwise, (landed, said): {ascii(odd)[:300]}" if odd else None
 

@@ -47,9 +47,9 @@ def run_ops(spark: SparkSession, count: int, seed: int) -> Tally:
             reason = "OP_BODY_EMPTY"
         elif any(piece and not _is_offset(piece) for piece in pieces):
             reason = "OP_TOKEN"
-        told = faults.get(place, {"reason": None})["reason"]
-        if named.get(place, []) != good or told != reason:
-            tally.escapes.append(f"{name}/{seed} body {place}: {told}, not {reason}: {held[:200]!r}")
+        found_reason = faults.get(place, {"reason": None})["reason"]
+        if named.get(place, []) != good or found_reason != reason:
+            tally.escapes.append(f"{name}/{seed} body {place}: {found_reason}, not {reason}: {held[:200]!r}")
     if any(len(row["detail"]) > 400 for row in faults.values()):
         tally.escapes.append(f"{name}/{seed}: a detail as long as the body")
     tally.seconds = tally.longest_seconds = time.monotonic() - begun

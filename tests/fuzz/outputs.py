@@ -34,10 +34,10 @@ def outputs(chance: Random) -> int:
         assert len(said) <= LONGEST_LINE * 10
     _json_is_exact(name)
     _csv_runs_nothing(name)
-    told = _payload("firing", Alert(f"lag {name}", name, "l", f"txmq x --group {name}", "s"), "w", NOW)
-    assert all(value.isprintable() for value in told.values())
-    assert not set("<>[]@`*#~") & set(told["text"])
-    assert "://" not in told["text"]
+    payload = _payload("firing", Alert(f"lag {name}", name, "l", f"txmq x --group {name}", "s"), "w", NOW)
+    assert all(value.isprintable() for value in payload.values())
+    assert not set("<>[]@`*#~") & set(payload["text"])
+    assert "://" not in payload["text"]
     return 1
 
 

@@ -53,15 +53,17 @@ def planted(chance: Random) -> int:
             place = store / name
             place.parent.mkdir(parents=True, exist_ok=True)
             chance.choice([*links, os.mkfifo, _socket] + ([_hole] if name.startswith("config") else []))(place)
-        told = [
+        answers_in_words = [
             _told(lambda: read_consumer_offset_file(str(store))),
             _told(lambda: consumer_offset_state(str(store))),
             _told(lambda: read_broker_conf(str(store))),
             _told(lambda: log_end(list_files(str(store)).files)),
             _told(lambda: queue_bounds(str(store), lowest_commit_log_offset=0, end_commit_log_offset=100)),
         ]
-        assert not any("root:x" in words for words in told), told
-        for name, words in zip(("broker.conf", f"commitlog/{BASE}", f"consumequeue/T/0/{BASE}"), told[2:], strict=True):
+        assert not any("root:x" in words for words in answers_in_words), answers_in_words
+        for name, words in zip(
+            ("broker.conf", f"commitlog/{BASE}", f"consumequeue/T/0/{BASE}"), answers_in_words[2:], strict=True
+        ):
             assert not os.path.lexists(store / name) or REFUSED.search(words), (name, words)
     return 1
 

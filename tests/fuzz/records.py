@@ -71,9 +71,9 @@ def commit_log(chance: Random) -> int:
         is_refused = max(stored_bytes[start], len(expected["body"])) > most
         if is_refused:
             assert (found["reason"], found["body"], bool(found["raw"])) == ("BODY_TOO_LARGE", None, True)
-        told = set(expected) - ({"reason", "body", "raw", "sys_flag"} if is_refused else set())
+        columns = set(expected) - ({"reason", "body", "raw", "sys_flag"} if is_refused else set())
         found |= {"properties": dict(found["properties"])}
-        assert {name: found[name] for name in told} == {name: expected[name] for name in told}
+        assert {name: found[name] for name in columns} == {name: expected[name] for name in columns}
     for start, wrong in absurd.items():
         assert rows[start]["reason"], f"{wrong} of the record at {start} was taken"
     return tried

@@ -71,10 +71,13 @@ def large_line(chance: Random) -> int:
     )
     text = damaged(chance, line.encode()) if chance.random() < 0.4 else line.encode()
     one = pa.RecordBatch.from_pylist([{"value": text}], schema=pa.schema([("value", pa.binary())]))
-    given = [one["value"].cast(pa.string(), safe=False), *(pa.nulls(1, field.type) for field in list(LINES_SCHEMA)[1:])]
+    columns = [
+        one["value"].cast(pa.string(), safe=False),
+        *(pa.nulls(1, field.type) for field in list(LINES_SCHEMA)[1:]),
+    ]
     before, large_lines.LARGE_BYTES = large_lines.LARGE_BYTES, max(1, len(text) - chance.choice([1, 1, 100]))
     try:
-        [batch] = made_small(iter([pa.RecordBatch.from_arrays(given, schema=LINES_SCHEMA)]))
+        [batch] = made_small(iter([pa.RecordBatch.from_arrays(columns, schema=LINES_SCHEMA)]))
     finally:
         large_lines.LARGE_BYTES = before
     [value], [long_body], [reason] = (batch[name].cast(to).to_pylist() for name, to in LOOKED_AT)
@@ -114,8 +117,8 @@ def _rows(stretches: list[Stretch], most: int) -> list[tuple[int, object]]:
     found: list[tuple[int, object]] = []
     for batch in _batches(stretches, most):
         lines = batch.column("value").cast("binary").to_pylist()
-        told = batch.drop_columns(["value"]).to_pylist()
-        for line, row in zip(lines, told, strict=True):
+        rows = batch.drop_columns(["value"]).to_pylist()
+        for line, row in zip(lines, rows, strict=True):
             place = row["position"] - (3 << line_reader.PLACE_BITS)
             assert row["source"] == f"n:{place}"
             if row["reason"] is None:

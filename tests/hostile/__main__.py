@@ -56,9 +56,11 @@ def main() -> int:
             )
         )
         failed += bool(wrong)
-        told = ", ".join(f"{reason} x {found.reasons.count(reason)}" for reason in sorted(set(found.reasons))) or "-"
+        reason_counts = (
+            ", ".join(f"{reason} x {found.reasons.count(reason)}" for reason in sorted(set(found.reasons))) or "-"
+        )
         print(  # noqa: T201
-            f"{hostile.name:44}{found.status:7}{found.peak_mib:7}{found.seconds:9.1f}{found.good:7}  {told}"
+            f"{hostile.name:44}{found.status:7}{found.peak_mib:7}{found.seconds:9.1f}{found.good:7}  {reason_counts}"
             + ("  NOT AS IT SHOULD BE" if wrong else ""),
             flush=True,
         )
@@ -74,8 +76,8 @@ def landed(hostile: Hostile, scratch: Path) -> Outcome:
     peak, status = 0, 0
     environment = {**os.environ, **hostile.environment}
     for command in (["land", kind, str(path), "--broker", "b"], *[[job] for job in hostile.then]):
-        given = [TXMQ, "--warehouse", str(warehouse), "--set", "role=audit", *command]
-        taken, ended = watched(given, environment, scratch / "told.txt")
+        command_line = [TXMQ, "--warehouse", str(warehouse), "--set", "role=audit", *command]
+        taken, ended = watched(command_line, environment, scratch / "told.txt")
         peak, status = max(peak, taken), status or ended
         if ended:
             sys.stderr.write((scratch / "told.txt").read_text(encoding="utf-8", errors="replace")[-2000:])
@@ -84,9 +86,9 @@ def landed(hostile: Hostile, scratch: Path) -> Outcome:
     return Outcome(status, peak // MIB, time.monotonic() - begun, rows, sorted(reasons))
 
 
-def watched(command: list[str], environment: dict[str, str], told: Path) -> tuple[int, int]:
+def watched(command: list[str], environment: dict[str, str], output: Path) -> tuple[int, int]:
     """The most bytes that the command and all it started held at once, looked at ten times a second; its status."""
-    with told.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out, env=environment) as process:
+    with output.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out, env=environment) as process:
         peak = 0
         while process.poll() is None:
             peak = max(peak, held(process.pid))
@@ -100,8 +102,8 @@ def held(root: int) -> int:
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with suppress(OSError):  # it has just ended
-                told = (entry / "stat").read_text(encoding="utf-8", errors="replace")
-                parents[int(entry.name)] = int(told.rpartition(")")[2].split()[1])
+                stat = (entry / "stat").read_text(encoding="utf-8", errors="replace")
+                parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
     family = {root}
     while more := {pid for pid, parent in parents.items() if parent in family} - family:
         family |= more
@@ -111,8 +113,8 @@ def held(root: int) -> int:
 def _share(pid: int) -> int:
     """Its resident bytes, those that it shares by their part."""
     with suppress(OSError):
-        told = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
-        return sum(int(line.split()[1]) << 10 for line in told.splitlines() if line.startswith("Pss:"))
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+        return sum(int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith("Pss:"))
     return 0
 
 

@@ -91,8 +91,8 @@ def large_ops(place: Path) -> tuple[str, Path]:
     bodies = [b"7," * (most // 2), *[b"," * most] * 8, *[b"x," * (most // 2)] * 8, *[b"7," * 8 * MIB] * 8]
     with gzip.open(place / "ops.jsonl.gz", "wt", 1, encoding="utf-8") as out:
         for offset, body in enumerate([*[b"7,"] * GOOD, *bodies]):
-            told = {"topic": "RMQ_SYS_TRANS_OP_HALF_TOPIC", "properties": {"TAGS": "d"}}
-            out.write(line(offset, bodyBase64=base64.b64encode(body).decode(), **told))
+            common = {"topic": "RMQ_SYS_TRANS_OP_HALF_TOPIC", "properties": {"TAGS": "d"}}
+            out.write(line(offset, bodyBase64=base64.b64encode(body).decode(), **common))
     return "op", place
 
 

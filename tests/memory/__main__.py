@@ -117,8 +117,12 @@ def _put_input(scratch: Path, number: int) -> None:
         for half in halves
     ]
     report = {"ts": now_ms, "group": "C", "topic": "T", "queueId": 0, "offset": number, "clientId": "c"}
-    told = {"half": [half_row(half) for half in halves], "end": [end_row(end) for end in ends], "offset": [report]}
-    for kind, rows in told.items():
+    rows_of_kind = {
+        "half": [half_row(half) for half in halves],
+        "end": [end_row(end) for end in ends],
+        "offset": [report],
+    }
+    for kind, rows in rows_of_kind.items():
         before = list((scratch / kind).glob("*.jsonl"))
         half_way = scratch / f"{kind}.tmp"
         half_way.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

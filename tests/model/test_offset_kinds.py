@@ -28,8 +28,8 @@ def test_a_key_taken_as_its_kind_leaves_the_whole_row_that_it_leaves_as_the_othe
     as_others, as_kinds = (
         {
             row.broker_name: row.asDict(recursive=True)
-            for row in rolled_up(*start, conflict_window_ms=WINDOW_MS, kinds=told).collect()
+            for row in rolled_up(*start, conflict_window_ms=WINDOW_MS, kinds=some_kinds).collect()
         }
-        for told in (None, kinds)
+        for some_kinds in (None, kinds)
     )
     assert as_kinds == as_others

@@ -53,8 +53,10 @@ def test_ten_thousand_increase_only_histories_end_at_their_maximum_in_any_order_
             ]
         )
     state = rolled_up_in_batches(spark, frame(spark, histories), 3, roll_up)
-    told = {int(row.broker_name): row.next_offset for row in state.select("broker_name", "next_offset").collect()}
-    assert told == {case: max(event.offset for event in history) for case, history in enumerate(histories)}
+    next_offsets = {
+        int(row.broker_name): row.next_offset for row in state.select("broker_name", "next_offset").collect()
+    }
+    assert next_offsets == {case: max(event.offset for event in history) for case, history in enumerate(histories)}
 
 
 def test_resets_late_reports_and_conflicts_end_as_in_the_model_at_once_or_in_batches(spark, roll_up):

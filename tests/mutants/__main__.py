@@ -25,7 +25,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
     parser.add_argument("--only", default="", help="only mutants whose file, function or description contains this")
     options = parser.parse_args()
-    wanted = [mutant for mutant in MUTANTS if options.only in f"{file_of(mutant)} {mutant.place} {mutant.what}"]
+    chosen = [mutant for mutant in MUTANTS if options.only in f"{file_of(mutant)} {mutant.place} {mutant.what}"]
     survivors = []
     with tempfile.TemporaryDirectory(prefix="txmq-mutants-") as place:
         house = Path(place)
@@ -33,15 +33,15 @@ def main() -> int:
             source = ROOT / name
             copy = shutil.copytree if source.is_dir() else shutil.copy
             copy(source, house / name)
-        for number, mutant in enumerate(wanted, start=1):
+        for number, mutant in enumerate(chosen, start=1):
             begun = time.monotonic()
             verdict = tried(house, mutant)
             if not verdict.startswith("killed"):
                 survivors.append(mutant)
             print(  # noqa: T201 - the list is what this command is for
-                f"{number:3}/{len(wanted)} {verdict:10} {mutant.place}: {mutant.what} ({time.monotonic() - begun:.0f} s)", flush=True
+                f"{number:3}/{len(chosen)} {verdict:10} {mutant.place}: {mutant.what} ({time.monotonic() - begun:.0f} s)", flush=True
             )  # fmt: skip
-    print(f"{len(wanted) - len(survivors)} of {len(wanted)} mutants killed")  # noqa: T201
+    print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutants killed")  # noqa: T201
     return 1 if survivors else 0
 
 

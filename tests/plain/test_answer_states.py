@@ -12,9 +12,9 @@ from txmq_lib.answers.states import answers_of_rows, half_columns, looked_up
 from txmq_lib.config.resolver_settings import DeltaResolver, state_text
 
 
-def rules(**given: Any) -> DeltaResolver:
+def rules(**fields: Any) -> DeltaResolver:
     columns = {"kind": "delta", "uri": "x", "key_column": "id", "state_column": "state"}
-    return DeltaResolver.model_validate({**columns, "commit": ["C"], "rollback": ["R"], "unknown": ["U"], **given})
+    return DeltaResolver.model_validate({**columns, "commit": ["C"], "rollback": ["R"], "unknown": ["U"], **fields})
 
 
 def said(rows, rules_=None, *checks):
@@ -40,9 +40,9 @@ MAPPED = [  # why, state in the row, settings, answer, reason
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("why", "state", "given", "answer", "reason"), MAPPED, ids=[case[0] for case in MAPPED])
-def test_a_row_says_what_the_settings_make_of_its_state(why, state, given, answer, reason):
-    assert said([("T", state)], rules(**given)) == [(answer, reason)]
+@pytest.mark.parametrize(("why", "state", "settings", "answer", "reason"), MAPPED, ids=[case[0] for case in MAPPED])
+def test_a_row_says_what_the_settings_make_of_its_state(why, state, settings, answer, reason):
+    assert said([("T", state)], rules(**settings)) == [(answer, reason)]
 
 
 ABSENT = [  # why, age in seconds, absent_rollback_after, answer

@@ -35,9 +35,9 @@ def test_results_carry_the_ratio_and_what_was_wanted():
 
 @pytest.mark.parametrize("size", ["small", "full"])
 def test_every_threshold_is_a_ratio(size):
-    wanted = thresholds(size)
-    assert len(wanted) > 10
-    assert [key for key, ratio in wanted.items() if not 0 < ratio < 100] == []
+    ratios = thresholds(size)
+    assert len(ratios) > 10
+    assert [key for key, ratio in ratios.items() if not 0 < ratio < 100] == []
 
 
 def test_results_that_differ_end_the_run_and_name_the_table():

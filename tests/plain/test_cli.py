@@ -66,7 +66,7 @@ def test_a_bare_call_shows_the_help(capsys):
 
 
 def test_now_is_iso_8601_or_epoch_milliseconds_in_utc_and_whole_milliseconds():
-    wanted = datetime(2026, 11, 21, 10, 30, 51, 730_000, tzinfo=UTC)
+    expected = datetime(2026, 11, 21, 10, 30, 51, 730_000, tzinfo=UTC)
     for text in (
         "2026-11-21T10:30:51.730Z",
         "2026-11-21T10:30:51.730",
@@ -74,7 +74,7 @@ def test_now_is_iso_8601_or_epoch_milliseconds_in_utc_and_whole_milliseconds():
         "2026-11-21T18:30:51.730+08:00",
         "1795257051730",
     ):
-        assert moment(text) == wanted, text
+        assert moment(text) == expected, text
         assert moment(text).utcoffset() == UTC.utcoffset(None), text
     assert moment("-1") == datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
     assert moment("2026-11-21") == datetime(2026, 11, 21, tzinfo=UTC)
@@ -83,7 +83,7 @@ def test_now_is_iso_8601_or_epoch_milliseconds_in_utc_and_whole_milliseconds():
         with pytest.raises(UsageError, match="give ISO 8601 such as"):
             moment(text)
     with pytest.raises(UsageError, match=r"^--since yesterday: .* or a span such as 90s"):
-        time_ago("yesterday", wanted)
+        time_ago("yesterday", expected)
 
 
 def test_a_plan_is_told_by_its_actions_and_an_empty_one_as_nothing_to_do():
@@ -179,8 +179,8 @@ def test_a_damaged_table_ends_with_status_3_in_one_line_and_its_trace_only_when_
     assert "error INPUT_UNREADABLE: " in err
 
 
-def thresholds(**given):
-    return Settings.load().thresholds.model_copy(update=given)
+def thresholds(**limits):
+    return Settings.load().thresholds.model_copy(update=limits)
 
 
 def test_quarantined_records_past_the_threshold_are_told(capsys):
@@ -212,8 +212,8 @@ def test_a_check_without_an_answer_keeps_nothing_from_being_sent(capsys, monkeyp
     monkeypatch.setattr("txmq_lib.cli.run.passes.spark_warehouse", lambda *_: nullcontext((None, None)))
     monkeypatch.setattr("txmq_lib.pipeline.resolve.run_resolve", lambda *_, **__: silent)
     monkeypatch.setattr("txmq_lib.cli.commands.jobs.send", send)
-    given = ("resolve", "--to-broker", "--apply", "--namesrv", "127.0.0.1:9876")
-    assert (run(capsys, *given)[0], sent) == (status, ["resolve"])
+    arguments = ("resolve", "--to-broker", "--apply", "--namesrv", "127.0.0.1:9876")
+    assert (run(capsys, *arguments)[0], sent) == (status, ["resolve"])
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_settings_files_are_found_where_none_is_named(tmp_path, monkeypatch, cap
     Path("txmq.yaml").write_text("role: audit\n")
     Path("other.yaml").write_text("role: engine\ntransaction_check_max: 7\n")
     both = os.pathsep.join(("txmq.yaml", "other.yaml"))
-    for variable, options, wanted in (
+    for variable, options, found_files in (
         (None, (), ("audit", "./txmq.yaml")),
         ("other.yaml", (), ("engine", "other.yaml")),
         (both, (), ("engine", "other.yaml")),
@@ -354,7 +354,7 @@ def test_settings_files_are_found_where_none_is_named(tmp_path, monkeypatch, cap
             monkeypatch.setenv("TXMQ_CONF", variable)
         status, out, _ = run(capsys, *options, "config", "show", "--format", "json")
         shown = {row["key"]: (row["value"], row["from"]) for row in map(json.loads, out.splitlines())}
-        assert (status, shown["role"]) == (0, wanted), (variable, options)
+        assert (status, shown["role"]) == (0, found_files), (variable, options)
 
 
 def test_a_settings_file_that_the_environment_names_and_is_not_there_is_said(monkeypatch, capsys, tmp_path):
@@ -377,8 +377,8 @@ def test_a_settings_file_to_begin_with_is_valid_and_found_and_never_overwritten(
     # What is commented out is valid as well, so that taking a # away is enough.
     text = Path("txmq.yaml").read_text()
     Path("all.yaml").write_text(re.sub(r"^# (?= *\w+:)", "", text, flags=re.MULTILINE))
-    told = Settings.load(["all.yaml"]).rows()
-    assert sum(layer == "all.yaml" for *_, layer in told) > sum(layer != "base.yaml" for *_, layer in settings.rows())
+    values = Settings.load(["all.yaml"]).rows()
+    assert sum(layer == "all.yaml" for *_, layer in values) > sum(layer != "base.yaml" for *_, layer in settings.rows())
     status, _, err = run(capsys, "init-config", start)
     assert (status, err) == (2, "error USAGE: txmq.yaml exists and is left as it is; name another file by --out\n")
     assert Path("txmq.yaml").read_text() == text

@@ -136,8 +136,8 @@ def test_where_no_file_can_be_opened_the_endpoint_does_not_spin(tmp_path):
 def test_no_page_of_a_browser_wakes_the_service(tmp_path, origin):
     woken: list[bool] = []
     with listening(tmp_path, wake=lambda: woken.append(True)) as at:
-        told = asked(at, f"POST /wakeup HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\n\r\n".encode())
-        assert (b"403" in told.split(b"\r\n")[0], woken) == (True, [])
+        answer = asked(at, f"POST /wakeup HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\n\r\n".encode())
+        assert (b"403" in answer.split(b"\r\n")[0], woken) == (True, [])
         assert b"202" in asked(at, b"POST /wakeup HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert woken == [True]
 
@@ -158,8 +158,8 @@ def test_on_loopback_nothing_is_told_under_a_name_that_is_made_to_lead_here(tmp_
     woken: list[bool] = []
     with listening(tmp_path, wake=lambda: woken.append(True)) as at:
         for path in (b"GET /health", b"GET /metrics", b"GET /", b"POST /wakeup"):
-            told = asked(at, path + b" HTTP/1.1\r\nHost: evil.example\r\n\r\n")
-            assert b" 403 " in told.split(b"\r\n")[0], path
+            answer = asked(at, path + b" HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+            assert b" 403 " in answer.split(b"\r\n")[0], path
         assert (woken, b"running" in asked(at, b"GET /health HTTP/1.0\r\n\r\n")) == ([], True), "scripts say no name"
 
 
@@ -177,9 +177,9 @@ def test_what_cannot_be_answered_is_told_in_a_line_without_secrets(tmp_path, mon
 
     monkeypatch.setattr(Counted, "text", fails)
     with listening(tmp_path) as at:
-        head, _, told = asked(at, b"GET /metrics HTTP/1.0\r\n\r\n").partition(b"\r\n\r\n")
+        head, _, answer = asked(at, b"GET /metrics HTTP/1.0\r\n\r\n").partition(b"\r\n\r\n")
     assert b" 500 " in head.split(b"\r\n")[0]
-    assert told == b"UNEXPECTED: OSError: GET https://me:***@h/x?token=***\n"
+    assert answer == b"UNEXPECTED: OSError: GET https://me:***@h/x?token=***\n"
 
 
 def test_no_page_of_elsewhere_frames_an_answer_or_takes_it_for_its_own(tmp_path):

@@ -11,29 +11,29 @@ END_OF_TIME = 1_795_300_000_000
 
 
 def half_of(row: dict) -> Half:
-    told = row["properties"]
+    properties = row["properties"]
     key = key_of(row)
     return Half(
-        Transaction(key.transaction_id, told.get("PGROUP"), key.born_ms),
+        Transaction(key.transaction_id, properties.get("PGROUP"), key.born_ms),
         row["queueOffset"],
         row["commitLogOffset"],
         row["storeTimestamp"],
-        told.get("REAL_TOPIC"),
-        int(told["REAL_QID"]) if "REAL_QID" in told else None,
-        told.get("CHECK_IMMUNITY_TIME_IN_SECONDS"),
+        properties.get("REAL_TOPIC"),
+        int(properties["REAL_QID"]) if "REAL_QID" in properties else None,
+        properties.get("CHECK_IMMUNITY_TIME_IN_SECONDS"),
         row["bodyBase64"],
     )
 
 
 def end_of(row: dict) -> End:
-    told = row["header"]
+    header = row["header"]
     return End(
         row["ts"],
-        told["producerGroup"],
-        int(told["tranStateTableOffset"]),
-        int(told["commitLogOffset"]),
-        int(told["commitOrRollback"]),
-        told.get("fromTransactionCheck") == "true",
+        header["producerGroup"],
+        int(header["tranStateTableOffset"]),
+        int(header["commitLogOffset"]),
+        int(header["commitOrRollback"]),
+        header.get("fromTransactionCheck") == "true",
     )
 
 
@@ -49,11 +49,11 @@ def judged(capture: str) -> tuple[Engine, list[dict]]:
 @pytest.mark.parametrize(("capture", "transactions", "contradicting"), [("consumer", 1063, 0), ("basic", 376, 3)])
 def test_the_first_accepted_end_decides_as_the_broker_did(capture, transactions, contradicting):
     model, _ = judged(capture)
-    wanted = {
+    decided = {
         (row["transaction_id"], row["born_timestamp"]): row["first_accepted_end"] for row in rows(capture, "verdicts")
     }
     ours = {(key.transaction_id, key.born_ms): decision for key, decision in model.decided.items()}
-    assert ours == {key: end for key, end in wanted.items() if end is not None}
+    assert ours == {key: end for key, end in decided.items() if end is not None}
     visible = {row["properties"]["UNIQ_KEY"] for row in facts(capture).visible if row["sysFlag"] & 12 == 8}
     differing = {key for key in model.chains if (key.transaction_id in visible) != (model.decided.get(key) == "commit")}
     assert len(model.chains) == transactions
@@ -74,10 +74,10 @@ def test_ends_that_the_broker_refused_are_refused_for_the_reason_it_gave():
         "not set any response code": "IMMUNITY_EXPIRED",
     }
     reasons = {place: outcome.reason for (_, place), outcome in model.judged.items()}
-    told = {
+    refusals = {
         place: next(reason for remark, reason in remarks.items() if remark in end["remark"])
         for place, end in enumerate(ends)
         if "scenario" in end and end["responseCode"]
     }
-    assert len(told) == 8
-    assert {place: reason for place, reason in reasons.items() if reason is not None} == told
+    assert len(refusals) == 8
+    assert {place: reason for place, reason in reasons.items() if reason is not None} == refusals

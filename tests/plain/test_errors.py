@@ -15,7 +15,7 @@ SQLSTATE: 38000"""
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "line"),
     [
         (UsageError("two\nlines"), ("USAGE", "two\nlines")),
         (ValueError("one\ntwo"), ("UNEXPECTED", "ValueError: one")),
@@ -31,5 +31,5 @@ SQLSTATE: 38000"""
         (RuntimeError("Traceback (most recent call last):\n  cut"), ("UNEXPECTED", "RuntimeError: ")),
     ],
 )
-def test_an_error_is_told_by_its_code_and_one_line(error, told):
-    assert code_and_words(error) == told
+def test_an_error_is_told_by_its_code_and_one_line(error, line):
+    assert code_and_words(error) == line

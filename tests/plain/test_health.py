@@ -60,7 +60,7 @@ def test_wakeup_signals_nobody_whose_number_an_old_file_holds(tmp_path, capsys, 
     path.write_text(json.dumps({"pid": pid, "state": state, "steps": {}}))
     sent: list[tuple[int, int]] = []
     # Recorded and never sent: 0 is this process's own group, -1 every process of the machine.
-    monkeypatch.setattr(os, "kill", lambda *told: sent.append(told))
+    monkeypatch.setattr(os, "kill", lambda *arguments: sent.append(arguments))
     assert main(["wakeup", "--health-file", str(path)]) == 2
     assert "nobody serves" in capsys.readouterr().err
     assert sent == []

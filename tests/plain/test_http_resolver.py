@@ -69,7 +69,7 @@ def server() -> Iterator[Any]:
     running: Any = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     running.daemon_threads, running.block_on_close = True, False
     running.lock, running.seen, running.now_asked, running.most_at_once = threading.Lock(), [], 0, 0
-    running.manners = {"/commit": lambda handler, asked: handler.reply("COMMIT_MESSAGE")}
+    running.manners = {"/commit": lambda handler, request: handler.reply("COMMIT_MESSAGE")}
     running.at = f"http://127.0.0.1:{running.server_address[1]}"
     thread = threading.Thread(target=running.serve_forever, args=(0.02,))
     thread.start()
@@ -79,32 +79,32 @@ def server() -> Iterator[Any]:
     thread.join()
 
 
-def resolver(*endpoints: str, headers: dict[str, str] | None = None, **given: Any) -> HttpResolver:
+def resolver(*endpoints: str, headers: dict[str, str] | None = None, **fields: Any) -> HttpResolver:
     quick = {"backoff": "1ms", "timeout": "2s", "tries": 1}
     return HttpResolver(
-        HttpSettings.model_validate({"kind": "http", "endpoints": list(endpoints), **quick, **given}), headers or {}
+        HttpSettings.model_validate({"kind": "http", "endpoints": list(endpoints), **quick, **fields}), headers or {}
     )
 
 
-def ask(asked: HttpResolver, *checks: Check) -> list[tuple[str | None, str | None]]:
-    given = [each.with_half(HALF) for each in checks or (check(),)]
-    return [(answer.answer, answer.reason) for answer in asked.answers(given)]
+def ask(http_resolver: HttpResolver, *checks: Check) -> list[tuple[str | None, str | None]]:
+    checks_with_halves = [each.with_half(HALF) for each in checks or (check(),)]
+    return [(answer.answer, answer.reason) for answer in http_resolver.answers(checks_with_halves)]
 
 
 def says(text: str | bytes, status: int = 200, **headers: str) -> Manner:
-    return lambda handler, asked: handler.reply(text, status, **headers)
+    return lambda handler, request: handler.reply(text, status, **headers)
 
 
 def test_the_request_holds_the_header_of_a_check_and_the_message_as_the_producer_sent_it(server):
     assert ask(resolver(f"{server.at}/commit", headers={"Authorization": "Bearer s3cret"})) == [("commit", None)]
-    ((path, headers, asked),) = server.seen
+    ((path, headers, request),) = server.seen
     assert (path, headers["Content-Type"], headers["Authorization"]) == ("/commit", "application/json", "Bearer s3cret")
-    assert asked["producerGroup"] == "PG"
-    assert asked["header"] == {
+    assert request["producerGroup"] == "PG"
+    assert request["header"] == {
         "topic": "RMQ_SYS_TRANS_HALF_TOPIC", "tranStateTableOffset": 5, "commitLogOffset": 500, "msgId": "T",
         "transactionId": "T", "offsetMsgId": "O", "bname": "b",
     }  # fmt: skip
-    assert asked["message"] == {
+    assert request["message"] == {
         "topic": "TopicA", "queueId": 0, "queueOffset": 5, "commitLogOffset": 500, "sysFlag": 0, "flag": 3,
         "bornTimestamp": 1_795_262_400_000, "storeTimestamp": 1_795_262_400_000, "bornHost": "127.0.0.1:1",
         "storeHost": "127.0.0.1:2", "offsetMsgId": "O", "reconsumeTimes": 0, "preparedTransactionOffset": 0,
@@ -145,12 +145,12 @@ def test_any_other_status_is_no_answer_whatever_it_says(server, status):
     assert len(server.seen) == 1, "a redirect is not followed: the headers are for this endpoint"
 
 
-def hang_up(handler: Handler, asked: dict[str, Any]) -> None:
+def hang_up(handler: Handler, request: dict[str, Any]) -> None:
     handler.close_connection = True
     handler.connection.close()
 
 
-def torn(handler: Handler, asked: dict[str, Any]) -> None:
+def torn(handler: Handler, request: dict[str, Any]) -> None:
     handler.send_response(200)
     handler.send_header("Content-Length", "100")
     handler.end_headers()
@@ -159,14 +159,14 @@ def torn(handler: Handler, asked: dict[str, Any]) -> None:
 
 
 def slow(seconds: float) -> Manner:
-    def answer(handler: Handler, asked: dict[str, Any]) -> None:
+    def answer(handler: Handler, request: dict[str, Any]) -> None:
         time.sleep(seconds)
         handler.reply("COMMIT_MESSAGE")
 
     return answer
 
 
-def drip(handler: Handler, asked: dict[str, Any]) -> None:
+def drip(handler: Handler, request: dict[str, Any]) -> None:
     handler.send_response(200)
     handler.send_header("Content-Length", "14")
     handler.end_headers()
@@ -189,11 +189,11 @@ def test_what_hangs_up_tears_dawdles_or_is_not_there_is_unreachable(server):
 def test_endpoints_are_asked_in_turn_any_may_answer_and_tries_end(server):
     server.manners |= {"/down": says("no", 503), "/lie": says("who?")}
     down, lie, good = (f"{server.at}/{path}" for path in ("down", "lie", "commit"))
-    asked = resolver(down, lie, good, tries=3)
-    assert ask(asked) == [("commit", None)]
+    http_resolver = resolver(down, lie, good, tries=3)
+    assert ask(http_resolver) == [("commit", None)]
     assert [path for path, _, _ in server.seen] == ["/down", "/lie", "/commit"]
     server.seen.clear()
-    assert ask(asked) == [("commit", None)]
+    assert ask(http_resolver) == [("commit", None)]
     assert [path for path, _, _ in server.seen] == ["/lie", "/commit"], "the next check begins with the next endpoint"
     server.seen.clear()
     assert ask(resolver(down, lie, good, tries=2)) == [(None, "BAD_ANSWER")]
@@ -211,7 +211,7 @@ def test_a_second_try_of_an_endpoint_waits_and_each_further_one_twice_as_long(se
 
     monkeypatch.setattr(asyncio, "sleep", told)
 
-    def fail(handler: Handler, asked: dict[str, Any]) -> None:
+    def fail(handler: Handler, request: dict[str, Any]) -> None:
         moments.append(time.monotonic())
         handler.reply("no", 500)
 
@@ -225,9 +225,9 @@ def test_a_second_try_of_an_endpoint_waits_and_each_further_one_twice_as_long(se
 
 
 def test_no_more_checks_are_asked_at_once_than_the_settings_say_and_answers_keep_their_order(server):
-    def by_id(handler: Handler, asked: dict[str, Any]) -> None:
+    def by_id(handler: Handler, request: dict[str, Any]) -> None:
         time.sleep(0.02)
-        number = int(asked["header"]["transactionId"][1:])
+        number = int(request["header"]["transactionId"][1:])
         handler.reply("COMMIT_MESSAGE" if number % 2 else "ROLLBACK_MESSAGE")
 
     server.manners["/x"] = by_id
@@ -238,40 +238,40 @@ def test_no_more_checks_are_asked_at_once_than_the_settings_say_and_answers_keep
 
 def test_after_so_many_failures_in_a_row_the_rest_is_not_asked(server):
     server.manners["/x"] = says("no", 500)
-    asked = resolver(f"{server.at}/x", down_after=3, concurrency=1)
-    assert ask(asked, *[check(f"T{number}") for number in range(50)]) == [(None, "BAD_ANSWER")] * 50
+    http_resolver = resolver(f"{server.at}/x", down_after=3, concurrency=1)
+    assert ask(http_resolver, *[check(f"T{number}") for number in range(50)]) == [(None, "BAD_ANSWER")] * 50
     assert len(server.seen) == 3
-    assert ask(asked, check("T51")) == [(None, "BAD_ANSWER")]
+    assert ask(http_resolver, check("T51")) == [(None, "BAD_ANSWER")]
     assert len(server.seen) == 3, "nor in the next batch of this pass"
 
 
 def test_one_failure_between_answers_stops_nobody(server):
-    def odd(handler: Handler, asked: dict[str, Any]) -> None:
-        is_odd = int(asked["header"]["transactionId"][1:]) % 2
+    def odd(handler: Handler, request: dict[str, Any]) -> None:
+        is_odd = int(request["header"]["transactionId"][1:]) % 2
         handler.reply("no" if is_odd else "COMMIT_MESSAGE", 500 if is_odd else 200)
 
     server.manners["/x"] = odd
-    asked = resolver(f"{server.at}/x", down_after=2, concurrency=1)
-    assert ask(asked, *[check(f"T{n}") for n in range(10)]) == [("commit", None), (None, "BAD_ANSWER")] * 5
+    http_resolver = resolver(f"{server.at}/x", down_after=2, concurrency=1)
+    assert ask(http_resolver, *[check(f"T{n}") for n in range(10)]) == [("commit", None), (None, "BAD_ANSWER")] * 5
 
 
 def test_certificates_that_cannot_be_read_are_told_and_nobody_is_asked(server, tmp_path):
     (tmp_path / "ca.pem").write_text("no certificate\n", encoding="utf-8")
     for name in ("ca.pem", "absent.pem"):
-        asked = resolver(f"{server.at}/commit", ca_file=str(tmp_path / name))
-        assert ask(asked) == [(None, "RESOLVER_UNUSABLE")]
-        assert name in (asked.down.detail or "")
+        http_resolver = resolver(f"{server.at}/commit", ca_file=str(tmp_path / name))
+        assert ask(http_resolver) == [(None, "RESOLVER_UNUSABLE")]
+        assert name in (http_resolver.down.detail or "")
     assert server.seen == []
 
 
 def test_a_header_that_is_a_secret_is_never_told(server):
-    server.manners["/echo"] = lambda handler, asked: handler.reply(handler.headers["Authorization"])
-    asked = resolver(f"{server.at}/echo", headers={"Authorization": "Bearer s3cret"})
-    told = repr(asked.answers([check().with_half(HALF)]))
-    assert "BAD_ANSWER" in told
-    assert "s3cret" not in told
-    server.manners["/echo"] = lambda handler, asked: handler.reply("x" * 77 + "s3cret")
-    assert "s3" not in repr(asked.answers([check().with_half(HALF)])), "nor a piece of it where words are cut"
+    server.manners["/echo"] = lambda handler, request: handler.reply(handler.headers["Authorization"])
+    http_resolver = resolver(f"{server.at}/echo", headers={"Authorization": "Bearer s3cret"})
+    shown = repr(http_resolver.answers([check().with_half(HALF)]))
+    assert "BAD_ANSWER" in shown
+    assert "s3cret" not in shown
+    server.manners["/echo"] = lambda handler, request: handler.reply("x" * 77 + "s3cret")
+    assert "s3" not in repr(http_resolver.answers([check().with_half(HALF)])), "nor a piece of it where words are cut"
 
 
 def flooding(head: bytes, chunk: bytes) -> Callable[[HostileServer], Behaviour]:
@@ -304,15 +304,15 @@ def test_an_answer_without_end_takes_neither_memory_nor_time(behaviour):
 
 
 def test_an_endpoint_that_lets_wait_in_vain_again_and_again_is_left_alone_in_the_end(server, monkeypatch):
-    def every_other(handler: Handler, asked: dict[str, Any]) -> None:
-        if int(asked["header"]["transactionId"][1:]) % 2:
+    def every_other(handler: Handler, request: dict[str, Any]) -> None:
+        if int(request["header"]["transactionId"][1:]) % 2:
             time.sleep(1)
         handler.reply("COMMIT_MESSAGE")
 
     server.manners["/x"] = every_other
     monkeypatch.setattr(http, "LONGEST_IN_VAIN", 1)
-    asked = resolver(f"{server.at}/x", down_after=6, concurrency=1, timeout="250ms")
-    found = ask(asked, *[check(f"T{n}") for n in range(60)])
+    http_resolver = resolver(f"{server.at}/x", down_after=6, concurrency=1, timeout="250ms")
+    found = ask(http_resolver, *[check(f"T{n}") for n in range(60)])
     assert found[0] == ("commit", None)
     assert found[-2:] == [(None, "UNREACHABLE")] * 2
     assert 6 <= len(server.seen) <= 13

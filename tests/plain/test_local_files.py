@@ -54,13 +54,13 @@ def test_a_name_that_looks_like_a_pattern_is_itself_first(tmp_path: Path):
 
 
 def test_what_is_more_than_may_be_held_is_not_read_to_its_end():
-    asked = []
+    pieces = []
 
     def batches():
         for number in range(10):
-            asked.append(number)
+            pieces.append(number)
             yield pa.RecordBatch.from_pydict({"n": list(range(100))}, schema=SCHEMA)
 
     assert at_most(batches(), SCHEMA, 2000) is None
-    assert asked == [0, 1, 2]
+    assert pieces == [0, 1, 2]
     assert at_most(batches(), SCHEMA, 8000).num_rows == 1000

@@ -33,8 +33,8 @@ def place(tmp_path: Path) -> str:
 
 
 def append(path: str, *values: int, app_id: str = "a", number: int = 1) -> None:
-    told = CommitProperties(app_transactions=[Transaction(app_id, number)])
-    write_deltalake(path, numbers(*values), mode="append", commit_properties=told)
+    properties = CommitProperties(app_transactions=[Transaction(app_id, number)])
+    write_deltalake(path, numbers(*values), mode="append", commit_properties=properties)
 
 
 def known_files(entries: LogEntries, version: int) -> set[str] | None:

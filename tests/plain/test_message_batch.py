@@ -173,8 +173,8 @@ def test_of_a_record_whose_body_is_too_large_everything_else_is_told(body, sys_f
         None,
         log[118:][: 64 * 1024][: len(refused["raw"])],
     )
-    told = ("topic", "queue_id", "queue_offset", "commit_log_offset", "sys_flag", "properties")
-    assert {name: refused[name] for name in told} == {
+    columns = ("topic", "queue_id", "queue_offset", "commit_log_offset", "sys_flag", "properties")
+    assert {name: refused[name] for name in columns} == {
         "topic": "TopicA",
         "queue_id": 3,
         "queue_offset": 9,

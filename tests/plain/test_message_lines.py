@@ -118,20 +118,22 @@ def test_a_line_in_doubt_is_left_to_the_contract(odd):
 
 
 def test_what_its_source_found_wrong_and_what_is_large_is_left_alone():
-    told = batch(line(), line(), line(), reason=["LINE_TOO_LONG", None, None], long_body=[None, b"x", None])
-    assert records_of(told)[2].tolist() == [2]
+    lines = batch(line(), line(), line(), reason=["LINE_TOO_LONG", None, None], long_body=[None, b"x", None])
+    assert records_of(lines)[2].tolist() == [2]
 
 
-@pytest.mark.parametrize(("told", "end"), [("6", 6), ("5", None), ("9", 9), ("0006", 6)])
-def test_where_a_client_said_that_the_queue_ends_is_kept_and_its_words_are_not(told, end):
-    records, ends, _ = records_of(batch(line(properties={"MAX_OFFSET": told, "MIN_OFFSET": "0", "KEYS": "k"})))
+@pytest.mark.parametrize(("max_offset", "end"), [("6", 6), ("5", None), ("9", 9), ("0006", 6)])
+def test_where_a_client_said_that_the_queue_ends_is_kept_and_its_words_are_not(max_offset, end):
+    records, ends, _ = records_of(batch(line(properties={"MAX_OFFSET": max_offset, "MIN_OFFSET": "0", "KEYS": "k"})))
     assert ends.to_pylist() == [end]
     assert records["properties"].to_pylist() == [[("KEYS", "k")]]
 
 
-@pytest.mark.parametrize("told", ["x", "-1", "6.0", " 6", "\u0666", "4611686018427387905", "99999999999999999999"])
-def test_an_end_that_is_no_plain_number_is_left_to_the_contract(told):
-    assert records_of(batch(line(properties={"MAX_OFFSET": told})))[2].tolist() == []
+@pytest.mark.parametrize(
+    "max_offset", ["x", "-1", "6.0", " 6", "\u0666", "4611686018427387905", "99999999999999999999"]
+)
+def test_an_end_that_is_no_plain_number_is_left_to_the_contract(max_offset):
+    assert records_of(batch(line(properties={"MAX_OFFSET": max_offset})))[2].tolist() == []
 
 
 def test_no_lines_are_no_records():

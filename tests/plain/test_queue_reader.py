@@ -143,10 +143,10 @@ def test_a_range_that_cannot_be_read_is_a_row_and_the_others_are_read():
 
 
 def test_a_broker_that_goes_away_leaves_every_range_that_waits_unread_and_is_not_asked_for_each():
-    fake, asked = FakeBroker({(topic, 0): records(40, topic) for topic in "abc"}), []
+    fake, requests = FakeBroker({(topic, 0): records(40, topic) for topic in "abc"}), []
 
     def hang_up(request):
-        asked.append(request)
+        requests.append(request)
         return [] if request["extFields"]["topic"] == "b" else None
 
     fake.before = hang_up
@@ -154,7 +154,7 @@ def test_a_broker_that_goes_away_leaves_every_range_that_waits_unread_and_is_not
         ranges = [QueueRange(topic, 0, 0, 40) for topic in "abc"]
         found = [row for batch in read_ranges(server.address, Access(0.3), "G", ranges) for row in batch.to_pylist()]
     assert [(row["topic"], row["queue_offset"]) for row in found if row["reason"]] == [("b", 0), ("c", 0)]
-    assert {request["extFields"]["topic"] for request in asked} == {"a", "b"}
+    assert {request["extFields"]["topic"] for request in requests} == {"a", "b"}
 
 
 def test_a_broker_that_is_not_there_leaves_all_unread():
@@ -266,18 +266,18 @@ def test_ops_that_retention_deletes_between_their_entries_and_their_records_are_
 def test_an_op_that_is_missing_though_its_queue_keeps_it_is_an_error():
     fake = old_broker(records(40, OPS[0]))
     missing = int.from_bytes(fake.queues[OPS][20][28:36])
-    asked = []
+    requests = []
 
     def lost(request):
         if request["extFields"].get("offset") != str(missing):
             return None
-        asked.append(request)
+        requests.append(request)
         return answer(request, 1, remark="can not find message by the offset")
 
     fake.before = lost
     with pytest.raises(RefusedError, match="offset 20: code 1, can not find message"):
         read(fake, 0, 40, OPS)
-    assert len(asked) == 2, "with those before it, and first"
+    assert len(requests) == 2, "with those before it, and first"
 
 
 def test_a_listed_queue_that_ends_before_its_range_is_an_error():

@@ -15,7 +15,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 Record = tuple[str, int, int, int]
 
 
-def records(*given: Record) -> pa.RecordBatch:
+def records(*tuples: Record) -> pa.RecordBatch:
     """Of each topic, queue, queue offset and place; a second later per place."""
     rows = [
         {
@@ -25,7 +25,7 @@ def records(*given: Record) -> pa.RecordBatch:
             "commit_log_offset": place,
             "store_timestamp": NOON + timedelta(seconds=place),
         }
-        for topic, queue, offset, place in given
+        for topic, queue, offset, place in tuples
     ]
     return pa.RecordBatch.from_pylist(rows, ARROW_SCHEMA)
 
@@ -38,8 +38,8 @@ def told(runs: pa.Table | None) -> list[tuple[object, ...]] | None:
 
 
 def test_offsets_that_follow_each_other_are_one_run():
-    given = [("A", 0, 5, 1), ("A", 0, 6, 3), ("A", 1, 0, 2), ("B", 0, 6, 4), ("A", 0, 7, 5)]
-    assert told(runs_of(records(*given))) == [
+    rows = [("A", 0, 5, 1), ("A", 0, 6, 3), ("A", 1, 0, 2), ("B", 0, 6, 4), ("A", 0, 7, 5)]
+    assert told(runs_of(records(*rows))) == [
         ("A", 0, 5, 8, 1, 5, 5),
         ("A", 1, 0, 1, 2, 2, 2),
         ("B", 0, 6, 7, 4, 4, 4),
@@ -47,8 +47,8 @@ def test_offsets_that_follow_each_other_are_one_run():
 
 
 def test_a_hole_and_a_place_that_goes_back_end_a_run():
-    given = [("A", 0, 0, 10), ("A", 0, 2, 20), ("A", 0, 3, 15), ("A", 0, 4, 30)]
-    assert told(runs_of(records(*given))) == [
+    rows = [("A", 0, 0, 10), ("A", 0, 2, 20), ("A", 0, 3, 15), ("A", 0, 4, 30)]
+    assert told(runs_of(records(*rows))) == [
         ("A", 0, 0, 1, 10, 10, 10),
         ("A", 0, 2, 3, 20, 20, 20),
         ("A", 0, 3, 5, 15, 30, 30),
@@ -56,10 +56,10 @@ def test_a_hole_and_a_place_that_goes_back_end_a_run():
 
 
 def test_the_order_of_records_and_of_parts_does_not_count():
-    given = [("A", 0, offset, 10 * offset) for offset in range(9)]
-    whole = told(runs_of(records(*given)))
+    rows = [("A", 0, offset, 10 * offset) for offset in range(9)]
+    whole = told(runs_of(records(*rows)))
     assert whole == [("A", 0, 0, 9, 0, 80, 80)]
-    parts = [runs_of(records(*given[first::3])) for first in (2, 0, 1)]
+    parts = [runs_of(records(*rows[first::3])) for first in (2, 0, 1)]
     assert told(joined_runs(parts)) == whole
 
 

@@ -69,7 +69,7 @@ def test_half_a_surrogate_pair_is_a_question_mark_in_whatever_a_peer_says():
     found = decode(struct.pack(">I", len(head)) + head)
     assert (dict(found.fields), found.remark) == ({"?": "a?b"}, "\U0001f600 ?")
     listed = rb'{"topicList":["\udc00T","plain"]}'
-    with name_server_that(lambda asked: answer(asked, body=listed)) as (_, peer):
+    with name_server_that(lambda request: answer(request, body=listed)) as (_, peer):
         assert name_server.topics(peer) == ["?T", "plain"]
 
 
@@ -176,9 +176,9 @@ def test_a_peer_that_hangs_up_stalls_or_lies_is_an_error_in_time(reply, error, w
     with RemotingServer(reply) as server:
         peer = Connection(server.address, SHORT)
         begun = time.monotonic()
-        with pytest.raises(error, match=words) as told:
+        with pytest.raises(error, match=words) as raised:
             peer.ask(Command(1))
-        assert server.address in str(told.value)
+        assert server.address in str(raised.value)
         assert time.monotonic() - begun < 2
         with pytest.raises(UnreachableError):
             peer.ask(Command(1))
@@ -313,11 +313,13 @@ def test_a_pull_commits_nothing_waits_for_nothing_and_never_speaks_for_the_check
 
 
 def test_offsets_are_told_per_queue_and_a_refusal_stands_for_its_queue_alone():
-    told = {"a": {"offset": 7}, "b": {"offset": -1}}
+    answers = {"a": {"offset": 7}, "b": {"offset": -1}}
 
     def reply(request):
         topic = request["extFields"]["topic"]
-        return answer(request, **told[topic]) if topic in told else answer(request, 16, remark="no permission\nat x")
+        return (
+            answer(request, **answers[topic]) if topic in answers else answer(request, 16, remark="no permission\nat x")
+        )
 
     with RemotingServer(reply) as server, Connection(server.address, PATIENT) as peer:
         seven, none, refused = broker.max_offsets(peer, [Queue("a", 0), Queue("b", 1), Queue("c", 2)])
@@ -349,8 +351,8 @@ def test_the_settings_of_a_broker_are_read_by_name():
 def test_an_end_names_its_half_by_both_offsets_and_answers_a_check():
     end = End("GID_PAY", 60, 31224, 8, "C0A8", "TopicA")
     with broker_that(lambda request: answer(request, 1, remark="The producer group wrong")) as (server, peer):
-        told = broker.end_transaction(peer, end)
-    assert (told.code, told.remark) == (1, "The producer group wrong")
+        outcome = broker.end_transaction(peer, end)
+    assert (outcome.code, outcome.remark) == (1, "The producer group wrong")
     (request,) = server.requests
     assert (request["code"], request["flag"]) == (37, 0)
     assert request["extFields"] == {

@@ -51,9 +51,9 @@ def connected(reply: Callable[[Request], Reply], access: Access = PATIENT) -> It
         yield connection
 
 
-def looked_up(reply: Callable[[Request], Reply], *wanted: str) -> list[LiveBroker]:
+def looked_up(reply: Callable[[Request], Reply], *names: str) -> list[LiveBroker]:
     with RemotingServer(reply) as server:
-        return live_brokers([server.address], PATIENT, patterns=["*"], named=wanted)
+        return live_brokers([server.address], PATIENT, patterns=["*"], named=names)
 
 
 def route(brokers: int = 1, queues: int = 4, name: str = "b{}") -> dict[str, object]:
@@ -79,8 +79,8 @@ class FakeNameServer:
 def test_answers_out_of_their_order_are_not_all_held():
     waiting: list[Request] = []
 
-    def all_at_last(asked: Request) -> Reply:
-        waiting.append(asked)
+    def all_at_last(request: Request) -> Reply:
+        waiting.append(request)
         if len(waiting) < 64:
             return b""
         return (answer(each, body=b"x" * 8 * MIB) for each in reversed(waiting))
@@ -93,8 +93,8 @@ def test_answers_out_of_their_order_are_not_all_held():
     "ask", [broker_config, lambda c: list(max_offsets(c, [Queue("T", 0)]))], ids=["config", "offset"]
 )
 def test_an_answer_larger_than_such_an_answer_can_be_is_not_read(ask):
-    def large(asked: Request) -> Reply:
-        return answer(asked, body=b"x=y\n" * 2 * MIB, offset=1)
+    def large(request: Request) -> Reply:
+        return answer(request, body=b"x=y\n" * 2 * MIB, offset=1)
 
     with connected(large) as connection, pytest.raises(ProtocolError, match="where 1048576 are much"):
         ask(connection)
@@ -126,9 +126,9 @@ def test_so_many_brokers_and_no_more_and_none_with_a_name_of_a_megabyte():
 class Lister(FakeBroker):
     """Tells of entries of one size, and sends records of another."""
 
-    def __init__(self, told: int, sent: int) -> None:
+    def __init__(self, stated_size: int, sent: int) -> None:
         super().__init__({})
-        self.told, self.sent, self.records = told, sent, 0
+        self.told, self.sent, self.records = stated_size, sent, 0
 
     def __call__(self, request: Request) -> Reply:
         if request["code"] == 321:
@@ -140,12 +140,12 @@ class Lister(FakeBroker):
 
 
 def test_op_records_are_as_large_as_their_queue_says():
-    with connected(Lister(told=100, sent=12 * MIB)) as connection, at_most(60), pytest.raises(ProtocolError):
+    with connected(Lister(stated_size=100, sent=12 * MIB)) as connection, at_most(60), pytest.raises(ProtocolError):
         listed(connection, Queue(OP_TOPIC, 0), 0, 256)
 
 
 def test_no_more_op_records_are_asked_for_at_once_than_one_answer_may_hold():
-    lister = Lister(told=3 * MIB, sent=3 * MIB)
+    lister = Lister(stated_size=3 * MIB, sent=3 * MIB)
     with connected(lister) as connection, at_most(60):
         found = listed(connection, Queue(OP_TOPIC, 0), 7, 256)
         assert (lister.records, found.next_offset, len(found.body)) == (5, 12, 15 * MIB)
@@ -154,9 +154,9 @@ def test_no_more_op_records_are_asked_for_at_once_than_one_answer_may_hold():
 def test_a_peer_that_takes_nearly_all_its_time_for_each_answer_is_left_in_the_end(monkeypatch):
     monkeypatch.setattr(connections, "PATIENCE", 4)
 
-    def late(asked: Request) -> Reply:
+    def late(request: Request) -> Reply:
         time.sleep(0.2)
-        return answer(asked, offset=1)
+        return answer(request, offset=1)
 
     with connected(late, Access(timeout=0.5)) as connection:
         begun = time.monotonic()
@@ -168,9 +168,9 @@ def test_a_peer_that_takes_nearly_all_its_time_for_each_answer_is_left_in_the_en
 def test_a_peer_that_answers_much_may_take_its_time(monkeypatch):
     monkeypatch.setattr(connections, "PATIENCE", 1)
 
-    def late(asked: Request) -> Reply:
+    def late(request: Request) -> Reply:
         time.sleep(0.002)
-        return answer(asked, offset=1)
+        return answer(request, offset=1)
 
     with connected(late, Access(timeout=0.5)) as connection:
         assert len(list(max_offsets(connection, [Queue("T", number) for number in range(400)]))) == 400
@@ -204,7 +204,7 @@ def test_bad_entries_without_end_are_told_of_by_number():
 def test_so_many_connected_producers_and_no_more(groups):
     body = json.dumps({"data": groups}).encode()
     with (
-        connected(lambda asked: answer(asked, body=body)) as connection,
+        connected(lambda request: answer(request, body=body)) as connection,
         pytest.raises(ProtocolError, match="are much"),
     ):
         producers_now(connection)

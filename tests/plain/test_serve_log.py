@@ -18,8 +18,8 @@ def test_what_is_found_without_a_pass_is_told_when_it_changes_and_not_each_time(
     for done in (report(0), report(0, DOWN), report(0, DOWN), report(0), report(0, DOWN), report(7, DOWN)):
         log.report("land", done)
         said.append([line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()])
-    told = f"land: {DOWN}"
-    assert said == [[], [told], [], [], [told], ["land: pass 7, idle 1 unread 1, 1.2 s", told]]
+    log_line = f"land: {DOWN}"
+    assert said == [[], [log_line], [], [], [log_line], ["land: pass 7, idle 1 unread 1, 1.2 s", log_line]]
 
 
 def test_each_step_has_findings_of_its_own(capsys):

@@ -105,8 +105,8 @@ def test_shutdown_stops_and_notifies_once_and_the_second_is_nothing(is_daemon, i
     thread = Recorded(is_daemon=is_daemon)
     thread.start()
     thread.shutdown(interrupt=interrupt)
-    told = (thread.is_stopped, thread.has_notified, thread.latch.count, thread.interrupts)
-    assert told == (True, True, 0, int(interrupt))
+    state = (thread.is_stopped, thread.has_notified, thread.latch.count, thread.interrupts)
+    assert state == (True, True, 0, int(interrupt))
     thread.shutdown(interrupt=interrupt)
     assert thread.interrupts == int(interrupt)
 

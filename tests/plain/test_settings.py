@@ -139,8 +139,8 @@ spark: {foo: 1, spark.x: [1]}
 SQL = {"kind": "sql", "url_env": "DB", "table": "log", "key_column": "id", "state_column": "s", "commit": ["C"]}
 
 
-def resolver(**given):
-    return "resolvers.G=" + json.dumps({name: value for name, value in {**SQL, **given}.items() if value is not None})
+def resolver(**fields):
+    return "resolvers.G=" + json.dumps({name: value for name, value in {**SQL, **fields}.items() if value is not None})
 
 
 def test_faults_of_resolvers_are_told_together_and_what_may_be_a_secret_is_never_repeated(conf):
@@ -238,7 +238,7 @@ def test_a_pass_goes_on_with_settings_as_they_were_recorded_before_they_had_to_b
 
 
 @pytest.mark.parametrize(
-    ("given", "fault"),
+    ("fields", "fault"),
     [
         ({"url_file": "f"}, "give one of url_env and url_file, which name where the database's URL is"),
         ({"url_env": None}, "give one of url_env and url_file, which name where the database's URL is"),
@@ -251,8 +251,8 @@ def test_a_pass_goes_on_with_settings_as_they_were_recorded_before_they_had_to_b
         ({"commit": ["C", 1], "rollback": ["1"]}, "states listed twice: 1"),
     ],
 )
-def test_a_resolver_says_each_thing_once(given, fault):
-    assert faults_of(resolver(**given)) == [f"--set: resolvers.G: {fault}"]
+def test_a_resolver_says_each_thing_once(fields, fault):
+    assert faults_of(resolver(**fields)) == [f"--set: resolvers.G: {fault}"]
 
 
 def test_a_resolver_may_be_set_in_parts_by_several_layers_and_is_recorded_whole(conf):

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-LIBRARY = Path(__file__).resolve().parents[2] / "txmq_lib"
+TESTS = Path(__file__).resolve().parents[1]
+LIBRARY = TESTS.parent / "txmq_lib"
 MODULE_LINES, FUNCTION_LINES = 250, 40
 SLACK = 1.1  # a line too many is no reason to cut
 
@@ -23,9 +24,54 @@ REASONS = {
 }
 
 
-def sources() -> Iterator[tuple[str, str]]:
-    for path in sorted(LIBRARY.rglob("*.py")):
-        yield str(path.relative_to(LIBRARY)), path.read_text(encoding="utf-8")
+VAGUE = {"told", "given", "wanted", "sought", "asked"}
+# When brokers were asked, how many checks were, and what each command of a page printed: fields.
+FIELDS_OF_ROWS = {"views/connected.py: asked", "views/figures.py: asked", "tests/support/pages.py: told"}
+# What is changed there gets better names, and its line goes.
+STILL_VAGUE: tuple[str, ...] = (
+    "tests/docs/test_rules.py",
+    "tests/end_to_end/test_airflow.py",
+    "tests/end_to_end/test_live_landing.py",
+    "tests/end_to_end/test_live_rocketmq.py",
+    "tests/end_to_end/test_object_store.py",
+    "tests/end_to_end/test_passes_model.py",
+    "tests/end_to_end/test_proof_of_rollback.py",
+    "tests/end_to_end/test_roles.py",
+    "tests/end_to_end/test_state_machine.py",
+    "tests/end_to_end/test_to_broker.py",
+    "tests/faults/lost.py",
+    "tests/faults/signals.py",
+    "tests/faults/signals_matrix.py",
+    "tests/faults/two_drivers.py",
+    "tests/fuzz/remoting.py",
+    "tests/fuzz/traces.py",
+    "tests/plain/test_before_spark.py",
+    "tests/plain/test_live_brokers.py",
+    "tests/plain/test_object_stores.py",
+    "tests/plain/test_queue_files.py",
+    "tests/plain/test_reasons.py",
+    "tests/plain/test_supply.py",
+    "tests/rules/test_frontier.py",
+    "tests/rules/test_proof.py",
+    "tests/rules/test_runs.py",
+    "tests/rules/test_verdict.py",
+    "tests/rules/test_verdict_frontier.py",
+    "tests/session/test_markers.py",
+    "tests/support/real_broker.py",
+    "tests/support/truth.py",
+    "tests/views/test_alert.py",
+    "tests/views/test_connected.py",
+    "tests/views/test_doctor.py",
+    "tests/views/test_lag_states.py",
+    "tests/views/test_stopped_checks.py",
+    "tests/views/test_trace.py",
+    "tests/views/test_views.py",
+)
+
+
+def sources(folder: Path = LIBRARY) -> Iterator[tuple[str, str]]:
+    for path in sorted(folder.rglob("*.py")):
+        yield str(path.relative_to(folder)), path.read_text(encoding="utf-8")
 
 
 def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -54,16 +100,17 @@ def test_no_function_is_longer_than_forty_lines():
     assert {place: count for place, count in functions if count > FUNCTION_LINES * SLACK} == {}
 
 
-def test_a_variable_says_what_it_holds():
-    vague = {"told", "given", "wanted", "sought", "asked"}
-    found = {
-        f"{name}: {node.id if isinstance(node, ast.Name) else node.arg}"
-        for name, text in sources()
+def vague_names(text: str) -> set[str]:
+    return {
+        node.id if isinstance(node, ast.Name) else node.arg
         for node in ast.walk(ast.parse(text))
-        if (isinstance(node, ast.arg) and node.arg in vague)
-        or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in vague)
+        if (isinstance(node, ast.arg) and node.arg in VAGUE)
+        or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE)
     }
-    assert found <= {
-        "views/connected.py: asked",
-        "views/figures.py: asked",
-    }  # when brokers were, and how many checks were: fields of a row
+
+
+def test_a_variable_says_what_it_holds():
+    texts = {**dict(sources()), **{f"tests/{name}": text for name, text in sources(TESTS)}}
+    found = {f"{name}: {vague}" for name, text in texts.items() for vague in vague_names(text)}
+    assert found - FIELDS_OF_ROWS - {f"{name}: {vague}" for name in STILL_VAGUE for vague in VAGUE} == set()
+    assert [name for name in STILL_VAGUE if not vague_names(texts[name])] == [], "they need no exception any more"

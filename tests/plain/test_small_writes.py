@@ -80,10 +80,10 @@ def test_a_step_is_written_once_under_its_number(path):
 
 
 def test_of_two_that_write_one_step_at_once_the_second_fails(path, monkeypatch):
-    def other_first(table: DeltaTable, *rest: object, **told: object) -> None:
+    def other_first(table: DeltaTable, *rest: object, **options: object) -> None:
         monkeypatch.undo()
         STEP.append(path, ends(A=3))
-        small_writes.write_deltalake(table, *rest, **told)
+        small_writes.write_deltalake(table, *rest, **options)
 
     monkeypatch.setattr(small_writes, "write_deltalake", other_first)
     with pytest.raises(CommitFailedError):
@@ -92,10 +92,10 @@ def test_of_two_that_write_one_step_at_once_the_second_fails(path, monkeypatch):
 
 
 def test_steps_of_others_do_not_stand_in_the_way(path, monkeypatch):
-    def other_first(table: DeltaTable, *rest: object, **told: object) -> None:
+    def other_first(table: DeltaTable, *rest: object, **options: object) -> None:
         monkeypatch.undo()
         SmallWrite("another", 1, "other").append(path, ends(B=5))
-        small_writes.write_deltalake(table, *rest, **told)
+        small_writes.write_deltalake(table, *rest, **options)
 
     monkeypatch.setattr(small_writes, "write_deltalake", other_first)
     STEP.append(path, ends(A=3))

@@ -34,31 +34,31 @@ def database(tmp_path: Path) -> Path:
     return path
 
 
-def resolver(database: Path | str, **given: Any) -> SqlResolver:
+def resolver(database: Path | str, **fields: Any) -> SqlResolver:
     url = database if isinstance(database, str) else f"sqlite:///{database}"
-    base = TABLE if "query" not in given else QUERY
-    return SqlResolver(SqlSettings.model_validate({**base, **given}), url, now=NOW)
+    base = TABLE if "query" not in fields else QUERY
+    return SqlResolver(SqlSettings.model_validate({**base, **fields}), url, now=NOW)
 
 
-def statements(asked: SqlResolver) -> list[tuple[str, Any]]:
+def statements(sql_resolver: SqlResolver) -> list[tuple[str, Any]]:
     """Every statement it executes from now on, with its parameters."""
     seen: list[tuple[str, Any]] = []
 
     def note(connection, cursor, statement, parameters, context, executemany):
         seen.append((statement, parameters))
 
-    event.listen(asked._engine, "before_cursor_execute", note)
+    event.listen(sql_resolver._engine, "before_cursor_execute", note)
     return seen
 
 
-def answers(asked: SqlResolver, ids: Sequence[str]) -> list[tuple[str | None, str | None]]:
-    return [(answer.answer, answer.reason) for answer in asked.answers([check(name) for name in ids])]
+def answers(sql_resolver: SqlResolver, ids: Sequence[str]) -> list[tuple[str | None, str | None]]:
+    return [(answer.answer, answer.reason) for answer in sql_resolver.answers([check(name) for name in ids])]
 
 
 def test_it_asks_for_the_keys_of_the_batch_once_each_and_for_nothing_else(database):
-    asked = resolver(database)
-    seen = statements(asked)
-    assert answers(asked, ["T1", "T2", "T1", "T100"]) == [
+    sql_resolver = resolver(database)
+    seen = statements(sql_resolver)
+    assert answers(sql_resolver, ["T1", "T2", "T1", "T100"]) == [
         ("commit", None), ("rollback", None), ("commit", None), ("unknown", "ABSENT"),
     ]  # fmt: skip
     assert seen == [("SELECT log.id, log.state \nFROM log \nWHERE log.id IN (?, ?, ?)", ("T1", "T2", "T100"))]
@@ -78,26 +78,26 @@ def test_names_are_quoted_and_a_query_of_ones_own_is_asked_with_the_keys(databas
 
 
 def test_a_table_that_is_not_there_is_no_answer_and_is_asked_once(database):
-    asked = resolver(database, table="nowhere_log", absent_rollback_after=0)
-    assert answers(asked, ["T1"]) == [(None, "UNREACHABLE")]
-    assert "no such table: nowhere_log" in (asked.down.detail or "")
-    seen = statements(asked)
-    assert answers(asked, ["T1", "T2"]) == [(None, "UNREACHABLE")] * 2
+    sql_resolver = resolver(database, table="nowhere_log", absent_rollback_after=0)
+    assert answers(sql_resolver, ["T1"]) == [(None, "UNREACHABLE")]
+    assert "no such table: nowhere_log" in (sql_resolver.down.detail or "")
+    seen = statements(sql_resolver)
+    assert answers(sql_resolver, ["T1", "T2"]) == [(None, "UNREACHABLE")] * 2
     assert seen == []
 
 
 def test_a_key_that_the_database_cannot_take_spoils_no_other(database):
-    asked = resolver(database, key_column="odd name", key_type="integer", key="keys", absent_rollback_after=0)
+    sql_resolver = resolver(database, key_column="odd name", key_type="integer", key="keys", absent_rollback_after=0)
     checks = [check(keys=key) for key in ("3", "9" * 30, "4", "5")]
-    assert [(answer.answer, answer.reason) for answer in asked.answers(checks)] == [
+    assert [(answer.answer, answer.reason) for answer in sql_resolver.answers(checks)] == [
         ("commit", None), (None, "QUERY_FAILED"), ("rollback", None), ("commit", None),
     ]  # fmt: skip
-    assert asked.down is None
+    assert sql_resolver.down is None
 
 
 def test_a_database_that_is_not_there_is_no_answer(tmp_path):
-    asked = resolver(tmp_path / "no" / "such" / "directory.db", absent_rollback_after=0)
-    assert answers(asked, ["T1", "T2"]) == [(None, "UNREACHABLE")] * 2
+    sql_resolver = resolver(tmp_path / "no" / "such" / "directory.db", absent_rollback_after=0)
+    assert answers(sql_resolver, ["T1", "T2"]) == [(None, "UNREACHABLE")] * 2
 
 
 def test_neither_url_nor_password_nor_keys_are_told_when_it_fails():
@@ -107,32 +107,32 @@ def test_neither_url_nor_password_nor_keys_are_told_when_it_fails():
         "nosuchdialect://me:s3cr@t@h/db",
         "postgresql+nosuchdriver://me:s3cr@t@h/db",
     ):
-        asked = resolver(url)
-        told = repr(asked.answers([check("T-private")]))
-        assert asked.down is not None
-        assert asked.down.reason in ("UNREACHABLE", "RESOLVER_UNUSABLE")
-        assert not [word for word in ("s3cr", "T-private", "me:") if word in told], told
-        asked.close()
+        sql_resolver = resolver(url)
+        shown = repr(sql_resolver.answers([check("T-private")]))
+        assert sql_resolver.down is not None
+        assert sql_resolver.down.reason in ("UNREACHABLE", "RESOLVER_UNUSABLE")
+        assert not [word for word in ("s3cr", "T-private", "me:") if word in shown], shown
+        sql_resolver.close()
 
 
 @pytest.mark.parametrize("password", ["s3@cret", "s3@cret/more", "s3@c:ret", "s3@cret?x=1", "s3@cret#x"])
 def test_no_piece_of_a_password_that_should_have_been_encoded_is_told(password):
-    asked = resolver(f"postgresql+psycopg://me:{password}@127.0.0.1:1/db")
-    (answer,) = asked.answers([check("T")])
+    sql_resolver = resolver(f"postgresql+psycopg://me:{password}@127.0.0.1:1/db")
+    (answer,) = sql_resolver.answers([check("T")])
     assert (answer.answer, answer.reason) == (None, "RESOLVER_UNUSABLE")
     assert not [piece for piece in ("s3", "cret", "more", "c:", "ret") if piece in str(answer.detail)], answer.detail
 
 
 def test_a_secret_among_the_parameters_of_a_url_is_not_told():
     url = "postgresql+psycopg://127.0.0.1:1/db?user=me&password=s3%26cret&sslpassword=0ther"
-    told = resolver(url)._told(OSError("cannot use password='s3&cret' sslpassword=0ther, s3%26cret or 0ther"))
-    assert told == "OSError: cannot use password=*** sslpassword=***, *** or ***"
+    shown = resolver(url)._told(OSError("cannot use password='s3&cret' sslpassword=0ther, s3%26cret or 0ther"))
+    assert shown == "OSError: cannot use password=*** sslpassword=***, *** or ***"
 
 
 def test_what_a_driver_says_of_url_or_password_is_not_kept():
     url = "postgresql+psycopg://me:s3cr%40t@127.0.0.1:1/db"
-    told = resolver(url)._told(OSError(f"cannot use {url}: s3cr@t is wrong"))
-    assert told == "OSError: cannot use ***: *** is wrong"
+    shown = resolver(url)._told(OSError(f"cannot use {url}: s3cr@t is wrong"))
+    assert shown == "OSError: cannot use ***: *** is wrong"
 
 
 def test_a_secret_is_looked_up_where_it_is_named(tmp_path):
@@ -164,20 +164,20 @@ def test_a_secret_is_looked_up_where_it_is_named(tmp_path):
     "url", ["postgresql+psycopg://me:s3cr@t:pass@h/db", "postgresql+psycopg://orders:S3cret#db.internal/orders"]
 )
 def test_a_url_whose_password_stands_where_the_port_should_is_unusable_and_not_told(url):
-    asked = resolver(url)
-    (answer,) = asked.answers([check("T")])
+    sql_resolver = resolver(url)
+    (answer,) = sql_resolver.answers([check("T")])
     assert (answer.answer, answer.reason) == (None, "RESOLVER_UNUSABLE")
     assert answer.detail == "the database's URL is not one SQLAlchemy can read"
 
 
 def test_a_driver_that_fails_in_a_way_of_its_own_is_no_answer_and_its_words_are_not_told(database, monkeypatch):
-    asked = resolver(database)
+    sql_resolver = resolver(database)
 
     def fails(*_):
         raise RuntimeError("cannot parse S3cret")
 
-    monkeypatch.setattr(asked, "_rows", fails)
-    (answer,) = asked.answers([check("T")])
+    monkeypatch.setattr(sql_resolver, "_rows", fails)
+    (answer,) = sql_resolver.answers([check("T")])
     assert (answer.answer, answer.reason) == (None, "RESOLVER_UNUSABLE")
     assert answer.detail == "the database's driver failed with RuntimeError"
 
@@ -192,9 +192,9 @@ def test_a_key_with_rows_without_end_has_no_answer_and_the_others_have_theirs(da
         )
         connection.execute("drop table log")
         connection.execute("alter table many rename to log")
-    asked = resolver(database, **asks)
+    sql_resolver = resolver(database, **asks)
     tracemalloc.start()
-    found = answers(asked, [f"T{number}" for number in range(8)])
+    found = answers(sql_resolver, [f"T{number}" for number in range(8)])
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert found == [(None, "QUERY_FAILED") if n == 1 else ("commit" if n % 2 else "rollback", None) for n in range(8)]

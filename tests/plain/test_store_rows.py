@@ -102,8 +102,8 @@ def test_only_the_topics_asked_for_are_decoded_and_every_torn_stretch_is_shown(t
         "[]": [None],
     }
     for topics, expected in by_topics.items():
-        given = {} if topics is None else {"topics": topics}
-        assert [row["topic"] for row in rows(reader(store, **given))] == expected, topics
+        options = {} if topics is None else {"topics": topics}
+        assert [row["topic"] for row in rows(reader(store, **options))] == expected, topics
     assert (bad_start, "RECORD_TORN") in reasons(store, topics="[]")
     assert (unread, "BODY_CRC") in reasons(store)
 
@@ -138,9 +138,9 @@ def test_options_that_cannot_be_meant_are_refused_by_name():
 def test_a_body_that_is_too_large_for_the_reader_is_left_out(tmp_path):
     log = encode_record(0, body=bytes(101)) + encode_record(len(encode_record(0, body=bytes(101))), queue_offset=1)
     options = {"path": str(write_log(tmp_path, [log])), "from_offset": "0", "to_offset": str(len(log))}
-    told = [
+    decoded = [
         (row["queue_offset"], row["reason"])
         for row in materialized_records({**options, "max_body_bytes": "100"}).to_pylist()
     ]
-    assert told == [(0, "BODY_TOO_LARGE"), (1, None)]
+    assert decoded == [(0, "BODY_TOO_LARGE"), (1, None)]
     assert materialized_records({**options, "max_body_bytes": "101"})["reason"].to_pylist() == [None, None]

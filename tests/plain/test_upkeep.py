@@ -15,8 +15,8 @@ DAY_MS = 86_400_000
 
 
 def wanted(**changed):
-    given = {"small_files": 3, "small_file_size": 1, "files_per_run": 100, "size_per_run": 100, **changed}
-    return Settings.load(assignments=[f"maintain.{key}={value}" for key, value in given.items()]).maintain
+    limits = {"small_files": 3, "small_file_size": 1, "files_per_run": 100, "size_per_run": 100, **changed}
+    return Settings.load(assignments=[f"maintain.{key}={value}" for key, value in limits.items()]).maintain
 
 
 def test_a_table_with_few_small_files_or_large_ones_is_left_alone():

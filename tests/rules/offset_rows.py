@@ -46,11 +46,11 @@ def at(second: float) -> datetime:
     return START + timedelta(seconds=second)
 
 
-def rows(spark: SparkSession, table: str, given: Iterable[Mapping[str, Any]]) -> DataFrame:
+def rows(spark: SparkSession, table: str, values: Iterable[Mapping[str, Any]]) -> DataFrame:
     """A frame with the table's columns; what a row does not give is as above."""
     spec = table_spec(table)
     defaults = {"consumer_offset_commit": REPORT, "consumer_ack": ACK, "consumer_offset": STATE}[table]
-    whole = [{**defaults, **row} for row in given]
+    whole = [{**defaults, **row} for row in values]
     return local_frame(spark, [tuple(row.get(name) for name in spec.columns) for row in whole], struct_type(spec))
 
 

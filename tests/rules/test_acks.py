@@ -102,10 +102,10 @@ def landed(spark, cases):
 
 def test_each_holding_reports_the_smallest_unacknowledged_offset_of_its_last_acknowledgement(spark):
     found = acked_reports(landed(spark, [(why, events) for why, events, _ in REPORTED])).collect()
-    told = {why: [] for why, *_ in REPORTED}
+    reported = {why: [] for why, *_ in REPORTED}
     for row in sorted(found, key=lambda row: (row.client_id, row.ts)):
-        told[row.topic].append((row.client_id, second_of(row.ts), row.next_offset))
-    assert told == {why: expected for why, _, expected in REPORTED}
+        reported[row.topic].append((row.client_id, second_of(row.ts), row.next_offset))
+    assert reported == {why: expected for why, _, expected in REPORTED}
     assert {(row.origin, row.is_increase_only, row.occurrence, row.landed_pass) for row in found} == {
         ("ack", True, 0, 1)
     }
@@ -117,5 +117,5 @@ def test_what_comes_again_is_what_the_holder_took_at_or_above_the_next_offset(sp
     offsets = rows(
         spark, "consumer_offset", [{"topic": why, "next_offset": next_offset} for why, next_offset, *_ in REDELIVERED]
     )
-    told = {row.topic: row.redelivery_count for row in redelivery_counts(acks, offsets).collect()}
-    assert {why: told.get(why) for why, *_ in REDELIVERED} == {why: count for why, *_, count in REDELIVERED}
+    counts = {row.topic: row.redelivery_count for row in redelivery_counts(acks, offsets).collect()}
+    assert {why: counts.get(why) for why, *_ in REDELIVERED} == {why: count for why, *_, count in REDELIVERED}

@@ -46,9 +46,9 @@ def test_the_newest_check_is_open_until_somebody_answers_it(spark):
         rows(spark, "check_request", requests),
         rows(spark, "check_answer", answers),
     )
-    told = table_of(found, "transaction_id", "check_times", "commit_log_offset", "tran_state_table_offset",
+    table_shown = table_of(found, "transaction_id", "check_times", "commit_log_offset", "tran_state_table_offset",
                     "asked_for", "known_reasons")  # fmt: skip
-    assert {why: (*rest, sorted(reasons or [])) for why, (*rest, reasons) in told.items()} == {
+    assert {why: (*rest, sorted(reasons or [])) for why, (*rest, reasons) in table_shown.items()} == {
         why: (times, number, 10 + number, "check", reasons)
         for number, (why, times, _, _, reasons) in enumerate(STORIES)
         if reasons is not None

@@ -86,8 +86,8 @@ EDGES = [  # why, half, what is done
 
 
 def undecided(spark, edges):
-    given = [{"transaction_id": why, "is_held": None, **columns} for why, columns, *_ in edges]
-    return rows(spark, "pending_half", given).drop("next_check_timestamp")
+    halves = [{"transaction_id": why, "is_held": None, **columns} for why, columns, *_ in edges]
+    return rows(spark, "pending_half", halves).drop("next_check_timestamp")
 
 
 def test_each_undecided_transaction_is_asked_given_up_or_waits(spark):
@@ -109,9 +109,9 @@ def test_immunity_of_a_half_has_no_floor(spark):
 
 
 def test_below_the_timeout_a_half_is_asked_about_while_its_ends_are_still_taken(spark):
-    given = [{"check_immunity": text, "transaction_id": f"{text} {age}", "born_timestamp": at(-age)}
+    halves = [{"check_immunity": text, "transaction_id": f"{text} {age}", "born_timestamp": at(-age)}
              for text in ("0", "1", "5", "6") for age in (0, 1, 1_000, 1_001, 5_000, 5_001, 6_000, 6_001)]  # fmt: skip
-    judged = rows(spark, "half_message", given).select(
+    judged = rows(spark, "half_message", halves).select(
         "transaction_id",
         (~is_immune(BROKERS, NOW)).alias("is_asked"),
         (F.unix_millis(F.lit(NOW)) - F.unix_millis("born_timestamp") <= immunity_limit_ms(BROKERS)).alias("is_taken"),
@@ -193,12 +193,12 @@ def test_a_half_due_beyond_the_year_9999_stays_a_date(spark):
 def test_a_check_request_names_the_newest_copy_and_all_offsets(spark):
     newest = {"queue_offset": 45, "commit_log_offset": 9_000, "offset_msg_id": "0A00", "half_offsets": [40, 45],
               "real_topic": "TopicB", "real_queue_id": 3}  # fmt: skip
-    given = [
+    halves = [
         ("asked", {**half(600_000, times=3, asked_ago_ms=60_000), **newest}),
         ("waits", {**half(0), **newest}),
         ("given up", {**half(RESERVED + 1), **newest}),
     ]
-    requests = check_requests(with_action(undecided(spark, given), policies=BROKERS, now=NOW), now=NOW, pass_number=6)
+    requests = check_requests(with_action(undecided(spark, halves), policies=BROKERS, now=NOW), now=NOW, pass_number=6)
     expected = rows(
         spark,
         "check_request",

@@ -254,11 +254,11 @@ def test_bytes_that_are_no_utf8_are_told_and_kept_as_text_that_every_reader_read
         [(text, str(place), place, None, None) for place, text in enumerate(texts)],
         LINES.replace("value string", "value binary"),
     )
-    given = frame.withColumn("value", F.col("value").cast("string"))
-    found = table_of(message_rows(given).withColumn("raw", F.col("raw").cast("binary")), "source", "reason", "raw")
+    lines = frame.withColumn("value", F.col("value").cast("string"))
+    found = table_of(message_rows(lines).withColumn("raw", F.col("raw").cast("binary")), "source", "reason", "raw")
     assert found["0"] == ("BROKEN_JSON", texts[0].replace(b"\xff", "\ufffd".encode()))
     assert found["1"] == (None, None)
-    assert quick_message_rows(given).where("suspect_value is null").count() == 1
+    assert quick_message_rows(lines).where("suspect_value is null").count() == 1
 
 
 def test_a_good_line_becomes_typed_columns(spark):
@@ -286,9 +286,9 @@ def test_a_good_line_becomes_typed_columns(spark):
 
 
 def test_properties_are_kept_as_a_broker_stores_them(spark):
-    given = {"UNIQ_KEY": "K", "mine": "my value", "MIN_OFFSET": "0", "MAX_OFFSET": "453", "empty": "", "": "nameless",
+    sent_properties = {"UNIQ_KEY": "K", "mine": "my value", "MIN_OFFSET": "0", "MAX_OFFSET": "453", "empty": "", "": "nameless",
              "none": None, "min_offset": "kept", "space": " "}  # fmt: skip
-    frame = local_frame(spark, [("all", given), ("nothing", {})], "why string, properties map<string,string>")
+    frame = local_frame(spark, [("all", sent_properties), ("nothing", {})], "why string, properties map<string,string>")
     stored = frame.withColumn("stored", stored_properties(F.col("properties")))
     assert table_of(stored, "why", "stored") == {
         "all": {"UNIQ_KEY": "K", "mine": "my value", "min_offset": "kept", "space": " "},

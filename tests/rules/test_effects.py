@@ -39,12 +39,12 @@ PLACE_DDL = (
 
 def test_offsets_go_on_densely_where_each_queue_ends(spark):
     ddl = "broker_name string, topic string, queue_id int, name string, turn int"
-    given = [("b", "TopicA", 0, "third", 3), ("b", "TopicA", 0, "first", 1), ("b", "TopicA", 0, "second", 2),
+    decided = [("b", "TopicA", 0, "third", 3), ("b", "TopicA", 0, "first", 1), ("b", "TopicA", 0, "second", 2),
              ("b", "TopicA", 1, "of a new queue", 1), ("b", "TopicB", 0, "of a new topic", 1),
              ("c", "TopicA", 0, "of another broker", 9)]  # fmt: skip
     frontier = rows(spark, "landing_frontier", [{"next_offset": 70}, {"next_offset": 5, "broker_name": "c"},
                                                 {"next_offset": 8, "queue_id": 9}])  # fmt: skip
-    found = numbered(local_frame(spark, given, ddl), frontier, ("turn",))
+    found = numbered(local_frame(spark, decided, ddl), frontier, ("turn",))
     assert table_of(found, "name", "queue_offset") == {
         "first": 70, "second": 71, "third": 72, "of a new queue": 0, "of a new topic": 0, "of another broker": 5,
     }  # fmt: skip
@@ -136,9 +136,9 @@ def test_each_of_two_halves_at_one_place_is_restored_to_its_own(spark, in_arrow)
         PLACE_DDL,
     )
     real = {"real_topic": "TopicA", "real_queue_id": 3, "properties": KEPT}
-    given = {40: b"of 40", 39: b"of 39", 38: b"of 38", 37: b"undecided"}
+    bodies = {40: b"of 40", 39: b"of 39", 38: b"of 38", 37: b"undecided"}
     halves = rows(
-        spark, "half_message", [{**HALF, **real, "queue_offset": at, "body": body} for at, body in given.items()]
+        spark, "half_message", [{**HALF, **real, "queue_offset": at, "body": body} for at, body in bodies.items()]
     )
     found = restored(spark, places, halves, in_arrow)
     assert table_of(found, "queue_offset", "body") == {71: b"of 40", 72: b"of 39", 73: b"of 38"}
@@ -167,12 +167,12 @@ def test_every_decided_half_has_one_op_that_says_no_more_than_its_offset(spark):
 
 def pending_to_give_up(spark):
     """Two undecided transactions, one asked to the limit and one expired unasked."""
-    given = [
+    transactions = [
         {"transaction_id": "K", "queue_offset": 40, "commit_log_offset": 9_000, "check_times": 15, "queue_id": 0},
         {"transaction_id": "E", "queue_offset": 30, "commit_log_offset": 8_000, "check_times": 0, "queue_id": 0},
     ]
     reasons = local_frame(spark, [("K", "check_max"), ("E", "expired")], "transaction_id string, reason string")
-    return rows(spark, "pending_half", given).join(reasons, on="transaction_id", how="inner")
+    return rows(spark, "pending_half", transactions).join(reasons, on="transaction_id", how="inner")
 
 
 def test_the_given_up_are_numbered_in_queue_0_of_their_topic(spark):

@@ -26,9 +26,9 @@ WHOLE = {
 PLACE = {"queue_offset": 45, "commit_log_offset": 9000, "offset_msg_id": "0A00", "reconsume_times": 1, "flag": 7}
 
 
-def stored(spark, *given):
+def stored(spark, *rows_stored):
     """Stored messages: what landing has before the rules name anything in them."""
-    return rows(spark, "half_message", given).select("broker_name", *MESSAGE_COLUMNS, "content_hash", "origin",
+    return rows(spark, "half_message", rows_stored).select("broker_name", *MESSAGE_COLUMNS, "content_hash", "origin",
                                                      "landed_pass")  # fmt: skip
 
 
@@ -46,7 +46,7 @@ def test_a_half_is_named_by_its_properties_and_keeps_all_it_was_stored_with(spar
 
 
 def test_no_property_is_needed_for_a_half_to_land_and_odd_ones_are_absent(spark):
-    given = {
+    properties = {
         "nothing": {},
         "no number": {"REAL_QID": "x", "TRANSACTION_CHECK_TIMES": "many", "TRAN_PREPARED_QUEUE_OFFSET": "1.5"},
         "too large": {"REAL_QID": "2147483648", "TRANSACTION_CHECK_TIMES": "-1",
@@ -54,7 +54,9 @@ def test_no_property_is_needed_for_a_half_to_land_and_odd_ones_are_absent(spark)
         "resumed (R73)": {"TRANSACTION_CHECK_TIMES": "0", "TRAN_PREPARED_QUEUE_OFFSET": "9223372036854775807"},
         "immunity as written": {"CHECK_IMMUNITY_TIME_IN_SECONDS": " 5", "UNIQ_KEY": "K"},
     }  # fmt: skip
-    halves = half_messages(stored(spark, *[{"offset_msg_id": why, "properties": has} for why, has in given.items()]))
+    halves = half_messages(
+        stored(spark, *[{"offset_msg_id": why, "properties": has} for why, has in properties.items()])
+    )
     columns = ("transaction_id", "producer_group", "real_topic", "real_queue_id", "broker_check_times",
                "prepared_queue_offset", "check_immunity")  # fmt: skip
     assert table_of(halves, "offset_msg_id", *columns) == {
@@ -111,8 +113,8 @@ def test_the_content_of_a_message_is_all_but_its_place_in_the_queue(spark):
         "values changed about": {"properties": {"a": "2", "b": "1"}},
     }
     hosts = {"born_host": "p", "store_host": "s"}
-    given = [{**PLACE, **hosts, "properties": first, "origin": why, **change} for why, change in changes.items()]
-    hashes = table_of(stored(spark, *given).withColumn("hash", content_hash()), "origin", "hash")
+    messages = [{**PLACE, **hosts, "properties": first, "origin": why, **change} for why, change in changes.items()]
+    hashes = table_of(stored(spark, *messages).withColumn("hash", content_hash()), "origin", "hash")
     same = {why for why, hash_ in hashes.items() if hash_ == hashes["as it is"]}
     assert same == {"as it is", "at another offset", "in another queue", "properties in another order"}
     assert len(set(hashes.values())) == len(changes) - 3

@@ -20,10 +20,10 @@ SYSTEM, NOT_ONE, BOTH = (
 
 def broken(spark, *, effective, places, pending=(), are_matched=False):
     ddl = "broker_name string, commit_log_offset bigint, topic string, half_queue_offset bigint, queue_id int"
-    given = [(*place[:3], place[3] if place[3:] else place[1] // 100, 0) for place in places]
-    frame = local_frame(spark, given, ddl).withColumn("queue_offset", F.lit(0).cast("bigint"))
-    told = [{"half_queue_offset": end["commit_log_offset"] // 100, **end} for end in effective]
-    ends, open_ones = rows(spark, "end_outcome", told), rows(spark, "pending_half", pending)
+    rows_of_places = [(*place[:3], place[3] if place[3:] else place[1] // 100, 0) for place in places]
+    frame = local_frame(spark, rows_of_places, ddl).withColumn("queue_offset", F.lit(0).cast("bigint"))
+    effective_ends = [{"half_queue_offset": end["commit_log_offset"] // 100, **end} for end in effective]
+    ends, open_ones = rows(spark, "end_outcome", effective_ends), rows(spark, "pending_half", pending)
     found = broken_invariants(ends, frame, open_ones, are_matched=are_matched)
     return lines_of(found, "invariant", "broker_name", "example")
 

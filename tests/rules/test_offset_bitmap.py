@@ -25,13 +25,13 @@ PLACES = [
 def test_words_hold_what_was_put_in_and_nothing_else(spark):
     words = offset_bitmap(local_frame(spark, PLACES, DDL))
     assert words.count() == len({(broker, queue_id, offset >> 6) for broker, queue_id, offset in PLACES})
-    asked = [
+    offsets = [
         (broker, queue_id, offset) for broker in "abc" for queue_id in (0, 1, 3) for offset in (*range(420), *EDGES)
     ]
-    found = with_membership(local_frame(spark, asked, DDL), words, "is_in")
+    found = with_membership(local_frame(spark, offsets, DDL), words, "is_in")
     assert found.columns == ["broker_name", "queue_id", "queue_offset", "is_in"]
     held = set(PLACES)
-    assert lines_of(found, *found.columns) == sorted((*place, place in held) for place in asked)
+    assert lines_of(found, *found.columns) == sorted((*place, place in held) for place in offsets)
 
 
 @pytest.mark.parametrize("parts", [1, 3])

@@ -133,8 +133,8 @@ def left(spark, request):
         known = no_rows(spark, "consumer_offset") if len(passes) < 2 else state
         start = starting_points(known, new, reports)
         kinds = queue_kinds(*start).localCheckpoint() if request.param.endswith("kind") else None
-        told = rolled_up(*start, conflict_window_ms=WINDOW_MS, kinds=kinds).collect()
-        passes.append({(row.topic, row.queue_id): row.asDict(recursive=True) for row in told})
+        rolled = rolled_up(*start, conflict_window_ms=WINDOW_MS, kinds=kinds).collect()
+        passes.append({(row.topic, row.queue_id): row.asDict(recursive=True) for row in rolled})
         state = rows(spark, "consumer_offset", passes[-1].values())
     at_once, _, in_two = passes
     return at_once, in_two
@@ -145,7 +145,7 @@ def moves(row, name):
 
 
 def test_each_history_leaves_what_was_judged_by_hand(left):
-    told = {
+    left_by_history = {
         why: (
             row["next_offset"],
             second_of(row["updated_timestamp"]),
@@ -158,18 +158,18 @@ def test_each_history_leaves_what_was_judged_by_hand(left):
         )
         for why, row in ((why, left[0][why, 0]) for why, *_ in HISTORIES)
     }
-    assert told == {why: expected for why, _, expected in HISTORIES}
+    assert left_by_history == {why: expected for why, _, expected in HISTORIES}
 
 
 def test_two_clients_on_one_queue_are_in_conflict_as_judged_by_hand(left):
-    told = {
+    conflicts = {
         why: (
             left[0][why, 0]["conflict_count"],
             [(second_of(one["ts"]), one["client_id"], one["other_client_id"]) for one in left[0][why, 0]["conflicts"]],
         )
         for why, *_ in CONFLICTS
     }
-    assert told == {why: (len(expected), expected) for why, _, expected in CONFLICTS}
+    assert conflicts == {why: (len(expected), expected) for why, _, expected in CONFLICTS}
 
 
 def test_every_history_cut_anywhere_into_two_passes_ends_as_in_one(left):

@@ -49,11 +49,11 @@ BODIES = [  # why, tags, body, (place, half offset) of each row, reason and deta
 
 
 def test_each_token_of_a_body_is_a_row_or_a_fault(spark):
-    given = [
+    bodies = [
         ("b", "RMQ_SYS_TRANS_OP_HALF_TOPIC", 1, number, 100 + number, at(number), 9, f"raw {why}", why, 55, tags, body)
         for number, (why, tags, body, _, _) in enumerate(BODIES)
     ]
-    ops = local_frame(spark, given, DDL)
+    ops = local_frame(spark, bodies, DDL)
     good = lines_of(op_tokens(ops).join(ops.select("queue_offset", "source"), "queue_offset"),
                     "source", "position", "half_queue_offset")  # fmt: skip
     assert good == sorted((why, *one) for why, _, _, named, _ in BODIES for one in named)
@@ -78,6 +78,6 @@ def test_an_op_of_the_rocksdb_pair_names_a_physical_offset_in_a_property(spark):
     ops = local_frame(spark, rows, DDL)
     named = lines_of(op_tokens(ops).join(ops.select("queue_offset", "source"), "queue_offset"),
                      "source", "position", "half_queue_offset")  # fmt: skip
-    assert named == [(why, *one) for why, _, told, _ in cases for one in told]
+    assert named == [(why, *one) for why, _, expected_rows, _ in cases for one in expected_rows]
     faults = lines_of(op_faults(ops), "source", "reason", "detail")
-    assert faults == sorted((why, *one) for why, _, _, told in cases for one in told)
+    assert faults == sorted((why, *one) for why, _, _, expected_rows in cases for one in expected_rows)

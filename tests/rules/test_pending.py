@@ -78,9 +78,9 @@ def test_what_was_asked_before_stays_known_when_a_copy_lands(spark):
 
 
 def test_each_copy_has_its_own_place(spark):
-    given = {"half_offsets": [40, 48], "half_commit_log_offsets": [9_000, 9_400], "queue_offset": 48,
+    fields = {"half_offsets": [40, 48], "half_commit_log_offsets": [9_000, 9_400], "queue_offset": 48,
              "commit_log_offset": 9_400, "queue_id": 2}  # fmt: skip
-    copies = copies_of(rows(spark, "pending_half", [given]))
+    copies = copies_of(rows(spark, "pending_half", [fields]))
     assert lines_of(copies, "transaction_id", "real_topic", "queue_id", "queue_offset", "commit_log_offset") == [
         ("T", "TopicA", 2, 40, 9_000),
         ("T", "TopicA", 2, 48, 9_400),
@@ -89,8 +89,8 @@ def test_each_copy_has_its_own_place(spark):
 
 def two_copies(spark, **more):
     """A transaction whose original, the broker's very first message, and whose check copy have landed."""
-    given = {"half_offsets": [0, 48], "half_commit_log_offsets": [0, 9_400], "commit_log_offset": 9_400, **more}
-    return rows(spark, "pending_half", [{**PENDING, **given}])
+    fields = {"half_offsets": [0, 48], "half_commit_log_offsets": [0, 9_400], "commit_log_offset": 9_400, **more}
+    return rows(spark, "pending_half", [{**PENDING, **fields}])
 
 
 MESSAGES = [  # why, message, whether it is the transaction become visible
@@ -115,8 +115,8 @@ def test_only_a_committed_message_of_its_real_topic_makes_a_transaction_visible(
     # The topic is its transaction's, whatever the row itself says.
     places = [{"commit_log_offset": 9_900, "real_topic": None}, {"commit_log_offset": None}]
     given_up = rows(spark, "trans_check_max_time", places)
-    given = [{"store_timestamp": at(turn), "queue_offset": turn, **row} for turn, (_, row, _) in enumerate(MESSAGES)]
-    visible = made_visible(copies_of(two_copies(spark)), given_up, rows(spark, "message", given))
+    messages = [{"store_timestamp": at(turn), "queue_offset": turn, **row} for turn, (_, row, _) in enumerate(MESSAGES)]
+    visible = made_visible(copies_of(two_copies(spark)), given_up, rows(spark, "message", messages))
     assert lines_of(visible, "visible_store_timestamp", "transaction_id") == [
         (turn, "T") for turn, (*_, is_visible) in enumerate(MESSAGES) if is_visible
     ]
@@ -156,9 +156,9 @@ GIVEN_UP = [  # why, physical offsets of its halves, its given-up rows, whether 
 def test_a_given_up_transaction_is_undecided_again_once_resumed(spark):
     halves = [{"transaction_id": why, "commit_log_offset": place, "queue_offset": place // 100}
               for why, places, *_ in GIVEN_UP for place in places]  # fmt: skip
-    given = [{"transaction_id": why, **row} for why, _, found, _ in GIVEN_UP for row in found]
+    given_up_rows = [{"transaction_id": why, **row} for why, _, found, _ in GIVEN_UP for row in found]
     copies = copies_of(folded(rows(spark, "half_message", halves)))
-    left = effectively_given_up(copies, rows(spark, "trans_check_max_time", given))
+    left = effectively_given_up(copies, rows(spark, "trans_check_max_time", given_up_rows))
     assert {row.transaction_id for row in left.select("transaction_id").collect()} == {
         why for why, *_, counts in GIVEN_UP if counts
     }

@@ -40,22 +40,22 @@ EDGES = [  # why, properties, other columns, fault
 ]  # fmt: skip
 
 
-def under_topic(spark, *given):
+def under_topic(spark, *values):
     """Messages still under their own topic, as landing hands them over."""
-    frame = rows(spark, "half_message", [{"topic": "TopicA", "queue_id": 2, **columns} for columns in given])
+    frame = rows(spark, "half_message", [{"topic": "TopicA", "queue_id": 2, **columns} for columns in values])
     places = F.col("landed_pass").cast("bigint")
     return frame.select("broker_name", *MESSAGE_COLUMNS, "origin", places.alias("position"))
 
 
 def test_who_becomes_a_half_and_who_is_refused(spark):
-    given = [{"origin": why, "properties": has, **more} for why, has, more, _ in EDGES]
-    judged = under_topic(spark, *given).withColumn("fault", prepare_fault()["reason"])
+    messages = [{"origin": why, "properties": has, **more} for why, has, more, _ in EDGES]
+    judged = under_topic(spark, *messages).withColumn("fault", prepare_fault()["reason"])
     assert table_of(judged, "origin", "fault") == {why: fault for why, *_, fault in EDGES}
 
 
 def test_what_is_prepared_and_what_is_delayed_is_never_unknown(spark):
-    given = [{"origin": why, "properties": has, **more} for why, has, more, _ in EDGES]
-    judged = under_topic(spark, *given).withColumns({"prepared": is_prepared(), "delay": has_delay()})
+    messages = [{"origin": why, "properties": has, **more} for why, has, more, _ in EDGES]
+    judged = under_topic(spark, *messages).withColumns({"prepared": is_prepared(), "delay": has_delay()})
     found = table_of(judged, "origin", "prepared", "delay")
     assert {why for why, (prepared, _) in found.items() if not prepared} == {
         why for why, *_, fault in EDGES if fault == "NOT_PREPARED"
@@ -88,12 +88,12 @@ def test_a_prepared_message_becomes_a_half_as_a_broker_makes_it(spark):
 
 
 def test_a_missing_key_is_given_and_transaction_bits_are_cleared(spark):
-    given = [
+    messages = [
         {"origin": "keyless", "commit_log_offset": 1, "offset_msg_id": "0A01", "properties": {"TRAN_MSG": "true"}},
         {"origin": "rollback bits", "commit_log_offset": 2, "sys_flag": 0xC | 0x10, "properties": PREPARED},
         {"origin": "commit bits", "commit_log_offset": 3, "sys_flag": 0x8, "properties": PREPARED},
     ]
-    halves = as_halves(under_topic(spark, *given), F.lit(0).cast("bigint"))
+    halves = as_halves(under_topic(spark, *messages), F.lit(0).cast("bigint"))
     named = halves.select("origin", "sys_flag", F.expr("properties['UNIQ_KEY']").alias("key"),
                           F.expr("properties['__transactionId__']").alias("id"))  # fmt: skip
     assert table_of(named, "origin", "sys_flag", "key", "id") == {
@@ -105,12 +105,12 @@ def test_a_missing_key_is_given_and_transaction_bits_are_cleared(spark):
 
 def test_halves_are_numbered_densely_in_the_order_of_the_log_per_broker(spark):
     places = [("b", 300, 9), ("b", 100, 8), ("b", 200, 7), ("b", 200, 6), ("c", 5, 1)]
-    given = [
+    messages = [
         {"broker_name": broker, "commit_log_offset": physical, "landed_pass": position, "queue_id": number % 3,
          "origin": f"{broker} {physical} {position}", "properties": PREPARED}
         for number, (broker, physical, position) in enumerate(places)
     ]  # fmt: skip
-    numbered = as_halves(under_topic(spark, *given), F.lit(40).cast("bigint"))
+    numbered = as_halves(under_topic(spark, *messages), F.lit(40).cast("bigint"))
     assert table_of(numbered, "origin", "queue_offset", "queue_id") == {
         "b 100 8": (40, 0),
         "b 200 6": (41, 0),

@@ -55,13 +55,13 @@ STORIES = [  # why, decided before, ends as listed, what becomes of each
 def judged_stories(spark):
     """Per story a half, its check copy and its ends; each end is known by its landing place."""
     halves, ends, decided, names = [], [], [], {}
-    for number, (why, prior, told, _) in enumerate(STORIES):
+    for number, (why, prior, ends_of_story, _) in enumerate(STORIES):
         place = {"queue_offset": 10 * number, "commit_log_offset": 1_000 * number}
         copy = {"queue_offset": 10 * number + 1, "commit_log_offset": 1_000 * number + 500}
         halves += [{"transaction_id": why, **place}, {"transaction_id": why, "broker_check_times": 1, **copy}]
         if prior:
             decided.append({"transaction_id": why, "decision": prior})
-        for turn, told_end in enumerate(told):
+        for turn, told_end in enumerate(ends_of_story):
             at_place = copy if told_end.get("_copy") else place
             named = {
                 "tran_state_table_offset": at_place["queue_offset"],
@@ -79,11 +79,11 @@ def judged_stories(spark):
 def test_the_first_accepted_end_decides_and_is_never_applied_twice(spark):
     judged, names = judged_stories(spark)
     found = table_of(judged, "msg_id", "outcome", "is_effective", "code")
-    told = {why: [None] * len(ends) for why, _, ends, _ in STORIES}
+    outcomes_told = {why: [None] * len(ends) for why, _, ends, _ in STORIES}
     for name, (outcome, is_effective, _) in found.items():
         why, turn = names[name]
-        told[why][turn] = DECIDES if is_effective and outcome == ACCEPTED else outcome
-    assert told == {why: outcomes for why, *_, outcomes in STORIES}
+        outcomes_told[why][turn] = DECIDES if is_effective and outcome == ACCEPTED else outcome
+    assert outcomes_told == {why: outcomes for why, *_, outcomes in STORIES}
     answered = {name: code for name, (outcome, _, code) in found.items() if outcome in (REPEATED, CONTRADICTING)}
     assert set(answered.values()) == {0}, "R18: a broker answers SUCCESS to both"
 

@@ -22,8 +22,8 @@ OTHERS = {
 
 
 def test_rows_join_on_all_four_and_no_group_equals_no_group(spark):
-    given = [(*ONE, "the same"), *((*key, why) for why, key in OTHERS.items())]
-    left = local_frame(spark, given, f"{KEY}, why string")
+    keyed = [(*ONE, "the same"), *((*key, why) for why, key in OTHERS.items())]
+    left = local_frame(spark, keyed, f"{KEY}, why string")
     right = local_frame(spark, [(*ONE, 1), (*OTHERS["no group"], 2), ("b", None, "PG", at(0), 3)], f"{KEY}, n int")
     joined = join_transaction(left, right, "left")
     assert joined.columns == [*left.columns, "n"]

@@ -44,9 +44,9 @@ def test_an_object_from_somebody_without_the_secret_is_not_deserialised(spark):
     frame = bytes([RPC_REQUEST]) + struct.pack(">qi", 1, len(body)) + body
     with socket.create_connection((spark.sparkContext.getConf().get("spark.driver.host"), port), timeout=10) as peer:
         peer.sendall(struct.pack(">q", len(frame) + 8) + frame)
-        told = peer.recv(65536)
-    assert b"sasl" in told.lower()
-    assert b"hello" not in told
+        received = peer.recv(65536)
+    assert b"sasl" in received.lower()
+    assert b"hello" not in received
 
 
 TOLD = """

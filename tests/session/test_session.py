@@ -52,7 +52,7 @@ def test_workers_run_this_python(spark):
 
 
 @pytest.mark.parametrize(
-    ("given", "environ", "chosen"),
+    ("options", "environ", "chosen"),
     [
         ("", {}, "-XX:+UseParallelGC"),
         ("-Xss4m -XX:+UseStringDeduplication", {"PATH": "-XX:+UseZGC"}, "-XX:+UseParallelGC"),
@@ -62,8 +62,8 @@ def test_workers_run_this_python(spark):
         ("", {"_JAVA_OPTIONS": "-XX:+UseShenandoahGC"}, ""),
     ],
 )
-def test_a_collector_is_chosen_where_nobody_chose_one(given, environ, chosen):
-    assert collector(given, environ) == chosen
+def test_a_collector_is_chosen_where_nobody_chose_one(options, environ, chosen):
+    assert collector(options, environ) == chosen
 
 
 def test_the_more_there_is_the_more_parts_it_is_shuffled_into():

@@ -159,9 +159,9 @@ def test_a_name_with_a_colon_or_that_is_no_text_is_read_alone_in_its_directory_a
         path = os.fsencode(tmp_path) + b"/" + name + ending.encode()
         with gzip.open(path, "wb") if ending.endswith("gz") else open(path, "wb") as file:
             file.write(b'{"n": %d}\n' % number)
-    wanted = sorted((f'{{"n": {number}}}', None) for number in range(len(BYTE_NAMES)))
+    expected = sorted((f'{{"n": {number}}}', None) for number in range(len(BYTE_NAMES)))
     listed = list_files(spark, [str(tmp_path)])
-    assert sorted(values_of(spark, listed)) == wanted
+    assert sorted(values_of(spark, listed)) == expected
     assert list_files(spark, [f"{tmp_path}/*{ending}"]) == listed
     one_by_one = [os.fsdecode(os.path.join(os.fsencode(tmp_path), name + ending.encode())) for name in BYTE_NAMES]
     assert sorted(list_files(spark, one_by_one), key=lambda file: file.uri) == listed

@@ -26,8 +26,8 @@ def spark_with_store(spark: SparkSession) -> SparkSession:
 
 def read(spark: SparkSession, store: Path, **options: str) -> DataFrame:
     end = log_end(list_files(str(store)).files).offset
-    given = {"from_offset": "0", "to_offset": str(end), **options}
-    return spark.read.format("rocketmq_store").options(**given).load(str(store))
+    all_options = {"from_offset": "0", "to_offset": str(end), **options}
+    return spark.read.format("rocketmq_store").options(**all_options).load(str(store))
 
 
 def test_columns_have_the_types_and_order_that_landing_relies_on(spark_with_store, tmp_path):

@@ -77,24 +77,24 @@ def at(ms: int) -> datetime:
     return NOW + timedelta(milliseconds=ms)
 
 
-def rows(spark: SparkSession, table: str, given: Iterable[Mapping[str, Any]] = ()) -> DataFrame:
+def rows(spark: SparkSession, table: str, values: Iterable[Mapping[str, Any]] = ()) -> DataFrame:
     """A frame with exactly the table's columns; what a row does not give is valid and dull."""
-    return local_frame(spark, [row(table, **columns) for columns in given], schema_of(table))
+    return local_frame(spark, [row(table, **columns) for columns in values], schema_of(table))
 
 
-def evidence(spark: SparkSession, **given: Iterable[Mapping[str, Any]]) -> Evidence:
+def evidence(spark: SparkSession, **tables: Iterable[Mapping[str, Any]]) -> Evidence:
     """Evidence for transactions: rows by its field names, none where a field is not given."""
-    frames = {name: rows(spark, table, given.get(name, ())) for name, table in TABLE_OF_EVIDENCE.items()}
+    frames = {name: rows(spark, table, tables.get(name, ())) for name, table in TABLE_OF_EVIDENCE.items()}
     return Evidence(**{**frames, "resumed": resumes(frames["resumed"])})
 
 
-def row(table: str, **given: Any) -> tuple[Any, ...]:
+def row(table: str, **values: Any) -> tuple[Any, ...]:
     """One row in the table's column order; a name that is no column is a typing error of the test."""
     spec = table_spec(table)
-    strangers = {*given} - {*spec.columns}
+    strangers = {*values} - {*spec.columns}
     if strangers:
         raise KeyError(f"{table} has no columns {sorted(strangers)}")
-    return tuple(given[field.name] if field.name in given else _default(table, field) for field in spec.fields)
+    return tuple(values[field.name] if field.name in values else _default(table, field) for field in spec.fields)
 
 
 def schema_of(table: str) -> StructType:

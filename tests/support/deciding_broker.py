@@ -40,9 +40,14 @@ class Deciding:
             "REAL_QID": "0",
             "TRAN_MSG": "true",
         }
-        told = "".join(f"{name}\x01{value}\x02" for name, value in properties.items()).encode()
-        given = {"properties": told, "born_ms": BORN_MS + number, "store_ms": BORN_MS + 1000 + self.physical, **fields}
-        queue.append(encode_record(self.physical, topic=topic.encode(), queue_offset=len(queue), **given))
+        stored_properties = "".join(f"{name}\x01{value}\x02" for name, value in properties.items()).encode()
+        record = {
+            "properties": stored_properties,
+            "born_ms": BORN_MS + number,
+            "store_ms": BORN_MS + 1000 + self.physical,
+            **fields,
+        }
+        queue.append(encode_record(self.physical, topic=topic.encode(), queue_offset=len(queue), **record))
         self.physical += 1000
         return self.physical - 1000
 

@@ -92,13 +92,13 @@ def _batch(dice: random.Random, batches: int, span_ms: int, moment: int, in_orde
 
 def half_row(half: Half) -> dict[str, Any]:
     """A half in the landing contract."""
-    told = {
+    half_properties = {
         "PGROUP": half.transaction.group,
         "REAL_TOPIC": half.real_topic,
         "REAL_QID": None if half.real_queue is None else str(half.real_queue),
         "CHECK_IMMUNITY_TIME_IN_SECONDS": half.immunity,
     }
-    properties = {name: value for name, value in told.items() if value is not None}
+    properties = {name: value for name, value in half_properties.items() if value is not None}
     return message_row(
         HALF_TOPIC,
         queue_offset=half.offset,
@@ -162,18 +162,23 @@ def audit_history(number: int, dice: random.Random, batches: int, span_ms: int) 
     next_half = next_op = next_visible = next_gone = 0
     place = number * PLACES
 
-    def stored(kind: str, moment: int, topic: str, **told: Any) -> dict[str, Any]:
+    def stored(kind: str, moment: int, topic: str, **fields: Any) -> dict[str, Any]:
         nonlocal place
         place += 1_000
-        rows.append((kind, message_row(topic, place=place, stored_ms=moment, **told)))
+        rows.append((kind, message_row(topic, place=place, stored_ms=moment, **fields)))
         return rows[-1][1]
 
     for one in range(dice.randrange(1, 4)):
         born = START_MS + dice.randrange(span_ms)
-        told = {"UNIQ_KEY": f"{number}.{one}", "PGROUP": dice.choice("AB"), "REAL_TOPIC": topic, "REAL_QID": "0"}
+        half_properties = {
+            "UNIQ_KEY": f"{number}.{one}",
+            "PGROUP": dice.choice("AB"),
+            "REAL_TOPIC": topic,
+            "REAL_QID": "0",
+        }
         chain, moment = [], born + 5
         for _ in range(dice.choices((1, 2, 3), (60, 25, 15))[0]):
-            properties = told | {"TRAN_MSG": "true"}
+            properties = half_properties | {"TRAN_MSG": "true"}
             chain.append(stored("half", moment, HALF_TOPIC, queue_offset=number * OFFSETS + next_half, born_ms=born,
                                 properties=properties, body="half"))  # fmt: skip
             next_half, moment = next_half + 1, moment + 3_000
@@ -184,7 +189,7 @@ def audit_history(number: int, dice: random.Random, batches: int, span_ms: int) 
                 chain.append(gone)
         for _ in range(dice.choices((0, 1, 2), (35, 55, 10))[0]):
             named = dice.choice(chain)
-            properties = told if dice.random() < 0.95 else told | {"UNIQ_KEY": "another"}
+            properties = half_properties if dice.random() < 0.95 else half_properties | {"UNIQ_KEY": "another"}
             visible_topic, flag = dice.choices(((topic, 8), ("%RETRY%G", 8), (topic, 0)), (85, 10, 5))[0]
             stored("message", moment, visible_topic, queue_offset=number * OFFSETS + next_visible, born_ms=born,
                    properties=properties, body="half", sys_flag=flag, prepared=named["commitLogOffset"])  # fmt: skip

@@ -81,8 +81,8 @@ class House:
 
     def land_store(self, path: Path, *, broker: str = BROKER, now: datetime = NOW, **options: Any) -> PassReport:
         """Land a store directory."""
-        told = {"path": str(path), "broker_name": broker, "now": now, "wall_clock": wall_clock}
-        return run_land_store(self.warehouse, self.settings, **told, **options)
+        arguments = {"path": str(path), "broker_name": broker, "now": now, "wall_clock": wall_clock}
+        return run_land_store(self.warehouse, self.settings, **arguments, **options)
 
     def reconcile(self, now: datetime = NOW, **options: Any) -> PassReport:
         """One reconcile pass."""

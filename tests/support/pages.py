@@ -82,27 +82,31 @@ def blocks(text: str) -> list[Block]:
 
 def steps(block: Block) -> list[Step]:
     """The commands of a console block, each with the output shown below it."""
-    told: list[Step] = []
+    found: list[Step] = []
     if block.language == "console":
         for line in block.text.splitlines():
             if line.startswith("$ "):
-                told.append(Step(line.removeprefix("$ "), []))
-            elif told[-1].command.endswith("\\"):
-                told[-1] = Step(f"{told[-1].command}\n{line}", [])
+                found.append(Step(line.removeprefix("$ "), []))
+            elif found[-1].command.endswith("\\"):
+                found[-1] = Step(f"{found[-1].command}\n{line}", [])
             else:
-                told[-1].shown.append(line)
-    return told
+                found[-1].shown.append(line)
+    return found
 
 
 def follow(
-    told: Sequence[Block], directory: Path, environment: Mapping[str, str], *, longest: float = LONGEST_COMMAND_SECONDS
+    page_blocks: Sequence[Block],
+    directory: Path,
+    environment: Mapping[str, str],
+    *,
+    longest: float = LONGEST_COMMAND_SECONDS,
 ) -> Ran:
     """Write the files and run the commands; what one command exports the next has. AssertionError where one fails."""
     ran = Ran(directory, {}, {})
     (directory / "bin" / "exported").touch()
     left_running: list[int] = []
     try:
-        for block in told:
+        for block in page_blocks:
             if block.file:
                 (directory / block.file).write_text(block.text + "\n", encoding="utf-8")
             for step in steps(block):
@@ -137,9 +141,9 @@ def _run(step: Step, directory: Path, environment: Mapping[str, str], longest: f
     return out
 
 
-def missing(shown: Sequence[str], *told: str) -> list[str]:
+def missing(shown: Sequence[str], *texts: str) -> list[str]:
     """The shown lines that no stream has, each stream in its order; trailing blanks do not count."""
-    rest = [[line.rstrip() for line in stream.splitlines()] for stream in told]
+    rest = [[line.rstrip() for line in stream.splitlines()] for stream in texts]
     absent = []
     for line in shown:
         found = next((stream for stream in rest if line.rstrip() in stream), None)

@@ -77,8 +77,8 @@ class PostgreSQL:
 
     def query(self, *statements: str) -> list[tuple[Any, ...]]:
         """Runs statements; the rows of the last one."""
-        told = {"host": "127.0.0.1", "port": self.port, "user": USER, "password": PASSWORD, "dbname": "postgres"}
-        with psycopg.connect(**told, autocommit=True) as connection, connection.cursor() as cursor:
+        options = {"host": "127.0.0.1", "port": self.port, "user": USER, "password": PASSWORD, "dbname": "postgres"}
+        with psycopg.connect(**options, autocommit=True) as connection, connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
             return cursor.fetchall() if cursor.description else []

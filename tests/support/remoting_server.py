@@ -144,23 +144,23 @@ class FakeBroker:
 
     def _entries(self, request: Request, records: list[bytes], lowest: int) -> bytes:
         first = int(request["extFields"]["index"])
-        told = records[first : first + min(int(request["extFields"]["count"]), self.most)]
-        if first < lowest or not told:
+        answered = records[first : first + min(int(request["extFields"]["count"]), self.most)]
+        if first < lowest or not answered:
             return answer(request, remark=f"Index {first} is not exist!")
         entries = [
             {"eval": False, "physicOffset": _physical(record), "physicSize": len(record), "tagsCode": 100}
-            for record in told
+            for record in answered
         ]
         body = {"maxQueueIndex": len(records), "minQueueIndex": lowest, "queueData": entries}
         return answer(request, body=json.dumps(body).encode())
 
     def _record(self, request: Request) -> bytes:
-        wanted = int(request["extFields"]["offset"])
+        offset = int(request["extFields"]["offset"])
         for queue, records in self.queues.items():
             for record in records[self.lowest.get(queue, 0) :]:
-                if _physical(record) == wanted:
+                if _physical(record) == offset:
                     return answer(request, body=record)
-        return answer(request, 1, remark=f"can not find message by the offset, {wanted}")
+        return answer(request, 1, remark=f"can not find message by the offset, {offset}")
 
 
 def _physical(record: bytes) -> int:

@@ -25,11 +25,13 @@ class SmallLog:
     ends: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
     _end: int = 0
 
-    def append(self, topic: str, properties: dict[str, str], body: str = "body", queue_id: int = 0, **told: Any) -> Row:
+    def append(
+        self, topic: str, properties: dict[str, str], body: str = "body", queue_id: int = 0, **fields: Any
+    ) -> Row:
         """Write one record; what it says of itself in the landing contract."""
         offset, moment = self.ends[topic, queue_id], START_MS + len(self.rows)
-        given = {"queue_offset": offset, "born_ms": START_MS, "stored_ms": moment, "queue_id": queue_id, **told}
-        row = message_row(topic, place=self._end, properties=properties, body=body, **given)
+        record = {"queue_offset": offset, "born_ms": START_MS, "stored_ms": moment, "queue_id": queue_id, **fields}
+        row = message_row(topic, place=self._end, properties=properties, body=body, **record)
         size = len(encoded(row))
         if self._end % FILE_BYTES + size + 8 > FILE_BYTES:
             self._end = (self._end // FILE_BYTES + 1) * FILE_BYTES
@@ -49,9 +51,9 @@ class SmallLog:
 
     def commit(self, half: Row) -> Row:
         """The message that a commit makes visible, without its op."""
-        told = half["properties"]
-        own = {name: told[name] for name in ("UNIQ_KEY", "PGROUP", "TRAN_MSG")}
-        return self.append(told["REAL_TOPIC"], own, queue_id=int(told["REAL_QID"]), sys_flag=8,
+        properties = half["properties"]
+        own = {name: properties[name] for name in ("UNIQ_KEY", "PGROUP", "TRAN_MSG")}
+        return self.append(properties["REAL_TOPIC"], own, queue_id=int(properties["REAL_QID"]), sys_flag=8,
                            prepared=half["commitLogOffset"])  # fmt: skip
 
     def op(self, *halves: Row) -> Row:
@@ -64,10 +66,10 @@ class SmallLog:
 
     def of(self, kind: str, *, tells_end: bool = True) -> list[Row]:
         """The rows of one kind of the landing contract as a client has read them; each tells the end of its queue."""
-        wanted = {"half": HALF_TOPIC, "op": OP_TOPIC}
-        rows = [row for row in self.rows if wanted.get(kind, row["topic"]) == row["topic"]]
-        if kind not in wanted:
-            rows = [row for row in rows if row["topic"] not in wanted.values()]
+        topics = {"half": HALF_TOPIC, "op": OP_TOPIC}
+        rows = [row for row in self.rows if topics.get(kind, row["topic"]) == row["topic"]]
+        if kind not in topics:
+            rows = [row for row in rows if row["topic"] not in topics.values()]
         return [self._as_read(row) if tells_end else row for row in rows]
 
     def _as_read(self, row: Row) -> Row:

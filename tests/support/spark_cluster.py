@@ -77,9 +77,9 @@ class SparkCluster:
 
     def _wait_for(self, name: str, words: str) -> None:
         log, end = self._scratch / f"{name}.log", time.monotonic() + LIMIT_S
-        while words not in (told := log.read_text(errors="replace")):
+        while words not in (logged := log.read_text(errors="replace")):
             if time.monotonic() > end or any(process.poll() is not None for process in self._processes):
-                raise RuntimeError(f"{name} does not say '{words}': {told[-2000:]}")
+                raise RuntimeError(f"{name} does not say '{words}': {logged[-2000:]}")
             time.sleep(0.2)
 
 

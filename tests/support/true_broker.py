@@ -71,7 +71,7 @@ class Record:
 
     def row(self, max_offset: int | None = None) -> dict[str, Any]:
         """As a reading client tells what `encoded` stores; MAX_OFFSET is where its queue ended then."""
-        told = {} if max_offset is None else {"MIN_OFFSET": "0", "MAX_OFFSET": str(max_offset)}
+        ends = {} if max_offset is None else {"MIN_OFFSET": "0", "MAX_OFFSET": str(max_offset)}
         return {
             "topic": self.topic,
             "queueId": self.queue_id,
@@ -86,7 +86,7 @@ class Record:
             "offsetMsgId": f"7F00000100002A9F{self.place:016X}",
             "reconsumeTimes": 0,
             "preparedTransactionOffset": self.prepared,
-            "properties": {**self.properties, **told},
+            "properties": {**self.properties, **ends},
             "body": self.body.decode(),
             "bodyBase64": base64.b64encode(self.body).decode(),
         }
@@ -147,12 +147,12 @@ class TrueBroker:
         # Clocks step back now and then: only places tell an order.
         self.now_ms += self.dice.choice((1, 40, 700)) if self.dice.random() > 0.02 else -900
 
-    def _append(self, kind: str, topic: str, queue_id: int, properties: dict[str, str], **told: Any) -> Record:
+    def _append(self, kind: str, topic: str, queue_id: int, properties: dict[str, str], **fields: Any) -> Record:
         queue_offset = self._ends[(topic, queue_id)]
         self._ends[(topic, queue_id)] += 1
         plain = Record(kind, topic, queue_id, queue_offset, self._end, 0, self.now_ms, self.now_ms, properties,
                        f"body of {topic} {queue_offset}".encode())  # fmt: skip
-        record = replace(plain, **told)
+        record = replace(plain, **fields)
         size = len(record.encoded())
         if self._end % FILE_BYTES + size + 8 > FILE_BYTES:
             self._end = (self._end // FILE_BYTES + 1) * FILE_BYTES
@@ -360,9 +360,9 @@ class Shown:
 
     def _end_told(self, queue: tuple[str, int], high: int) -> int | None:
         """The end of a queue if a reading told it that read on behind a place."""
-        told = [record for record in self.records.values() if self.ends.get(record.queue)]
-        is_behind = any(record.kind in ("message", "max_time") and record.place > high for record in told)
-        has_ops = any(record.kind == "op" for record in told)
+        known_ends = [record for record in self.records.values() if self.ends.get(record.queue)]
+        is_behind = any(record.kind in ("message", "max_time") and record.place > high for record in known_ends)
+        has_ops = any(record.kind == "op" for record in known_ends)
         ends = self.ends.get(queue)
         return max(ends) if ends and has_ops and is_behind and self.seems_one_reading else None
 

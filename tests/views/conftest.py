@@ -48,8 +48,8 @@ def warehouse(tmp_path: Path, empty_tables: Path) -> Callable[[Rows], str]:
     def write(rows: Rows) -> str:
         directory = tmp_path / f"warehouse-{next(written)}"
         shutil.copytree(empty_tables, directory)
-        for name, given in rows.items():
-            append(directory, name, given)
+        for name, table_rows in rows.items():
+            append(directory, name, table_rows)
         return str(directory)
 
     return write
@@ -113,8 +113,8 @@ def _whole(spec: TableSpec, row: Mapping[str, Any]) -> dict[str, Any]:
     strangers = set(row) - set(spec.columns)
     assert not strangers, f"{spec.table} has no column {sorted(strangers)}"
     times = {field.name for field in spec.fields if field.type == "timestamp"}
-    given = {name: datetime.fromisoformat(value) if name in times and value else value for name, value in row.items()}
-    return {f.name: given.get(f.name, None if f.nullable else _default(f.type)) for f in spec.fields}
+    values = {name: datetime.fromisoformat(value) if name in times and value else value for name, value in row.items()}
+    return {f.name: values.get(f.name, None if f.nullable else _default(f.type)) for f in spec.fields}
 
 
 def _default(type_: str | dict[str, Any]) -> Any:

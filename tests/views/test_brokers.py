@@ -37,8 +37,8 @@ def test_a_broker_is_told_with_all_that_its_landings_found_out(warehouse, txmq):
     assert found == {
         "broker_name": "b", "role": "audit", "read_to_timestamp": "2026-11-21T11:30:00.000Z", "check_cursors": "0:17 1:none",
     }  # fmt: skip
-    told = ROWS["broker_set_up"][0]
-    assert {name: first[name] for name in told} == told
+    set_up = ROWS["broker_set_up"][0]
+    assert {name: first[name] for name in set_up} == set_up
     assert (second["broker_name"], second["kind"], second["set_ups"], second["check_cursors"]) == (
         "files",
         None,
@@ -50,9 +50,9 @@ def test_a_broker_is_told_with_all_that_its_landings_found_out(warehouse, txmq):
 
 def test_limits_that_differ_are_told_by_the_status(warehouse, txmq):
     code, out, _ = txmq("--warehouse", warehouse(ROWS), "status", "--now", NOON, "--format", "json")
-    told = json.loads(out)
+    status = json.loads(out)
     assert code == 0
-    assert told["differing"] == [{"broker_name": "b", "differences": ROWS["broker_set_up"][0]["differences"]}]
-    assert [(each["text"], each["command"]) for each in told["problems"]] == [
+    assert status["differing"] == [{"broker_name": "b", "differences": ROWS["broker_set_up"][0]["differences"]}]
+    assert [(each["text"], each["command"]) for each in status["problems"]] == [
         ("b: transactionCheckMax is 3, and transaction_check_max here is 15", "brokers --broker b --wide")
     ]

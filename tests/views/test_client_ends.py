@@ -55,10 +55,10 @@ def test_what_clients_say_stands_beside_the_verdict(warehouse, txmq, verdict, re
     code, out, err = txmq("--warehouse", uri, "trace", "T1")
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    told = {
+    shown_ends = {
         line[:7].strip(): line[7:].strip() for line in reversed(lines) if line[:6] in ("means:", "why:  ", "do:   ")
     }
-    assert (told.get("means:"), told.get("why:"), told.get("do:")) == (means, why, first)
+    assert (shown_ends.get("means:"), shown_ends.get("why:"), shown_ends.get("do:")) == (means, why, first)
     is_hinted = "where clients trace, the setting land.trace_topic tells which ends they sent" in out
     assert is_hinted == (verdict == "CONFLICT" and not traces)
 

@@ -67,9 +67,9 @@ def test_a_group_of_producers_over_grpc_is_found_by_the_name_of_its_topic(ids, w
     for view in ("pending", "verdicts"):
         assert ids(rows, view, "--group", "OrderTopic") == ["GRPC"]
         assert sorted(ids(rows, view, "--topic", "OrderTopic")) == ["GRPC", "JAVA"]
-    told = {each: txmq("--warehouse", warehouse(rows), "trace", each)[1] for each in ("GRPC", "JAVA")}
-    assert "its group is the topic's name: a producer over gRPC (R127)" in told["GRPC"]
-    assert "gRPC" not in told["JAVA"]
+    stories = {each: txmq("--warehouse", warehouse(rows), "trace", each)[1] for each in ("GRPC", "JAVA")}
+    assert "its group is the topic's name: a producer over gRPC (R127)" in stories["GRPC"]
+    assert "gRPC" not in stories["JAVA"]
 
 
 def test_a_span_that_is_none_names_the_option(warehouse, txmq):
@@ -122,10 +122,10 @@ def test_rows_come_in_the_order_asked_for_and_then_in_the_views_own(ids):
 
 def test_an_order_by_no_column_names_the_columns_there_are(warehouse, txmq):
     uri = warehouse({})
-    for given in ("age", "lag:up", "lag:"):
-        status, _, err = txmq("--warehouse", uri, "offsets", "--sort", given)
+    for order in ("age", "lag:up", "lag:"):
+        status, _, err = txmq("--warehouse", uri, "offsets", "--sort", order)
         assert status == 2
-        assert err.startswith(f"error USAGE: offsets cannot be sorted by {given}: give a column, or column:desc;")
+        assert err.startswith(f"error USAGE: offsets cannot be sorted by {order}: give a column, or column:desc;")
         assert "redelivery_count" in err
 
 
@@ -185,7 +185,7 @@ def test_views_say_the_same_of_files_read_and_of_rows_streamed(warehouse, txmq, 
             "message": [{"body": b"x", "keys": "k", "properties": [("A", "B")], "store_timestamp": at("11:00:00")}],
         }
     )
-    asked = [
+    command_lines = [
         ("ends",),
         ("ends", "--group", "G", "--state", "held"),
         ("ends", "--state", "refused", "--since", "3h", "--now", NOON),
@@ -195,7 +195,7 @@ def test_views_say_the_same_of_files_read_and_of_rows_streamed(warehouse, txmq, 
     ]
 
     def shown() -> list[str]:
-        return [txmq("--warehouse", uri, *each, "--format", "json")[1] for each in asked]
+        return [txmq("--warehouse", uri, *each, "--format", "json")[1] for each in command_lines]
 
     near = shown()
     assert [out.count("\n") for out in near] == [3, 1, 1, 1, 1, 0]

@@ -21,8 +21,8 @@ def place(group: str, queue: int, broker: str = "b", topic: str = "T") -> dict[s
 
 
 def consumed(group: str, queue: int, offset: int, minutes: float, **more: Any) -> dict[str, Any]:
-    told = {"updated_timestamp": before(minutes), "last_report_timestamp": before(minutes)}
-    return {**place(group, queue, **more), "next_offset": offset, **told}
+    moments = {"updated_timestamp": before(minutes), "last_report_timestamp": before(minutes)}
+    return {**place(group, queue, **more), "next_offset": offset, **moments}
 
 
 # Two queues of ten messages each, the last stored at noon and the others hours before; the window is ten minutes.

@@ -36,19 +36,19 @@ def unfit(text: str) -> set[str]:
 
 def test_tables_the_status_and_stories_show_what_has_no_sign_as_its_escape(warehouse, txmq):
     uri = warehouse(rows(ODD))
-    told = {}
+    outputs = {}
     for command in COMMANDS:
         wide = ("--wide",) if command not in ("passes",) else ()
-        status, told[command], err = txmq("--warehouse", uri, command, *wide)
-        assert (status, unfit(told[command] + err)) == (0, set()), command
-    assert SPELLED in told["pending"]
-    assert len(told["pending"].splitlines()) == 1 + 3
-    _, told["status"], _ = txmq("--warehouse", uri, "status", *AT, "--set", "thresholds.lag=1")
-    assert f"consumer group {SPELLED}" in told["status"]
-    _, told["trace"], _ = txmq("--warehouse", uri, "trace", f"DUPLICATED{ODD}")
-    assert f"DUPLICATED{SPELLED}" in told["trace"]
-    assert unfit(told["status"] + told["trace"]) == set()
-    assert not re.search(r"^(no problem found|error)", told["status"] + told["trace"], re.MULTILINE)
+        status, outputs[command], err = txmq("--warehouse", uri, command, *wide)
+        assert (status, unfit(outputs[command] + err)) == (0, set()), command
+    assert SPELLED in outputs["pending"]
+    assert len(outputs["pending"].splitlines()) == 1 + 3
+    _, outputs["status"], _ = txmq("--warehouse", uri, "status", *AT, "--set", "thresholds.lag=1")
+    assert f"consumer group {SPELLED}" in outputs["status"]
+    _, outputs["trace"], _ = txmq("--warehouse", uri, "trace", f"DUPLICATED{ODD}")
+    assert f"DUPLICATED{SPELLED}" in outputs["trace"]
+    assert unfit(outputs["status"] + outputs["trace"]) == set()
+    assert not re.search(r"^(no problem found|error)", outputs["status"] + outputs["trace"], re.MULTILINE)
     _, _, err = txmq("--warehouse", uri, "trace", ODD)
     assert (unfit(err), err.count("\n")) == (set(), 1)
 
@@ -180,9 +180,9 @@ CHATTY = "GID <!channel> [pay](http://x.example) @all <http://x.example|here> `a
 
 
 def test_a_webhook_is_told_no_mention_no_markup_and_one_line():
-    told = Alert(f"lag b/{CHATTY}", f"9 messages behind: consumer group {CHATTY}", "thresholds.lag 1",
+    alert_told = Alert(f"lag b/{CHATTY}", f"9 messages behind: consumer group {CHATTY}", "thresholds.lag 1",
                  f"txmq offsets --group '{CHATTY}' --sort lag:desc", "2026-11-21T12:00:00.000Z")  # fmt: skip
-    body = _payload("firing", told, "/warehouse", NOW)
+    body = _payload("firing", alert_told, "/warehouse", NOW)
     assert set("<>[]@`*\\") & set(body["text"].replace("\\x", "").replace("\\u", "")) == set()
     assert "://" not in body["text"]
     assert "consumer group GID \\x3c\\x21channel\\x3e \\x5bpay\\x5d(http:\\x2f/x.example) \\x40all" in body["text"]

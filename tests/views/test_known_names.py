@@ -16,7 +16,7 @@ LANDED = {
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "line"),
     [
         (("pending", "--group", "GID_ORDRES"), "no group GID_ORDRES has landed; there is GID_ORDERS"),
         (("verdicts", "--group", "gid_pay"), "no group gid_pay has landed; there is GID_PAY"),
@@ -27,10 +27,10 @@ LANDED = {
         (("pending", "--transaction-id", ID[:-1] + "1"), f"no transaction-id {ID[:-1]}1 has landed"),
     ],
 )
-def test_an_unknown_name_is_said_with_the_nearest_ones(warehouse, txmq, arguments, told):
+def test_an_unknown_name_is_said_with_the_nearest_ones(warehouse, txmq, arguments, line):
     status, out, err = txmq("--warehouse", warehouse(LANDED), *arguments, "--format", "json")
     assert (status, out) == (1, "")
-    assert err.splitlines()[-1] == told
+    assert err.splitlines()[-1] == line
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_each_unknown_one_of_several_is_said(warehouse, txmq):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "line"),
     [
         (("settle", "NONE", "--commit", "--reason", "r"), "no half message of transaction NONE has landed"),
         (("settle", "NONE", "--commit", "--reason", "r", "--apply"), "no half message of transaction NONE has landed"),
@@ -72,8 +72,8 @@ def test_each_unknown_one_of_several_is_said(warehouse, txmq):
     ],
 )
 def test_what_is_to_be_decided_about_and_never_landed_is_said_without_a_jvm(
-    warehouse, txmq, monkeypatch, arguments, told
+    warehouse, txmq, monkeypatch, arguments, line
 ):
     monkeypatch.setattr("txmq_lib.cli.run.passes.build_session", None)
     status, out, err = txmq("--warehouse", warehouse(LANDED), *arguments)
-    assert (status, out, err) == (2, "", f"error USAGE: {told}\n")
+    assert (status, out, err) == (2, "", f"error USAGE: {line}\n")

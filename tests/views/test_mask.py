@@ -65,10 +65,10 @@ def test_no_command_and_no_format_shows_what_is_masked(txmq, uri, tmp_path):
     for view in VIEWS:
         bodies = ("text", "hex", "base64") if view.bodies else (None,)
         for body in bodies:
-            asked = () if body is None else ("--body", body)
+            body_option = () if body is None else ("--body", body)
             for format_ in ("json", "csv", "table"):
                 wide = ("--wide",) if format_ == "table" else ()
-                _, out, _ = txmq("--warehouse", uri, *MASK, view.command, *asked, *wide, "--format", format_)
+                _, out, _ = txmq("--warehouse", uri, *MASK, view.command, *body_option, *wide, "--format", format_)
                 assert not [secret for secret in secrets if secret in out], (view.command, body, format_)
     for arguments in (("trace", "C0"), ("trace", "C0", "--format", "json"), ("trace", "--key", KEY), ("status",)):
         _, out, _ = txmq("--warehouse", uri, *MASK, *arguments)

@@ -44,7 +44,7 @@ MESSAGES = [
 
 
 @pytest.fixture
-def told(txmq):
+def metrics_shown(txmq):
     """Runs the command on a warehouse and gives every sample of its output by (name, labels)."""
 
     def run(uri: str, out: str = "-") -> dict[Any, float]:
@@ -90,8 +90,8 @@ def test_names_and_labels_are_those_of_rocketmq_5_and_txmqs_own():
     }  # fmt: skip
 
 
-def test_commits_are_counted_with_the_seconds_they_took_and_copies_are_not(warehouse, told):
-    found = told(warehouse({"message": MESSAGES}))
+def test_commits_are_counted_with_the_seconds_they_took_and_copies_are_not(warehouse, metrics_shown):
+    found = metrics_shown(warehouse({"message": MESSAGES}))
     commits = {labels: value for (name, labels), value in found.items() if name == "rocketmq_commit_messages_total"}
     assert commits == {frozenset({**NODE, "topic": "T"}.items()): 4, frozenset({**NODE, "topic": "U"}.items()): 1}
     buckets = [("5.0", 3), ("60.0", 4), ("600.0", 4), ("3600.0", 4), ("43200.0", 4), ("86400.0", 4), ("+Inf", 4)]
@@ -101,14 +101,14 @@ def test_commits_are_counted_with_the_seconds_they_took_and_copies_are_not(wareh
     assert found[key("rocketmq_finish_message_latency_count", **NODE, topic="T")] == 4
 
 
-def test_of_names_without_end_the_most_are_told_and_how_many_are_not(warehouse, told, monkeypatch):
+def test_of_names_without_end_the_most_are_told_and_how_many_are_not(warehouse, metrics_shown, monkeypatch):
     monkeypatch.setattr(metrics, "MOST_SERIES", 2)
     pending = [
         {"broker_name": "a", "real_topic": f"T{topic}", "producer_group": "G", "transaction_id": f"{topic}-{n}"}
         for topic in range(5)
         for n in range(5 - topic)
     ]
-    found = told(warehouse({"pending_half": pending}))
+    found = metrics_shown(warehouse({"pending_half": pending}))
     halves = {labels: value for (name, labels), value in found.items() if name == "rocketmq_half_messages"}
     assert halves == {frozenset({**NODE, "topic": f"T{topic}"}.items()): 5 - topic for topic in range(2)}
     assert found[key("txmq_series_left_out", metric="rocketmq_half_messages")] == 3
@@ -117,7 +117,7 @@ def test_of_names_without_end_the_most_are_told_and_how_many_are_not(warehouse, 
     }
 
 
-def test_half_messages_verdicts_and_rollbacks_are_counted_by_broker_and_topic(warehouse, told):
+def test_half_messages_verdicts_and_rollbacks_are_counted_by_broker_and_topic(warehouse, metrics_shown):
     verdict = {"broker_name": "a", "real_topic": "T"}
     rows = {
         "pending_half": [
@@ -133,7 +133,7 @@ def test_half_messages_verdicts_and_rollbacks_are_counted_by_broker_and_topic(wa
         "verdict": [{**verdict, "transaction_id": str(n), "verdict": v} for n, v in enumerate(
             ["ROLLED_BACK", "ROLLED_BACK", "CONFLICT", "DISCARDED"])],
     }  # fmt: skip
-    found = told(warehouse(rows))
+    found = metrics_shown(warehouse(rows))
     assert found[key("rocketmq_half_messages", **NODE, topic="T")] == 3
     assert found[key("rocketmq_half_messages", **NODE, topic="")] == 1
     assert found[key("txmq_pending_transactions", **NODE, producer_group="G")] == 2
@@ -147,15 +147,15 @@ def test_half_messages_verdicts_and_rollbacks_are_counted_by_broker_and_topic(wa
     assert found[key("txmq_verdicts", **NODE, verdict="CONFLICT")] == 1
 
 
-def test_committed_messages_without_a_half_are_counted_until_it_lands(warehouse, told):
+def test_committed_messages_without_a_half_are_counted_until_it_lands(warehouse, metrics_shown):
     states = ["orphan", "orphan", "before_first", "half_landed"]
     rows = [{"broker_name": "a", "topic": "T", "queue_offset": n, "state": state} for n, state in enumerate(states)]
-    found = told(warehouse({"orphan": [*rows, {**rows[2], "topic": "U"}, {**rows[3], "topic": "V"}]}))
+    found = metrics_shown(warehouse({"orphan": [*rows, {**rows[2], "topic": "U"}, {**rows[3], "topic": "V"}]}))
     orphans = {labels: value for (name, labels), value in found.items() if name == "txmq_orphans"}
     assert orphans == {frozenset({**NODE, "topic": "T"}.items()): 2, frozenset({**NODE, "topic": "U"}.items()): 0}
 
 
-def test_lag_is_counted_per_group_and_topic_in_messages_and_in_time(warehouse, told):
+def test_lag_is_counted_per_group_and_topic_in_messages_and_in_time(warehouse, metrics_shown):
     stored = [committed(n, "11:00:00", f"11:0{n - 100}:00") for n in (100, 101, 102)]
     system = {"consumer_group": "CID_RMQ_SYS_TRANS", "topic": "RMQ_SYS_TRANS_HALF_TOPIC", "next_offset": 7}
     rows = {
@@ -172,7 +172,7 @@ def test_lag_is_counted_per_group_and_topic_in_messages_and_in_time(warehouse, t
         {"broker_name": "a", "topic": "RMQ_SYS_TRANS_HALF_TOPIC", "next_offset": 7},
         {"broker_name": "a", "topic": "%RETRY%CG3", "next_offset": 4},
     ]
-    found = told(warehouse(rows))
+    found = metrics_shown(warehouse(rows))
 
     def lag(name: str, group: str, topic: str, *, retry: str = "false", system: str = "false") -> float | None:
         labels = {**NODE, "consumer_group": group, "topic": topic, "is_retry": retry, "is_system": system}
@@ -189,8 +189,8 @@ def test_lag_is_counted_per_group_and_topic_in_messages_and_in_time(warehouse, t
     assert lag("latency", "CID_RMQ_SYS_TRANS", "RMQ_SYS_TRANS_HALF_TOPIC", system="true") == 0
 
 
-def test_everything_else_is_told(warehouse, told):
-    found = told(warehouse(ROWS))
+def test_everything_else_is_told(warehouse, metrics_shown):
+    found = metrics_shown(warehouse(ROWS))
     assert found[key("txmq_checks_total", node_type="broker", node_id="", producer_group="")] == 2
     assert found[key("txmq_check_answers_total", node_type="broker", node_id="", decision="commit")] == 1
     assert found[key("txmq_given_up_messages_total", node_type="broker", node_id="")] == 1
@@ -206,23 +206,23 @@ def test_everything_else_is_told(warehouse, told):
     assert found[key("txmq_collected_timestamp_seconds")] == 1_795_262_400
 
 
-def test_counters_never_go_backwards_when_rows_change_or_are_archived(warehouse, told, tmp_path):
+def test_counters_never_go_backwards_when_rows_change_or_are_archived(warehouse, metrics_shown, tmp_path):
     uri, out = warehouse({"message": MESSAGES}), str(tmp_path / "txmq.prom")
-    before = told(uri, out)
-    assert told(uri, out) == before
+    before = metrics_shown(uri, out)
+    assert metrics_shown(uri, out) == before
     commits = key("rocketmq_commit_messages_total", **NODE, topic="T")
     first_bucket = key("rocketmq_finish_message_latency_bucket", **NODE, topic="T", le="5.0")
     DeltaTable(f"{uri}/message").delete("queue_offset <= 101 OR topic = 'U'")
-    after = told(uri, out)
+    after = metrics_shown(uri, out)
     assert {name: after[name] for name in before} == before
     append_to = tmp_path / "warehouse-0"
     append(append_to, "message", [committed(200, "11:00:00", "11:00:01")])
-    assert told(uri, out)[commits] == before[commits] + 1
-    again = told(uri, out)
+    assert metrics_shown(uri, out)[commits] == before[commits] + 1
+    again = metrics_shown(uri, out)
     assert again[commits] == before[commits] + 1
     assert again[first_bucket] == before[first_bucket] + 1
     assert again[key("rocketmq_commit_messages_total", **NODE, topic="U")] == 1
-    assert told(uri)[commits] == 3  # without the earlier text they count what there is
+    assert metrics_shown(uri)[commits] == 3  # without the earlier text they count what there is
 
 
 def test_a_carriage_return_in_a_label_is_carried_on_like_any_other_character(warehouse, txmq, tmp_path):
@@ -239,11 +239,13 @@ def test_what_is_carried_on_is_told_for_each_bucket_so_that_buckets_stay_cumulat
         return "# TYPE h histogram\n" + "".join(lines) + f"h_count {counts[-1]}\nh_sum 50\n"
 
     first, last, total = Piece("h", (), "5.0"), Piece("h", (), "+Inf"), Piece("h", (), "sum")
-    told, carried = carried_over({first: 20.0, last: 0.0, total: 10.0}, histogram(10.0, 10.0))
-    assert told == {first: 20.0, last: 0.0, total: 50.0}
+    metrics_shown, carried = carried_over({first: 20.0, last: 0.0, total: 10.0}, histogram(10.0, 10.0))
+    assert metrics_shown == {first: 20.0, last: 0.0, total: 50.0}
     assert carried == {total: 40.0}
-    told, carried = carried_over({first: 1.0, last: 4.0, total: 60.0}, histogram(10.0, 13.0) + notes({first: 2.0}))
-    assert told == {first: 10.0, last: 4.0, total: 60.0}
+    metrics_shown, carried = carried_over(
+        {first: 1.0, last: 4.0, total: 60.0}, histogram(10.0, 13.0) + notes({first: 2.0})
+    )
+    assert metrics_shown == {first: 10.0, last: 4.0, total: 60.0}
     assert carried == {first: 9.0}
 
 

@@ -50,12 +50,12 @@ def test_of_two_brokers_each_queue_comes_whole(warehouse, read):
 
 
 @pytest.mark.parametrize(
-    "given",
+    "arguments",
     [("--from-offset", "1"), ("--topic", "T", "--from-offset", "1"), ("--queue", "0", "--from-offset", "1"),
      ("--topic", "T", "--topic", "U", "--queue", "0", "--from-offset", "1")],
 )  # fmt: skip
-def test_an_offset_needs_its_queue(warehouse, txmq, given):
-    status, _, err = txmq("--warehouse", warehouse({}), "messages", *given)
+def test_an_offset_needs_its_queue(warehouse, txmq, arguments):
+    status, _, err = txmq("--warehouse", warehouse({}), "messages", *arguments)
     assert (status, "--from-offset takes one --topic and a --queue" in err) == (2, True)
 
 

@@ -85,8 +85,8 @@ def test_it_draws_every_chart_within_the_window_and_says_nothing(report, opened,
 
 def test_a_legend_of_every_verdict_fits_a_narrow_window(report, opened):
     first = rows("G")["verdict"][0]
-    told = [{**first, "transaction_id": name, "verdict": name} for name in names.VERDICTS]
-    page, _ = opened(report({"verdict": told}), width=NARROW)
+    rows_of_every_verdict = [{**first, "transaction_id": name, "verdict": name} for name in names.VERDICTS]
+    page, _ = opened(report({"verdict": rows_of_every_verdict}), width=NARROW)
     beyond = page.locator(".chart svg text").evaluate_all(
         "each => each.filter(text => text.getBoundingClientRect().right > innerWidth).map(text => text.textContent)"
     )

@@ -205,44 +205,44 @@ def test_many_rows_are_put_together_and_old_ones_go(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def told(warehouse, txmq):
+def failures_told(warehouse, txmq):
     """The problems past a limit that `status` tells at noon of rows, as (text, limit), and its status."""
 
     def read(rows: dict, of_runs: list[dict] = (), *settings: str) -> tuple[int, list[tuple[str, str]]]:
         uri = warehouse(rows)
         if of_runs:
             run_rows.append_runs(uri, list(of_runs), wall=AT)
-        given = [part for each in settings for part in ("--set", each)]
-        status, out, _ = txmq("--warehouse", uri, *given, "status", "--now", NOON, "--format", "json")
+        options = [part for each in settings for part in ("--set", each)]
+        status, out, _ = txmq("--warehouse", uri, *options, "status", "--now", NOON, "--format", "json")
         problems = json.loads(out)["problems"]
         return status, [(each["text"], each["limit"]) for each in problems if each["limit"]]
 
     return read
 
 
-def test_the_last_failure_of_each_step_is_told_until_it_is_done(told):
+def test_the_last_failure_of_each_step_is_told_until_it_is_done(failures_told):
     fails = run("run", 120, **{"land store /s": "INPUT_UNREADABLE: gone"})
     again = run("run", 60, **{"land store /s": "INPUT_UNREADABLE: gone\nfor ever"})
     done = run("run", 30, **{"land store /s": ""})
     text = "land store /s failed 2 times, last 1m ago: INPUT_UNREADABLE: gone"
-    assert told({}, [fails, again]) == (1, [(text, "thresholds.failing 0")])
-    assert told({}, [fails, again], "thresholds.failing=2") == (0, [])
-    assert told({}, [fails, again, done]) == (0, [])
-    assert told({}, [run("run", 8 * 86_400, **{"land store /s": "INPUT_UNREADABLE: gone"})]) == (0, [])
+    assert failures_told({}, [fails, again]) == (1, [(text, "thresholds.failing 0")])
+    assert failures_told({}, [fails, again], "thresholds.failing=2") == (0, [])
+    assert failures_told({}, [fails, again, done]) == (0, [])
+    assert failures_told({}, [run("run", 8 * 86_400, **{"land store /s": "INPUT_UNREADABLE: gone"})]) == (0, [])
 
 
-def test_a_mistake_of_who_typed_a_command_is_no_failure(told, txmq, tmp_path):
+def test_a_mistake_of_who_typed_a_command_is_no_failure(failures_told, txmq, tmp_path):
     mistakes = [
         run("settle", 60, settle="USAGE: T1 is decided"),
         run("commit", 60, commit="USAGE: T1 is decided"),
         run("land half", 60, **{"land half": "NOTHING_TO_LAND: nothing to land at /typo"}),
     ]
-    assert told({}, mistakes) == (0, [])
+    assert failures_told({}, mistakes) == (0, [])
     # What nobody types is no mistake of typing: a source of the settings.
     gone = run("run", 60, **{"land half /in": "NOTHING_TO_LAND: nothing to land at /in"})
-    assert told({}, [gone])[0] == 1
+    assert failures_told({}, [gone])[0] == 1
     unset = run("run", 60, run="USAGE: no")
-    assert told({}, [unset])[0] == 1
+    assert failures_told({}, [unset])[0] == 1
 
 
 def serving(command: str, started: float, ended: float | None, outcome: str, steps: dict[str, str]) -> dict:
@@ -253,38 +253,38 @@ def serving(command: str, started: float, ended: float | None, outcome: str, ste
     return Run(command, noon - timedelta(seconds=started), steps).row(at_end, outcome, None, words)
 
 
-def test_a_service_that_was_killed_fails_until_it_serves_again(told):
+def test_a_service_that_was_killed_fails_until_it_serves_again(failures_told):
     killed = serving("serve", 900, None, "killed", {})
     own = [
         serving("serve rounds", 900, 890, "done", {"serve": ""}),
         serving("serve rounds", 880, 700, "done", {"audit": ""}),
     ]
-    assert told({}, [killed, *own])[1] == [("serve failed 15m ago: killed: killed", "thresholds.failing 0")]
+    assert failures_told({}, [killed, *own])[1] == [("serve failed 15m ago: killed: killed", "thresholds.failing 0")]
     again = serving("serve rounds", 60, 50, "done", {"serve": ""})
-    assert told({}, [killed, *own, again]) == (0, [])
+    assert failures_told({}, [killed, *own, again]) == (0, [])
 
 
-def test_no_landing_of_a_broker_for_half_the_time_its_files_are_kept_is_told(told):
+def test_no_landing_of_a_broker_for_half_the_time_its_files_are_kept_is_told(failures_told):
     # 72 h by default, so 36 h.
     rows = [run("run", 36 * 3600 + 60, brokers=("a", "b")), run("run", 36 * 3600 - 60, brokers=("b",))]
-    assert told({}, rows) == (1, [("no successful landing of a: 1d 12h", "thresholds.no_landing 1d 12h")])
-    assert told({}, rows, "brokers.b.file_reserved_time=48h")[1][1] == (
+    assert failures_told({}, rows) == (1, [("no successful landing of a: 1d 12h", "thresholds.no_landing 1d 12h")])
+    assert failures_told({}, rows, "brokers.b.file_reserved_time=48h")[1][1] == (
         "no successful landing of b: 1d 11h", "thresholds.no_landing 1d",
     )  # fmt: skip
-    assert told({}, rows, "thresholds.no_landing=null") == (0, [])
-    assert told({}, rows, "thresholds.brokers.a.no_landing=null") == (0, [])
-    limited = told({}, rows[1:], "thresholds.brokers.b={no_landing: 1h}")
+    assert failures_told({}, rows, "thresholds.no_landing=null") == (0, [])
+    assert failures_told({}, rows, "thresholds.brokers.a.no_landing=null") == (0, [])
+    limited = failures_told({}, rows[1:], "thresholds.brokers.b={no_landing: 1h}")
     assert limited == (1, [("no successful landing of b: 1d 11h", "thresholds.brokers.b.no_landing 1h")])
 
 
-def test_a_broker_that_stores_nothing_over_a_weekend_is_not_behind(told):
+def test_a_broker_that_stores_nothing_over_a_weekend_is_not_behind(failures_told):
     read_to = (AT - timedelta(hours=60)).isoformat()
     rows = {"landing_frontier": [{"broker_name": "a", "topic": "T", "highest_store_timestamp": read_to}]}
-    assert told(rows, [run("run", 60, brokers=("a",))]) == (0, [])
+    assert failures_told(rows, [run("run", 60, brokers=("a",))]) == (0, [])
     limit = ("landing of a is behind: 2d 13h", "thresholds.landing_behind 1d 12h")
-    assert told(rows, (), "thresholds.landing_behind=auto") == (1, [limit])
+    assert failures_told(rows, (), "thresholds.landing_behind=auto") == (1, [limit])
     own = ("thresholds.landing_behind=auto", "thresholds.brokers.a.landing_behind=null")
-    assert told(rows, (), *own) == (0, [])
+    assert failures_told(rows, (), *own) == (0, [])
 
 
 def half(group: str, minutes_ago: float) -> dict:
@@ -292,47 +292,53 @@ def half(group: str, minutes_ago: float) -> dict:
     return {"producer_group": group, "first_store_timestamp": stored.isoformat(), "transaction_id": group}
 
 
-def test_a_half_older_than_twice_the_time_of_all_checks_is_told(told):
+def test_a_half_older_than_twice_the_time_of_all_checks_is_told(failures_told):
     # 2 x (6 s + 16 x 60 s) with the settings of base.yaml.
     rows = {"pending_half": [half("G1", 33), half("G2", 31)]}
-    assert told(rows) == (1, [("the oldest undecided transaction: 33m", "thresholds.pending_age 32m 12s")])
-    assert told(rows, (), "transaction_check_max=16") == (0, [])
-    assert told(rows, (), "thresholds.producer_groups.G1.pending_age=1h") == (0, [])
-    limited = told(rows, (), "thresholds.producer_groups.G2.pending_age=30m", "thresholds.pending_age=null")
+    assert failures_told(rows) == (1, [("the oldest undecided transaction: 33m", "thresholds.pending_age 32m 12s")])
+    assert failures_told(rows, (), "transaction_check_max=16") == (0, [])
+    assert failures_told(rows, (), "thresholds.producer_groups.G1.pending_age=1h") == (0, [])
+    limited = failures_told(rows, (), "thresholds.producer_groups.G2.pending_age=30m", "thresholds.pending_age=null")
     assert limited == (
         1,
         [("the oldest undecided transaction of G2: 31m", "thresholds.producer_groups.G2.pending_age 30m")],
     )
-    assert told(rows, (), "thresholds.producer_groups.G1.pending=0", "thresholds.pending_age=null") == (
+    assert failures_told(rows, (), "thresholds.producer_groups.G1.pending=0", "thresholds.pending_age=null") == (
         1, [("1 transactions of G1 undecided", "thresholds.producer_groups.G1.pending 0")],
     )  # fmt: skip
-    assert told(rows, (), "thresholds.pending=1", "thresholds.pending_age=null")[1][0][1] == "thresholds.pending 1"
+    assert (
+        failures_told(rows, (), "thresholds.pending=1", "thresholds.pending_age=null")[1][0][1]
+        == "thresholds.pending 1"
+    )
 
 
-def test_the_age_of_the_oldest_is_that_at_the_newest_landing_and_leaves_held_ones_out(told):
+def test_the_age_of_the_oldest_is_that_at_the_newest_landing_and_leaves_held_ones_out(failures_told):
     limit = ("the oldest undecided transaction: 33m", "thresholds.pending_age 32m 12s")
     rows = {"pending_half": [half("G1", 93)]}
-    assert told(rows, [run("run", 3600, brokers=("a",)), run("run", 7200, brokers=("b",))]) == (1, [limit])
+    assert failures_told(rows, [run("run", 3600, brokers=("a",)), run("run", 7200, brokers=("b",))]) == (1, [limit])
     rows = {"pending_half": [half("G1", 91)]}
-    assert told(rows, [run("run", 3600, brokers=("a",))]) == (0, [])
+    assert failures_told(rows, [run("run", 3600, brokers=("a",))]) == (0, [])
     own = "thresholds.producer_groups.G1.pending_age=30m"
-    assert told(rows, [run("run", 3600, brokers=("a",))], own)[1][0][0] == "the oldest undecided transaction of G1: 31m"
+    assert (
+        failures_told(rows, [run("run", 3600, brokers=("a",))], own)[1][0][0]
+        == "the oldest undecided transaction of G1: 31m"
+    )
     rows = {"pending_half": [{**half("G1", 93), "is_held": True}, {**half("G1", 33), "is_held": False}]}
-    assert told(rows) == (1, [limit])
+    assert failures_told(rows) == (1, [limit])
     rows = {"pending_half": [{**half("G1", 93), "is_held": True}]}
-    assert told(rows) == told(rows, (), own) == (0, [])
+    assert failures_told(rows) == failures_told(rows, (), own) == (0, [])
 
 
-def test_queues_of_a_group_that_has_stopped_are_told_and_a_retired_group_is_not(told):
+def test_queues_of_a_group_that_has_stopped_are_told_and_a_retired_group_is_not(failures_told):
     place = {"broker_name": "a", "topic": "T", "queue_id": 0}
     rows = {
         "consumer_offset": [{**place, "consumer_group": "CG", "next_offset": 1}],
         "landing_frontier": [{**place, "next_offset": 9, "highest_store_timestamp": NOON}],
     }
     text = "1 queues of consumer group CG stopped"
-    assert told(rows) == (1, [(text, "thresholds.lag_states 0")])
-    assert told(rows, (), "thresholds.consumer_groups.CG.lag_states=null") == (0, [])
-    limited = told(rows, (), "thresholds.consumer_groups.CG={lag: 7, lag_states: 1}")
+    assert failures_told(rows) == (1, [(text, "thresholds.lag_states 0")])
+    assert failures_told(rows, (), "thresholds.consumer_groups.CG.lag_states=null") == (0, [])
+    limited = failures_told(rows, (), "thresholds.consumer_groups.CG={lag: 7, lag_states: 1}")
     assert limited == (1, [("8 messages behind: consumer group CG", "thresholds.consumer_groups.CG.lag 7")])
 
 

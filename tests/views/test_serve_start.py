@@ -17,8 +17,8 @@ BROKERS = [{"broker_name": "audited", "role": "audit"}, {"broker_name": "own", "
 )
 def test_a_role_that_was_changed_ends_serve_at_its_start(warehouse, txmq, tmp_path, settings, broker):
     uri, health = warehouse({"broker": BROKERS}), tmp_path / "health.json"
-    given = [part for each in settings for part in ("--set", each)]
-    status, out, err = txmq("--warehouse", uri, *given, "serve", "--health-file", str(health))
+    options = [part for each in settings for part in ("--set", each)]
+    status, out, err = txmq("--warehouse", uri, *options, "serve", "--health-file", str(health))
     assert (status, out) == (2, "")
     assert err.startswith(f"error ROLE_CHANGED: broker {broker}: its rows were made in the role ")
     assert not health.exists()

@@ -115,17 +115,17 @@ def status(warehouse, txmq):
 
 
 @pytest.fixture
-def told(status):
+def status_told(status):
     code, out, err = status("--format", "json")
     assert (code, err, out.count("\n")) == (0, "", 1)
     return json.loads(out)
 
 
-def test_pending_is_counted_by_age_and_producer_group_the_largest_first(told):
-    assert told["pending_count"] == 5
-    groups = [(row["producer_group"], row["count"], row["oldest_transaction_id"]) for row in told["pending"]]
+def test_pending_is_counted_by_age_and_producer_group_the_largest_first(status_told):
+    assert status_told["pending_count"] == 5
+    groups = [(row["producer_group"], row["count"], row["oldest_transaction_id"]) for row in status_told["pending"]]
     assert groups == [("G1", 3, "C"), ("G2", 1, "D"), (None, 1, "E")]
-    assert told["pending"][0] == {
+    assert status_told["pending"][0] == {
         "producer_group": "G1",
         "count": 3,
         "ages": {"1m": 1, "10m": 1, "1h": 0, "1d": 1, "older": 0},  # an age of exactly a minute is in the next class
@@ -137,25 +137,25 @@ def test_pending_is_counted_by_age_and_producer_group_the_largest_first(told):
         "clients": None,  # no live broker told
         "unattended": 0,
     }
-    assert told["pending"][2]["ages"]["older"] == 1
-    assert [row["due"] for row in told["pending"]] == [1, 0, 0]
+    assert status_told["pending"][2]["ages"]["older"] == 1
+    assert [row["due"] for row in status_told["pending"]] == [1, 0, 0]
 
 
-def test_checks_answers_and_given_up_are_counted(told):
-    checks = told["checks"]
+def test_checks_answers_and_given_up_are_counted(status_told):
+    checks = status_told["checks"]
     assert (checks["asked"], checks["last_asked_timestamp"]) == (2, "2026-11-21T11:30:00.000Z")
     assert (checks["answered"], checks["answers"]) == (2, {"commit": 1, "malformed": 1})
-    assert (told["given_up"], told["last_given_up_timestamp"]) == (1, "2026-11-21T10:00:00.000Z")
+    assert (status_told["given_up"], status_told["last_given_up_timestamp"]) == (1, "2026-11-21T10:00:00.000Z")
 
 
-def test_verdicts_come_with_what_the_last_audit_pass_gave(told):
-    assert [(row["verdict"], row["count"], row["last_pass"]) for row in told["verdicts"]] == [
+def test_verdicts_come_with_what_the_last_audit_pass_gave(status_told):
+    assert [(row["verdict"], row["count"], row["last_pass"]) for row in status_told["verdicts"]] == [
         ("DUPLICATED", 1, 0), ("COMMITTED", 2, 2), ("DISCARDED", 1, 0), ("PENDING", 1, 0),
     ]  # fmt: skip
 
 
-def test_lag_is_counted_per_group_with_the_states_of_its_queues(told):
-    assert told["offsets"] == [
+def test_lag_is_counted_per_group_with_the_states_of_its_queues(status_told):
+    assert status_told["offsets"] == [
         {"broker_name": "a", "consumer_group": "CG1", "queues": 2, "lag": 100,
          "states": {"beyond_end": 1, "ok": 1}, "lag_states": {"ahead_of_queue": 1, "stopped": 1}, "rewinds": 3},
         {"broker_name": "a", "consumer_group": "CG2", "queues": 3, "lag": 10,
@@ -163,19 +163,19 @@ def test_lag_is_counted_per_group_with_the_states_of_its_queues(told):
     ]  # fmt: skip
 
 
-def test_quarantine_landing_and_passes_are_told(told):
-    assert [(row["reason"], row["count"]) for row in told["quarantine"]] == [("OP_TAG", 2), ("BROKEN_JSON", 1)]
-    assert told["landed"] == [
+def test_quarantine_landing_and_passes_are_told(status_told):
+    assert [(row["reason"], row["count"]) for row in status_told["quarantine"]] == [("OP_TAG", 2), ("BROKEN_JSON", 1)]
+    assert status_told["landed"] == [
         {"broker_name": "a", "read_to_timestamp": "2026-11-21T11:58:00.000Z"},
         {"broker_name": "b", "read_to_timestamp": None},
     ]
-    passes = [(row["job"], row["pass_number"], row["unfinished_number"]) for row in told["passes"]]
+    passes = [(row["job"], row["pass_number"], row["unfinished_number"]) for row in status_told["passes"]]
     assert passes == [("land", 4, None), ("reconcile", None, 1), ("audit", 2, None)]
-    assert told["passes"][2]["seconds"] == {"verdict": 1.5}
+    assert status_told["passes"][2]["seconds"] == {"verdict": 1.5}
 
 
-def test_problems_name_the_command_that_shows_more(told):
-    assert [(row["text"], row["command"], row["limit"]) for row in told["problems"]] == [
+def test_problems_name_the_command_that_shows_more(status_told):
+    assert [(row["text"], row["command"], row["limit"]) for row in status_told["problems"]] == [
         ("the oldest undecided transaction: 1d 1h", "pending", None),
         ("100 messages behind: consumer group CG1", "offsets --group CG1 --sort lag:desc", None),
         ("reconcile pass 1 started 3m ago, not ended", "passes --job reconcile", None),
@@ -275,15 +275,15 @@ def test_what_somebody_has_decided_is_no_longer_told_as_undecided(status):
 
 
 def test_verdicts_given_before_other_passes_say_that_an_audit_is_due(status):
-    def told(*jobs: tuple[str, str]) -> tuple[bool, str]:
+    def status_told(*jobs: tuple[str, str]) -> tuple[bool, str]:
         rows = {**ROWS, "pass": [passed(job, 1, "committed", clock) for job, clock in jobs]}
         line = next(line for line in status(rows=rows)[1].splitlines() if line.startswith("VERDICTS"))
         return json.loads(status("--format", "json", rows=rows)[1])["is_audit_due"], line
 
-    assert told(("land", "10:00:00"), ("audit", "11:00:00"), ("maintain", "11:30:00")) == (False, "VERDICTS")
+    assert status_told(("land", "10:00:00"), ("audit", "11:00:00"), ("maintain", "11:30:00")) == (False, "VERDICTS")
     due = "VERDICTS  txmq audit is due: other passes came after it"
     for job in ("land", "reconcile", "resume"):
-        assert told(("audit", "11:00:00"), (job, "11:00:01")) == (True, due)
+        assert status_told(("audit", "11:00:00"), (job, "11:00:01")) == (True, due)
 
 
 def test_what_is_not_known_is_told_with_its_reason(status):
@@ -396,9 +396,9 @@ def test_what_is_read_from_afar_is_what_is_read_from_local_files(status, monkeyp
     if lowered:
         monkeypatch.setattr(far_files, lowered, 0)
     far = status("--format", "json")
-    told = [{**json.loads(out), "warehouse": None} for _, out, _ in (near, far)]
-    assert told[0] == told[1]
-    assert told[0]["pending_count"] == 5
+    status_told = [{**json.loads(out), "warehouse": None} for _, out, _ in (near, far)]
+    assert status_told[0] == status_told[1]
+    assert status_told[0]["pending_count"] == 5
 
 
 def test_of_a_table_of_before_that_is_streamed_a_column_it_lacks_is_null(warehouse, txmq, monkeypatch):
@@ -406,10 +406,10 @@ def test_of_a_table_of_before_that_is_streamed_a_column_it_lacks_is_null(warehou
     for table, lacking in (("pending_half", ["is_held"]), ("verdict", ["reason"]), ("run", ["brokers"])):
         before = DeltaTable(f"{uri}/{table}").to_pyarrow_table().drop_columns(lacking)
         write_deltalake(f"{uri}/{table}", before, mode="overwrite", schema_mode="overwrite")
-    told = txmq("--warehouse", uri, "status", "--now", NOON, *UNLIMITED, "--format", "json")
+    status_told = txmq("--warehouse", uri, "status", "--now", NOON, *UNLIMITED, "--format", "json")
     monkeypatch.setattr(WarehouseReader, "_files", lambda reader, scan: None)
-    assert txmq("--warehouse", uri, "status", "--now", NOON, *UNLIMITED, "--format", "json") == told
-    assert json.loads(told[1])["pending_count"] == 5
+    assert txmq("--warehouse", uri, "status", "--now", NOON, *UNLIMITED, "--format", "json") == status_told
+    assert json.loads(status_told[1])["pending_count"] == 5
     scan = Scan("verdict", ("reason",), ({"reason": ["undecided"]},))
     assert WarehouseReader(uri).rows(scan) == []
     assert WarehouseReader(uri).rows(Scan("verdict", ("reason",))) == [{"reason": None}] * 5
@@ -426,8 +426,8 @@ def test_of_thousands_of_passes_only_files_that_may_hold_the_newest_are_read(txm
     for row in rows:
         append(tmp_path / "w", "pass", [row])
     reader = WarehouseReader(str(tmp_path / "w"))
-    told = [(last.job, last.pass_number, last.unfinished_number) for last in last_passes(reader)]
-    assert told == [("land", 3, 4), ("audit", 1, None), ("maintain", None, 7)]
+    status_told = [(last.job, last.pass_number, last.unfinished_number) for last in last_passes(reader)]
+    assert status_told == [("land", 3, 4), ("audit", 1, None), ("maintain", None, 7)]
     pruned = WarehouseReader(str(tmp_path / "w"))
     scan = Scan("pass", ("job", "pass_number"), files=newest_passes(pruned))
     kept = pruned.query("SELECT job, pass_number FROM pass ORDER BY ALL", [], {"pass": scan})
