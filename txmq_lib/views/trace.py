@@ -139,8 +139,8 @@ def traces(
         lambda: _op_events(reader, owners),
         lambda: _end_events(reader, by_id, halves),
     ]
-    told = reader.side_by_side(_events_of_part, parts)
-    for key, event in (*_own_events(found), *chain.from_iterable(told)):
+    of_parts = reader.side_by_side(_events_of_part, parts)
+    for key, event in (*_own_events(found), *chain.from_iterable(of_parts)):
         events_of[_id_of(key, event, events_of)][key].append(event)
     return {each: _stories(events) for each, events in events_of.items()}
 
