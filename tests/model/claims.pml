@@ -11,7 +11,7 @@ code: txmq_lib/passes/claims.py claim: _append_to_log tagged_commit
 code: txmq_lib/passes/claims.py append_row: make_durable _append_to_log make_durable
 code: txmq_lib/passes/writer.py _write_once: require_open has_landed is_empty _write_through_conflicts _landed_commit _is_taken
 code: txmq_lib/passes/current.py commit: require_open append_row
-code: txmq_lib/pipeline/land/landing_pass.py _given_up: take abandon
+code: txmq_lib/pipeline/land/landing_pass.py _taken_and_abandoned: take abandon
 
 Seeded faults, each to be found: -DNO_CLAIM (who carries on says nothing), -DNO_TAKE (who abandons takes no step),
 -DBLIND (who finds its number taken goes on). */

@@ -289,7 +289,7 @@ MUTANTS = (
     Mutant("_claim_or_abandon", "a plan given up is carried on", "current.claim(CARRIED_ON)", "True",
            (f"{ONCE}::test_a_plan_given_up_by_its_own_process_is_carried_on_by_nobody",)),
     Mutant("effects.given_up_messages", "given-up halves at one place are told for each other", "*place", '"half_commit_log_offset"', EFFECTS),
-    Mutant("landing_pass._given_up", "the steps of a plan given up stay free", '_appends(current.arguments["kind"])',
+    Mutant("landing_pass._taken_and_abandoned", "the steps of a plan given up stay free", "_appends(current)",
            "()", (f"{ONCE}::test_a_landing_given_up_while_it_writes_lands_nothing_twice",)),
     Mutant("_land_prepared", "halves behind the frontier are not seen", "max(end, beyond.collect()[0][0] or 0)", "end",
            (f"{ONCE}::test_halves_made_by_a_landing_that_was_given_up_keep_their_offsets",)),

@@ -19,6 +19,7 @@ def _nothing(current: Pass) -> None:
 @dataclass(frozen=True, kw_only=True)
 class Job(Generic[Inputs, Outcome]):
     """One kind of pass. `inputs` reads as the plan pinned it, `decide` applies rules, `write` writes each step once.
+    Where rows are many, `decide` may write a table ahead (`Writer.append_ahead`).
 
     begin        what is written before anything else, whatever there is to read
     is_idle      whether our own pass would find nothing to do: then it leaves no trace, and its report says `idle`
@@ -44,7 +45,7 @@ class Job(Generic[Inputs, Outcome]):
 
 
 def job_of_steps(name: str, work: Callable[[Pass], PassReport], **fields: Any) -> Job[None, None]:  # noqa: ANN401
-    """A job whose steps read what those before have written, so that they are one function; `more` as in `Job`."""
+    """A job whose steps read what those before have written, so that they are one function; `fields` as in `Job`."""
     return Job(
         name=name,
         inputs=_nothing,

@@ -17,12 +17,17 @@ from txmq_lib.passes.pass_log import pass_tag
 
 @dataclass(kw_only=True)
 class Plan:
-    """Pinned inputs, clock, arguments and settings of a pass. All that a pass writes is a pure function of these.
+    """A pass as recorded, of which all that it writes is a pure function; and what this process knows of it beside.
 
+    Recorded, and the same for whoever carries the plan on:
     input_versions  the version of each table that the pass reads
     since_versions  the version of each table up to which the job knew all; a table that is not there is read whole
-    is_own          whether this process made the plan, or carries on that of another
-    last_note       what the last committed pass of the job left for this one
+    plan_id         who planned it; empty until that is recorded
+
+    Of this process:
+    is_own          whether it made the plan, or carries on that of another
+    last_note       what the last committed pass of the job left for this one; empty in a plan of others
+    lost_feeds      tables whose change feed no longer reaches back to their since version: they are read whole
     """
 
     warehouse: Warehouse

@@ -119,8 +119,9 @@ def run_passes(
 ) -> PassReport:
     """Carry unfinished passes of others on, then one of our own; the report of our own.
 
-    `arguments` are asked for anew before each pass. An unfinished pass whose inputs are gone is abandoned where nothing
-    of it has landed, or where the job does only what is missing; else PlanInputsGone.
+    `arguments` are asked for anew before each pass, also where a plan of others is open. An unfinished
+    pass whose inputs are gone is abandoned where nothing of it has landed, or where the job does only what is missing;
+    else PlanInputsGone.
     """
     while True:
         make_ready(warehouse)

@@ -2,7 +2,8 @@
 
 A client holds a queue from `allocated` until `dropped`; each holding begins with an empty process queue. Events of one
 client and queue are ordered by (ts, landed_pass, landing_order). Offsets are taken in ascending order within one
-holding, so the offset safe after the last acknowledgement is the highest of all that were safe before.
+holding, so the offset safe after the last acknowledgement is the highest of all that were safe before. What a reset
+does to it: rules/offsets.py.
 """
 
 from __future__ import annotations

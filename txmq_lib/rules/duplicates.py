@@ -1,4 +1,7 @@
-"""What landed before: the same key with the same content adds nothing, with other content it is a conflict. Pure."""
+"""What landed before: the same key with the same content adds nothing, with other content it is a conflict. Pure.
+
+Where all records are new, pipeline/land/records/new_records.py finds that by runs of offsets, without a look at rows.
+"""
 
 from __future__ import annotations
 

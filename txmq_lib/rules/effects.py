@@ -1,4 +1,7 @@
-"""What a decision writes: the restored message, the op row, the given-up row (R20, R26, R70). Pure."""
+"""What a decision writes: the restored message, the op row, the given-up row (R20, R26, R70). Pure.
+
+For rows in Arrow pipeline/reconcile/restored_rows.py says the same; tests/plain/test_restoring.py holds both together.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,8 @@ QUEUE = ("broker_name", "topic", "queue_id")
 def numbered(rows: DataFrame, frontier: DataFrame, order: tuple[str, ...]) -> DataFrame:
     """`rows` (broker_name, topic, queue_id, ...) with a dense `queue_offset` per queue, from where the queue ends.
 
-    Offsets continue at the frontier's next_offset (0 for a new queue), in `order`.
+    Offsets continue at the frontier's next_offset (0 for a new queue), in `order`. Whoever numbers so moves the
+    frontier by as many rows.
     """
     return _placed(rows, frontier, F.row_number().over(Window.partitionBy(*QUEUE).orderBy(*order)) - 1)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.errors import NothingToLandError
+from txmq_lib.errors import InvariantViolation, NothingToLandError
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.runner import run_passes
@@ -75,11 +75,13 @@ def _land(current: Pass, reading: BrokerReading | None) -> PassReport:
     """Land what the plan names, and commit. A plan of another process that nobody can go on with is given up."""
     kind = current.arguments["kind"]
     if not current.is_own and not _can_be_carried_on(current):
-        return _given_up(current)
+        return _taken_and_abandoned(current)
     if kind not in OF_NO_ROLE:
         record(current, current.arguments["broker_name"])
     unread: list[LandingFile] = []
-    if kind == ROCKETMQ and reading is not None:
+    if kind == ROCKETMQ:
+        if reading is None:
+            raise InvariantViolation("a live plan of another process is never carried on")
         broker_landing.land(current, reading)
     elif kind == STORE:
         store_landing.land(current)
@@ -93,7 +95,7 @@ def _land(current: Pass, reading: BrokerReading | None) -> PassReport:
 def _can_be_carried_on(current: Pass) -> bool:
     """Whether what another process planned to land is still there, and none of it was taken from that process."""
     kind = current.arguments["kind"]
-    if any(current.is_taken(*each) for each in _appends(kind)):
+    if any(current.is_taken(*each) for each in _appends(current)):
         return False  # by a process that died as it gave the plan up
     if kind == ROCKETMQ:
         # What a broker gave to another process it may not give again, and nobody knows how much of it has landed.
@@ -107,15 +109,18 @@ def _files(current: Pass) -> list[LandingFile]:
     return [LandingFile(**file) for file in current.arguments["files"]]
 
 
-def _appends(kind: str) -> list[tuple[str, str]]:
-    """Table and step of each append that a landing of this kind may make, quarantine apart."""
+def _appends(current: Pass) -> list[tuple[str, str]]:
+    """Table and step of each append that the plan may make; a row more in quarantine harms nobody."""
+    kind = current.arguments["kind"]
     tables = {**MESSAGE_TABLES, **EVENT_TABLES}
     kinds = [kind] if kind in tables else list(MESSAGE_TABLES)
     prepared = [("half_message", messages.PREPARED)] if "half" in kinds else []
-    may_have_table = kind not in tables or kind == "offset"
-    offsets = [("consumer_offset_commit", broker_offsets.STEP)] if may_have_table else []
+    may_bring_offsets = kind not in tables or kind == "offset"
+    offsets = [("consumer_offset_commit", broker_offsets.STEP)] if may_bring_offsets else []
     suspects = [(tables[each], each + messages.SUSPECTS) for each in kinds if each in MESSAGE_TABLES]
-    return [*[(tables[each], each) for each in kinds], *suspects, *prepared, *offsets]
+    appends = [*[(tables[each], each) for each in kinds], *suspects, *prepared, *offsets]
+    # A plan of before knows fewer tables, and a process of that version writes no others.
+    return [append for append in appends if append[0] in current.input_versions]
 
 
 def _are_unchanged(current: Pass, files: list[LandingFile]) -> bool:
@@ -127,10 +132,10 @@ def _are_unchanged(current: Pass, files: list[LandingFile]) -> bool:
     return found == files
 
 
-def _given_up(current: Pass) -> PassReport:
+def _taken_and_abandoned(current: Pass) -> PassReport:
     # Its inputs changed or went since it died: landing is by key, so landing them again adds what is missing. Where it
     # has not died, its steps are taken: what it writes from here on would land beside the same rows of the next plan.
-    for table, step in _appends(current.arguments["kind"]):
+    for table, step in _appends(current):
         current.take(table, step)
     current.abandon()
     return PassReport(current.job, current.number, {}, {})

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from txmq_lib.spark.row_hash import Numbers
 
-QUEUE: Final = ("topic", "queue_id")
 RUNS_SCHEMA: Final = pa.schema(
     [
         ("topic", pa.string()),
