@@ -55,10 +55,10 @@ class Counted:
     def row(self) -> list[str]:
         """The line of the table."""
         counts = (self.trials, self.over_before, self.statuses_other, self.hangs, self.left, self.lines_other)
-        told = (*counts, self.carried_on, self.not_carried_on, self.rows_other)
-        return [self.command, *map(str, told), f"{self.slowest_s:.1f}", "; ".join(self.notes)]
+        all_counts = (*counts, self.carried_on, self.not_carried_on, self.rows_other)
+        return [self.command, *map(str, all_counts), f"{self.slowest_s:.1f}", "; ".join(self.notes)]
 
-    def take(self, number: int, ended: Ended, *, may_stop: bool, told: str, own: frozenset[str]) -> None:
+    def take(self, number: int, ended: Ended, *, may_stop: bool, trial: str, own: frozenset[str]) -> None:
         """One trial; `own` are the lines that the command says when left alone."""
         self.trials += 1
         if not ended.signalled:
@@ -72,7 +72,7 @@ class Counted:
         self.left += len(ended.left)
         self.lines_other += lines != 1 and not may_stop
         if (faults := ended.faults(number, own)) and not may_stop:
-            self.notes.append(f"{told}: {', '.join(faults)}")
+            self.notes.append(f"{trial}: {', '.join(faults)}")
 
 
 COLUMNS = (
@@ -127,14 +127,14 @@ class Trials:
         self._places.peers.begin()
         after_s = seconds * (moment + 0.5) / self._moments
         ended = signalled([TXMQ, *self._places.line(run, command.arguments)], number, after_s, times=times)
-        told = f"{name} {number.name} x{times} after {after_s:.1f} of {seconds:.1f} s"
-        counted.take(number, ended, may_stop=command.may_stop, told=told, own=own)
+        trial = f"{name} {number.name} x{times} after {after_s:.1f} of {seconds:.1f} s"
+        counted.take(number, ended, may_stop=command.may_stop, trial=trial, own=own)
         self._was_signalled = ended.signalled
         if not ended.signalled:  # it was quicker than thought, and is tried again
             self._expected[name] = min(seconds, ended.seconds), expected
         if ended.signalled and name == "serve" and (health := run / "health.json").exists():
             counted.statuses_other += json.loads(health.read_text())["state"] != "stopped"
-        seen = f"{told}: {ended.status} in {ended.seconds:.1f} s" if ended.signalled else f"{told}: over before"
+        seen = f"{trial}: {ended.status} in {ended.seconds:.1f} s" if ended.signalled else f"{trial}: over before"
         is_carried_on = is_carried_on and command.has_end and not (command.only_reads or command.is_once)
         if is_carried_on and ended.signalled:
             counted.carried_on += 1
@@ -145,7 +145,7 @@ class Trials:
             except RuntimeError as error:
                 counted.not_carried_on += 1
                 notes = [str(error)]
-            counted.notes += [f"{told}: {note}" for note in notes]
+            counted.notes += [f"{trial}: {note}" for note in notes]
             seen += f", carried on: {'; '.join(notes) or 'as undisturbed'}"
         self._places.leave(run, command)
         faults = [] if command.may_stop else ended.faults(number, own)

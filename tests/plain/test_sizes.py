@@ -41,7 +41,6 @@ STILL_VAGUE: tuple[str, ...] = (
     "tests/end_to_end/test_to_broker.py",
     "tests/faults/lost.py",
     "tests/faults/signals.py",
-    "tests/faults/signals_matrix.py",
     "tests/faults/two_drivers.py",
     "tests/fuzz/remoting.py",
     "tests/fuzz/traces.py",

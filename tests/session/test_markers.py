@@ -105,13 +105,13 @@ def echo() -> Iterator[str]:
 
     class Echo(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            told = f"{self.path} {self.headers['Authorization']} ".encode()
+            words = f"{self.path} {self.headers['Authorization']} ".encode()
             for word in self.headers["Authorization"].split()[1:]:
-                told += base64.b64decode(word) if word == BASIC else b""
+                words += base64.b64decode(word) if word == BASIC else b""
             self.send_response(200 if self.path == "/check" else 500, "zq7hook")
-            self.send_header("Content-Length", str(len(told)))
+            self.send_header("Content-Length", str(len(words)))
             self.end_headers()
-            self.wfile.write(told)
+            self.wfile.write(words)
 
         def log_message(self, *_: object) -> None:
             """Nothing."""
@@ -199,7 +199,7 @@ MORE = (
 
 def told(place: Path, environ: dict[str, str], commands: Iterable[str]) -> dict[str, str]:
     """Output of commands, by the command; TXMQ_CONF names the settings."""
-    told = {}
+    outputs = {}
     for command in commands:
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM, *command.split()],
@@ -207,8 +207,8 @@ def told(place: Path, environ: dict[str, str], commands: Iterable[str]) -> dict[
             capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         assert done.returncode in (0, 1, 2, 3), done.stderr
-        told[command] = done.stdout + done.stderr
-    return told
+        outputs[command] = done.stdout + done.stderr
+    return outputs
 
 
 IN_A_NOTEBOOK = """
