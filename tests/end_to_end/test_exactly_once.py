@@ -36,7 +36,6 @@ SETTINGS = (
     "transaction_check_max=0",
     "roll_back_given_up=true",
 )
-UNTOLD = {"pass": ("wall_timestamp", "seconds", "plan_id", "started_by")}
 
 
 def contents(house: House) -> dict[str, list[str]]:

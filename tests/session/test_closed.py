@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.skipif(not PROC.is_dir(), reason="only Linux tells of sockets and processes here"),
 ]
 
-ONE_WAY, RPC_REQUEST = 9, 3
+RPC_REQUEST = 3
 # What Java's serialisation begins with, and a string: `readObject` reads it before it is known who sends.
 OBJECT = b"\xac\xed\x00\x05t\x00\x05hello"
 
