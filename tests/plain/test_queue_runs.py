@@ -80,7 +80,7 @@ def test_negative_queues_and_none_at_all():
 
 
 def test_more_runs_than_may_be_held_are_told_by_nobody(monkeypatch):
-    monkeypatch.setattr(queue_runs, "MOST_RUNS", 10)
+    monkeypatch.setattr(queue_runs, "MOST_RUNS_OF_A_LANDING", 10)
     runs = Runs()
     for offset in range(0, 20, 2):
         runs.add(runs_of(records(("A", 0, offset, offset))))
@@ -92,7 +92,7 @@ def test_more_runs_than_may_be_held_are_told_by_nobody(monkeypatch):
 
 
 def test_runs_that_go_on_are_joined_while_they_come(monkeypatch):
-    monkeypatch.setattr(queue_runs, "MOST_RUNS", 3)
+    monkeypatch.setattr(queue_runs, "MOST_RUNS_OF_A_LANDING", 3)
     runs = Runs()
     for offset in range(50):
         runs.add(runs_of(records(("A", 0, offset, offset))))

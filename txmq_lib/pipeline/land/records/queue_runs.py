@@ -33,7 +33,7 @@ RUNS_SCHEMA: Final = pa.schema(
 )
 _NEVER: Final = np.iinfo(np.int64).max
 # Of one task, and of one landing. A log in which more begin is judged record by record.
-MOST_RUNS: Final = 100_000
+MOST_RUNS_OF_A_LANDING: Final = 100_000
 MOST_RUN_BYTES: Final = 16 << 20
 
 
@@ -48,7 +48,7 @@ class Runs:
         if self._parts is not None:
             self._parts.append(part)
             rows, held = (sum(getattr(each, name) for each in self._parts) for name in ("num_rows", "nbytes"))
-            if rows > MOST_RUNS or held > MOST_RUN_BYTES:
+            if rows > MOST_RUNS_OF_A_LANDING or held > MOST_RUN_BYTES:
                 joined = self.joined()
                 self._parts = None if joined is None or joined.nbytes > MOST_RUN_BYTES else [joined]
 
@@ -76,7 +76,7 @@ def joined_runs(parts: Sequence[pa.Table]) -> pa.Table | None:
     """The fewest runs that say the same, by queue and ascending; null where two overlap, or there are too many."""
     runs = pa.concat_tables(parts) if parts else RUNS_SCHEMA.empty_table()
     joined = _joined(runs, _in_order(runs, "first_offset", "end_offset"))
-    return None if joined is None or joined.num_rows > MOST_RUNS else joined
+    return None if joined is None or joined.num_rows > MOST_RUNS_OF_A_LANDING else joined
 
 
 def _in_order(runs: pa.Table, *columns: str) -> tuple[Numbers, Numbers]:

@@ -35,7 +35,7 @@ class LandedLog:
     suspects: DataFrame | None
 
 
-def fewer(cuts: Sequence[int], size: int, warehouse: Warehouse) -> list[int]:
+def cuts_worth_a_task(cuts: Sequence[int], size: int, warehouse: Warehouse) -> list[int]:
     """So many cuts of a log of `size` bytes as its cores have work by: each stretch makes a file per table."""
     least = size // (files_of_tasks.STRETCHES_PER_CORE * warehouse.spark.sparkContext.defaultParallelism)
     kept: list[int] = []

@@ -61,7 +61,7 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
         "lowest_offset": files[0].base_offset,
         "last": list(last) if last is not None else None,
         "waiting": end.waiting,
-        "cuts": log_landing.fewer(end.cuts, end.offset - start, warehouse),
+        "cuts": log_landing.cuts_worth_a_task(end.cuts, end.offset - start, warehouse),
         "are_files_written_by_tasks": files_of_tasks.can_write(warehouse),
         "is_rebuilt": is_rebuilt,
         "lost_before_ms": header_time_ms(first.store_timestamp_ms) if first and first.offset > landed_to else None,
