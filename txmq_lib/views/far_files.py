@@ -5,7 +5,10 @@ deltalake's own scan asks for one file after the other, three times each, and ho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+from typing import cast
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -20,11 +23,22 @@ REQUESTS_AT_ONCE = 32
 
 
 class _Files(DeltaStorageHandler):
-    """The files of a table. What is small is there when it is open."""
+    """The files of a table. pyarrow opens one after the other, so what is small is there before."""
+
+    _whole: Mapping[str, pa.Buffer] = MappingProxyType({})
+
+    def fetch(self, paths: Sequence[str]) -> None:
+        """Read these files whole, side by side."""
+        with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+            self._whole = dict(zip(paths, pool.map(self._content, paths), strict=True))
 
     def open_input_file(self, path: str) -> pa.NativeFile:
-        file = super().open_input_file(path)
-        return pa.BufferReader(file.read()) if file.size() <= SMALL_FILE else file
+        if path in self._whole:
+            return pa.BufferReader(self._whole[path])
+        return super().open_input_file(path)
+
+    def _content(self, path: str) -> pa.Buffer:
+        return pa.py_buffer(super().open_input_file(path).read())
 
 
 def rows_of_files(
@@ -37,9 +51,11 @@ def rows_of_files(
     pa.set_io_thread_count(REQUESTS_AT_ONCE)
     actions = pa.table(delta.get_add_actions())
     sizes = dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))
-    files = PyFileSystem(_Files.from_table(delta._table, options, sizes))
-    dataset = delta.to_pyarrow_dataset(filesystem=files, file_pruning_predicate=predicate)
-    if sum(sizes.get(path, KEPT_BYTES) for path in dataset.files) > KEPT_BYTES:
+    files = cast("_Files", _Files.from_table(delta._table, options, sizes))
+    dataset = delta.to_pyarrow_dataset(filesystem=PyFileSystem(files), file_pruning_predicate=predicate)
+    needed = {path: sizes.get(path, KEPT_BYTES) for path in dataset.files}
+    if sum(needed.values()) > KEPT_BYTES:
         return None
+    files.fetch([path for path, size in needed.items() if size <= SMALL_FILE])
     # Rows are chosen by DuckDB: pyarrow cannot compare texts as deltalake writes them with those of a filter.
     return dataset.scanner(columns=list(columns), fragment_readahead=REQUESTS_AT_ONCE).to_table()
