@@ -36,7 +36,7 @@ def main() -> int:
         help="of power cuts, orders and lost answers, at most so many each, by chance (all)",
     )
     parser.add_argument("--unsynced", action="store_true", help="power cuts as if nothing were synced and mended")
-    parser.add_argument("--rounds", type=int, default=10, help="of two drivers on S3, for each pair of jobs (10)")
+    parser.add_argument("--on-s3", type=int, default=10, help="rounds of two drivers on S3, for each pair of jobs (10)")
     parser.add_argument("--held", type=float, default=2.0, help="seconds that commits are held there (2)")
     parser.add_argument("--minutes", type=float, default=math.inf, help="how long commands are sent signals (all)")
     parser.add_argument(
@@ -119,7 +119,7 @@ def _on_s3(place: Path, options: argparse.Namespace, console: Console, by_rounds
     """What is on S3, where it is asked for by name: MinIO takes minutes to build; whether all was sound."""
     is_sound = True
     if options.only.startswith(ON_S3[0]):
-        for seen in two_drivers.run(place / "drivers", options.only, options.rounds, options.held):
+        for seen in two_drivers.run(place / "drivers", options.only, options.on_s3, options.held):
             is_sound &= seen.is_sound
             console.print(*seen.row(), sep=" | ", markup=False, soft_wrap=True)
             by_rounds.add_row(*seen.row())
