@@ -16,16 +16,17 @@ from histories import HALF_TOPIC, OP_TOPIC, message_row
 from house import BROKER, House, wall_clock
 from moment import NOW
 
+from txmq_lib.cli.run.sending import requests_planned
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import SettingsError, TxmqError
-from txmq_lib.pipeline.decision_request import DecisionRequest
+from txmq_lib.pipeline.decision_request import DecisionRequest, ToSend
 from txmq_lib.pipeline.decisions import decide
 from txmq_lib.pipeline.land.files import line_landing
 from txmq_lib.pipeline.reconcile import job as reconcile
 from txmq_lib.pipeline.resolve import run_resolve
 from txmq_lib.pipeline.take_back import run_take_back
-from txmq_lib.pipeline.to_broker import ToSend, requests_planned, run_to_broker
+from txmq_lib.pipeline.to_broker import run_to_broker
 
 NOW_MS, HOUR_MS = int(NOW.timestamp() * 1000), 3_600_000
 HALF = {"UNIQ_KEY": "T1", "PGROUP": "GID_A", "REAL_TOPIC": "Topic", "REAL_QID": "0", "TRAN_MSG": "true"}
@@ -220,7 +221,7 @@ def jobs_by_role(house: House) -> list[Callable[[], Any]]:
         partial(run_resolve, at, settings, **told, environ={}),
         partial(decide, at, settings, request, **told),
         partial(decide, at, settings, DecisionRequest(decided_by="me"), **told),
-        partial(requests_planned, at, settings, ToSend("settle", request), now=NOW),
+        partial(requests_planned, settings, ToSend("resend", request), NOW),
         partial(run_to_broker, at, settings, ToSend("settle", request), name_servers=["n:1"], **told, environ={}),
     ]
 

@@ -13,14 +13,16 @@ from moment import NOW
 from remoting_server import RemotingServer, answer
 from resolving import half, resolve
 
+from txmq_lib.cli.run.decisions import plan_of
+from txmq_lib.cli.run.sending import requests_planned
 from txmq_lib.delta.small_writes import SmallWrite
 from txmq_lib.errors import PassConflict, UnreachableError
 from txmq_lib.passes.runner import next_pass
 from txmq_lib.pipeline import to_broker
-from txmq_lib.pipeline.decision_request import DecisionRequest
+from txmq_lib.pipeline.decision_request import DecisionRequest, ToSend
 from txmq_lib.pipeline.decisions import decide
 from txmq_lib.pipeline.land.job import run_land_rocketmq
-from txmq_lib.pipeline.to_broker import ToSend, requests_planned, run_to_broker
+from txmq_lib.pipeline.to_broker import run_to_broker
 
 LOG = "kind: sql, url_env: DB, table: log, key_column: id, state_column: state, commit: [C], rollback: [R]"
 
@@ -47,10 +49,33 @@ def settle(house: House, number: int, decision: str) -> DecisionRequest:
 
 
 def send(house: House, broker: Deciding, request: DecisionRequest, requested_for: str = "settle", minutes: int = 0):
-    return run_to_broker(
-        house.warehouse, house.settings, ToSend(requested_for, request), name_servers=[broker.names.address],
-        now=NOW + timedelta(minutes=minutes), wall_clock=wall_clock, environ={},
+    """Send it; what is recorded as sent, and what is said of the others, is what the plan without a JVM told."""
+    at, to_send = NOW + timedelta(minutes=minutes), ToSend(requested_for, request)
+    planned = None if requested_for == "settle" else requests_planned(house.settings, to_send, at)
+    recorded = requests_recorded(house)
+    report = run_to_broker(
+        house.warehouse, house.settings, to_send, name_servers=[broker.names.address],
+        now=at, wall_clock=wall_clock, environ={},
     )  # fmt: skip
+    if planned is not None:
+        rows, left_out = planned
+        assert {place(row) for row in rows} == {row[:-1] for row in requests_recorded(house) - recorded}
+        assert set(left_out) <= set(report.findings)
+    return report
+
+
+def place(row) -> tuple:
+    return (
+        row["transaction_id"],
+        row["action"],
+        row["former_verdict"],
+        row["tran_state_table_offset"],
+        row["commit_log_offset"],
+    )
+
+
+def requests_recorded(house: House) -> set[tuple]:
+    return {(*place(row), row["pass_number"]) for row in house.rows("broker_request") if row["state"] == "sending"}
 
 
 def answer_checks(house: House, said: dict[str, str], minutes: int = 0) -> DecisionRequest:
@@ -77,8 +102,8 @@ def test_what_was_settled_is_sent_once_and_counts_only_when_it_has_landed(open_h
     house = open_house("role=audit", "rocketmq.timeout=1s")
     land(house, deciding)
     commit, rollback = settle(house, 0, "commit"), settle(house, 1, "rollback")
-    ((planned,), _) = requests_planned(house.warehouse, house.settings, ToSend("settle", commit), now=NOW)
-    assert (planned["transaction_id"], planned["action"], planned["former_verdict"]) == ("T0", "commit", "PENDING")
+    (planned,) = plan_of(house.settings, commit, NOW)
+    assert (planned["transaction_id"], planned["action"], planned["verdict"]) == ("T0", "settled_before", "PENDING")
     assert deciding.sent() == []
     report = send(house, deciding, commit)
     assert (report.counts["accepted"], deciding.sent()) == (1, [(37, "T0")])
@@ -139,7 +164,7 @@ def test_a_transaction_has_one_end_however_many_copies_of_its_half_land(open_hou
         for number in (0, 1)
     ]
     house.land_rows("half", copies)
-    again, _ = requests_planned(house.warehouse, house.settings, ToSend("resolve", answered), now=NOW)
+    again, _ = requests_planned(house.settings, ToSend("resolve", answered), NOW)
     assert [(row["transaction_id"], row["commit_log_offset"]) for row in again] == [("T1", 11_000)]
 
 
@@ -320,7 +345,7 @@ def test_the_body_of_a_given_up_one_is_sent_again_once_and_shuts_out_what_would_
     deciding.interrupt = take
     land(house, deciding)
     both = DecisionRequest(transaction_ids=("T0", "T2"), reason="ticket 9", decided_by="me@here")
-    planned, left_out = requests_planned(house.warehouse, house.settings, ToSend("resend", both), now=NOW)
+    planned, left_out = requests_planned(house.settings, ToSend("resend", both), NOW)
     assert left_out == ["T2: not sent again: PENDING: only what its broker has given up is"]
     assert [(row["transaction_id"], row["action"], row["former_verdict"]) for row in planned] == [
         ("T0", "resend", "DISCARDED")
@@ -378,8 +403,8 @@ def test_an_accepted_end_and_an_accepted_resume_shut_each_other_out_until_they_l
     assert send(house, deciding, ended, "resume", minutes=3).counts == {"idle": 1}
     # Landed, the copy that the resume put back is the one to end.
     land(house, deciding)
-    ((planned,), _) = requests_planned(house.warehouse, house.settings, ToSend("settle", settled), now=NOW)
-    assert (planned["transaction_id"], planned["former_verdict"]) == ("T0", "PENDING")
+    (planned,) = plan_of(house.settings, settled, NOW)
+    assert (planned["transaction_id"], planned["verdict"]) == ("T0", "PENDING")
     (last_half,) = [row for row in house.rows("half_message") if row["queue_offset"] == 3]
     assert planned["commit_log_offset"] == last_half["commit_log_offset"]
 

@@ -77,8 +77,8 @@ MUTANTS = (
     Mutant("_with_contested", "halves in quarantine claim no place", ' | F.coalesce("_is_refused", F.lit(False))', "", SETTLE),
     Mutant("_require_acceptance", "settle looks at ends of the newest copy alone", "_is_of(row)",
            'F.col("commit_log_offset") == row["commit_log_offset"]', (f"{RIVALS}::test_settle_reckons_with_an_end_of_another_copy_that_has_landed_and_is_not_judged_yet",)),
-    Mutant("to_broker._planned", "each copy has an end of its own", " and not sent & _rivals(row)", "", (SENT_ONCE,)),
-    Mutant("_sent_before", "a refused end is the only one", "not in refused]", "not in set()]", (SENT_ONCE,)),
+    Mutant("requests.may_be_sent", "each copy has an end of its own", " and not done & _rivals(row)", "", (SENT_ONCE,)),
+    Mutant("done_before", "a refused end is the only one", "not in refused]", "not in set()]", (SENT_ONCE,)),
     # --- committed messages without a half
     Mutant("committed_by_brokers", "what consumers sent back needs a half", " *SENT_BACK", "", (f"{ORPHANS}::test_only_what_a_broker_committed_into_a_real_topic_needs_a_half",)),
     Mutant("committed_by_brokers", "what was delivered late needs a half", ' & (F.col("prepared_transaction_offset") > 0)', "", (f"{ORPHANS}::test_only_what_a_broker_committed_into_a_real_topic_needs_a_half",)),

@@ -48,13 +48,15 @@ ROWS = {
         half("OPEN", 0), half("OPEN", 5), half("LOST", 1), half("SEEN", 2), half("OPED", 3), half("AGAIN", 4),
         half("TWIN", 6), half("TWIN", 7, born_timestamp="2026-11-21T11:00:01Z"), half("SAID", 8),
         half("OLD", 9, born_timestamp="2026-11-01T11:00:00Z"), half("ELSEWHERE", 0, broker_name="b", producer_group="H"),
-        half("DELAYED", 10), half("ALONE", 11),
+        half("DELAYED", 10), half("ALONE", 11), half("BACK", 12), half("BACK", 30), half("GONE", 13), half("GONE", 31),
     ],
     "message": [{**KEY, "transaction_id": "SEEN", "topic": "T"}],
     "op_message": [{"broker_name": "a", "queue_id": 0, "half_queue_offset": 3}],
     "trans_check_max_time": [
         lost("LOST", 0), lost("SEEN", 1), lost("AGAIN", 2), lost("OLD", 3, born_timestamp="2026-11-01T11:00:00Z"),
         lost("ELSEWHERE", 0, broker_name="b", producer_group="H"),
+        lost("BACK", 4, commit_log_offset=1020), lost("GONE", 5, commit_log_offset=1020),
+        lost("GONE", 6, commit_log_offset=1032),
     ],
     "manual_decision": [decision("AGAIN", "resume", given_up_queue_offset=2), decision("SAID", "commit")],
     "verdict": [
@@ -122,13 +124,20 @@ def test_one_of_twins_is_chosen_and_another_decision_than_before_is_refused(plan
     assert (status, "was settled as commit by me@here (paid)" in err) == (2, True)
 
 
+def test_a_half_behind_the_given_up_row_has_resumed_it_until_it_is_given_up_again(planned):
+    """That is how a broker resumes (R73)."""
+    assert planned("settle", "BACK", *SETTLE)[1][0]["verdict"] == "PENDING"
+    assert planned("settle", "GONE", *SETTLE)[1][0]["verdict"] == "DISCARDED"
+    assert "not given up now, so there is nothing to resume: BACK" in planned("resume", "BACK")[2]
+
+
 def test_a_resume_lists_what_is_given_up_now_and_why_some_are_left(planned):
     status, rows, err = planned("resume", "--all")
     assert status == 0
     assert {row["transaction_id"]: row["action"] for row in rows} == {
-        "LOST": "resume", "OLD": "expired", "ELSEWHERE": "left_to_broker",
+        "LOST": "resume", "GONE": "resume", "OLD": "expired", "ELSEWHERE": "left_to_broker",
     }  # fmt: skip
-    assert "1 expired, 1 left_to_broker, 1 resume; nothing was written: --apply does it" in err
+    assert "1 expired, 1 left_to_broker, 2 resume; nothing was written: --apply does it" in err
     assert [row["transaction_id"] for row in planned("resume", "--group", "H")[1]] == ["ELSEWHERE"]
     assert planned("resume", "AGAIN")[1][0]["action"] == "resumed_before"
     status, _, err = planned("resume", "OPEN", "LOST")

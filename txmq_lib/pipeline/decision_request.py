@@ -61,14 +61,28 @@ class DecisionRequest:
         }
 
 
+@dataclass(frozen=True)
+class ToSend:
+    """What is to be sent: answers that `resolve` planned, or what `settle`, `resume` or `resend` mean by `request`."""
+
+    requested_for: str
+    request: DecisionRequest
+
+    def to_arguments(self) -> dict[str, Any]:
+        """As the plan of a pass records it."""
+        return {"requested_for": self.requested_for, **self.request.to_arguments()}
+
+
 def findings(plan: Sequence[Planned], sends_to: Sequence[str]) -> Iterator[str]:
     """What a person should know of a plan: what is left as it is and why, and what is not sent."""
-    actions = Counter(row["action"] for row in plan)
+    to_send = [row for row in plan if row["is_brokers"] and row["action"] == PLAN_SETTLED_BEFORE]
+    actions = Counter(row["action"] for row in plan if row not in to_send)
     yield from (f"{actions[action]} {words}" for action, words in LEFT_ALONE.items() if actions[action])
-    if any(row["is_brokers"] for row in to_do(plan)):
+    if to_send or any(row["is_brokers"] for row in to_do(plan)):
         servers = ", ".join(sends_to)
         sent = f"END_TRANSACTION with these offsets is sent to it, found by name server {servers}"
-        yield f"its broker decides: {sent if servers else 'the end is recorded; --to-broker sends it'}"
+        before = "settled so before, and " if to_send else ""
+        yield f"{before}its broker decides: {sent if servers else 'the end is recorded; --to-broker sends it'}"
 
 
 def to_do(plan: Sequence[Planned]) -> list[Planned]:

@@ -11,9 +11,6 @@ from pyspark.sql import functions as F
 
 from txmq_lib.names import (
     ACTION_RESEND,
-    DISCARDED,
-    DISCARDED_UNSEEN,
-    EXPIRED_UNSEEN,
     PROPERTY_CHECK_TIMES,
     PROPERTY_PREPARED_QUEUE_OFFSET,
     PROPERTY_REAL_QUEUE_ID,
@@ -27,11 +24,10 @@ from txmq_lib.pipeline.shared.pruning import near_offsets
 from txmq_lib.pipeline.shared.standing import collected, requested_rows, standing_now
 from txmq_lib.rocketmq.remoting.broker import Letter
 from txmq_lib.rules.moments import epoch_ms
+from txmq_lib.rules.requests import RESENDABLE, key_of, why_not_resent
 from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 
 RESEND = "resend"
-# Nobody decided these, and their broker asks no more.
-RESENDABLE = (DISCARDED, DISCARDED_UNSEEN, EXPIRED_UNSEEN)
 # Of a half, not of the message that a producer sent: with them a broker would take it for another half.
 OF_HALVES = (
     PROPERTY_TRAN_MSG,
@@ -63,29 +59,17 @@ def resendable(current: Pass) -> DataFrame:
 
 def left_out(current: Pass, requests: Sequence[Row]) -> list[str]:
     """Of each transaction that is named and not among `requests`: why it is not sent again."""
-    rolled_back = {_key(row) for row in _rolled_back(current).toArrow().to_pylist()}
+    rolled_back = {key_of(row) for row in _rolled_back(current).toArrow().to_pylist()}
     found = collected(_standing(current))
-    sent = {_key(row) for row in requests}
+    sent = {key_of(row) for row in requests}
     why = [
-        (row["transaction_id"], _why_not(row, is_rolled_back=_key(row) in rolled_back))
+        (row["transaction_id"], why_not_resent(row, is_rolled_back=key_of(row) in rolled_back))
         for row in found
-        if _key(row) not in sent
+        if key_of(row) not in sent
     ]
     missing = sorted({*current.arguments["transaction_ids"]} - {row["transaction_id"] for row in found})
     why += [(name, "no half message of it has landed") for name in missing]
     return [f"{name}: not sent again: {reason}" for name, reason in why]
-
-
-def _why_not(row: Row, *, is_rolled_back: bool) -> str:
-    if not row["is_brokers"]:
-        return "txmq decides it itself (role engine): settle or resume it"
-    if row["verdict"] not in RESENDABLE:
-        return f"{row['verdict']}: only what its broker has given up is"
-    if row["real_topic"] is None:
-        return "its real topic is not known"
-    if is_rolled_back:
-        return "settled as rollback by hand: txmq decisions"
-    return "what was sent before may have reached its broker, or this was refused before: txmq sent"
 
 
 def _standing(current: Pass) -> DataFrame:
@@ -94,10 +78,6 @@ def _standing(current: Pass) -> DataFrame:
 
 def _rolled_back(current: Pass) -> DataFrame:
     return transactions_of(current.read("manual_decision").where(F.col("action") == ROLLBACK))
-
-
-def _key(row: Row) -> tuple[Any, ...]:
-    return tuple(row[name] for name in TRANSACTION_KEY)
 
 
 def letters(current: Pass, requests: Sequence[Row]) -> dict[tuple[Any, ...], Letter]:

@@ -44,9 +44,8 @@ from txmq_lib.names import (
 )
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import job_of_steps
-from txmq_lib.passes.ready import make_ready
-from txmq_lib.passes.runner import preview, run_passes
-from txmq_lib.pipeline.decision_request import DecisionRequest
+from txmq_lib.passes.runner import run_passes
+from txmq_lib.pipeline.decision_request import ToSend
 from txmq_lib.pipeline.decisions import DECISIONS, RESUME, SETTLE
 from txmq_lib.pipeline.land.live.live_brokers import access_of
 from txmq_lib.pipeline.resending import RESEND, left_out, letters, place_of, resendable
@@ -57,38 +56,18 @@ from txmq_lib.rocketmq.remoting.connection import SUCCESS, Access, Connection
 from txmq_lib.rocketmq.remoting.frame import Command
 from txmq_lib.rocketmq.remoting.name_server import name_server, routes
 from txmq_lib.rules.answers import DEFINITE
+from txmq_lib.rules.requests import RECORDED, Done, done_before, may_be_sent
 from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 from txmq_lib.spark.local_frame import local_frame
 
 JOB = JOB_TO_BROKER
 REQUESTS = "broker_request"
 RESOLVE = "resolve"
-AN_END = "end"
 REQUESTS_PER_WRITE = 50
 GIVEN_UP_UNSENT = "another process gave this plan up"
 END_CODE = {COMMIT: END_COMMIT, ROLLBACK: END_ROLLBACK}
-PLAN_COLUMNS = (
-    *TRANSACTION_KEY,
-    "former_verdict",
-    "action",
-    "real_topic",
-    "tran_state_table_offset",
-    "commit_log_offset",
-)
 
 Request = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class ToSend:
-    """What is to be sent: answers that `resolve` planned, or what `settle` or `resume` mean by `request`."""
-
-    requested_for: str
-    request: DecisionRequest
-
-    def to_arguments(self) -> dict[str, Any]:
-        """As the plan of a pass records it."""
-        return {"requested_for": self.requested_for, **self.request.to_arguments()}
 
 
 @dataclass
@@ -116,22 +95,6 @@ class _Brokers:
     def give_up(self, broker_name: str, why: str) -> None:
         """Ask it no more in this pass: what a broker that hangs was sent may have arrived, and is never sent again."""
         self.found[broker_name] = why
-
-
-def requests_planned(
-    warehouse: Warehouse, settings: Settings, to_send: ToSend, *, now: datetime
-) -> tuple[list[Request], list[str]]:
-    """What would be sent now, one row (PLAN_COLUMNS) per transaction, and why others are not; nothing is sent."""
-    make_ready(warehouse)
-    current = preview(
-        warehouse, JOB, now=now, arguments=to_send.to_arguments(), settings=settings, wall_clock=lambda: now
-    )
-    try:
-        require_same_role(current)
-        requests = _planned(current)
-        return requests, _left_out(current, requests)
-    finally:
-        current.release()
 
 
 def run_to_broker(
@@ -198,7 +161,7 @@ def _planned(current: Pass) -> list[Request]:
     rows = found.orderBy("born_timestamp", *TRANSACTION_KEY).toArrow().to_pylist()
     if not rows:
         return []
-    sent = _sent_before(current, found)
+    done = _done_before(current, found)
     common = {
         "code": None,
         "remark": None,
@@ -208,7 +171,7 @@ def _planned(current: Pass) -> list[Request]:
         "requested_timestamp": current.now,
         "pass_number": current.number,
     }
-    return [{**common, **row} for row in rows if _place(row) not in sent and not sent & _rivals(row)]
+    return [{**common, **row} for row in rows if may_be_sent(row, done)]
 
 
 def _left_out(current: Pass, requests: Sequence[Request]) -> list[str]:
@@ -216,64 +179,10 @@ def _left_out(current: Pass, requests: Sequence[Request]) -> list[str]:
     return left_out(current, requests) if current.arguments["requested_for"] == RESEND else []
 
 
-def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    # A half has one end: a broker takes the other one too (R18). Its body and a question are no ends of it.
-    kind = row["action"] if row["action"] in (ACTION_RESUME, ACTION_RESEND) else AN_END
-    return (*_key(row), kind, row["commit_log_offset"])
-
-
-def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in TRANSACTION_KEY)
-
-
-def _transaction(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return (*_key(row), row["action"] == ACTION_RESUME)
-
-
-def _rivals(row: Mapping[str, Any]) -> set[tuple[Any, ...]]:
-    """What of a transaction must not have been done before this is: it would be visible twice."""
-    rivals = {_transaction(row)}
-    if row["action"] == ACTION_RESUME:
-        # An end without an answer blocks no resume: where it never arrived, nothing else could go out any more.
-        rivals |= {(*_key(row), ACTION_RESEND), (*_key(row), REQUEST_ACCEPTED)}
-    elif row["action"] == ACTION_RESEND or row["former_verdict"] == DISCARDED:
-        # A resume of this giving up: who is asked again may commit, and the copy to end has not landed.
-        rivals.add((*_key(row), ACTION_RESUME, row["given_up_queue_offset"]))
-    return rivals
-
-
-def _sent_before(current: Pass, planned: DataFrame) -> set[tuple[Any, ...]]:
-    """What may have been done by requests for transactions of `planned`: their places, and of ends the transactions.
-
-    A broker takes an end of each copy (R18), so a transaction has one end unless the broker refused it; then another
-    copy may have one. Those known not to have left are no part.
-    """
+def _done_before(current: Pass, planned: DataFrame) -> Done:
+    """What requests for transactions of `planned` may have done."""
     requests = join_transaction(current.read(REQUESTS), transactions_of(planned), "left_semi")
-    rows = (
-        requests.select(
-            *TRANSACTION_KEY, "action", "commit_log_offset", "tran_state_table_offset", "state", "pass_number"
-        )
-        .toArrow()
-        .to_pylist()
-    )
-    unsent, refused = (
-        {(_place(row), row["pass_number"]) for row in rows if row["state"] == state}
-        for state in (REQUEST_NOT_SENT, REQUEST_REFUSED)
-    )
-    left = [row for row in rows if (_place(row), row["pass_number"]) not in unsent]
-    ends = [row for row in left if row["action"] != ACTION_RESUME]
-    taken = [row for row in ends if (_place(row), row["pass_number"]) not in refused]
-    resumed = [
-        row for row in left if row["action"] == ACTION_RESUME and (_place(row), row["pass_number"]) not in refused
-    ]
-    accepted = {(_place(row), row["pass_number"]) for row in rows if row["state"] == REQUEST_ACCEPTED}
-    return (
-        {_place(row) for row in left}
-        | {_transaction(row) for row in taken}
-        | {(*_key(row), REQUEST_ACCEPTED) for row in taken if (_place(row), row["pass_number"]) in accepted}
-        | {(*_key(row), ACTION_RESEND) for row in taken if row["action"] == ACTION_RESEND}
-        | {(*_key(row), ACTION_RESUME, row["tran_state_table_offset"]) for row in resumed}
-    )
+    return done_before(requests.select(*RECORDED).toArrow().to_pylist())
 
 
 def _undecided(current: Pass, decided: DataFrame) -> DataFrame:

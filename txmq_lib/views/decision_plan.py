@@ -1,109 +1,22 @@
-"""What `settle`, `resume`, `hold` and `release` would do, from what has landed. Starts no JVM; `--apply` judges anew.
-
-What a transaction is follows from its rows as they are: a visible message or an op decides it, else a given-up row that
-nobody has resumed, else it is pending. The verdict of the last audit gives a decided one its name, and tells of an
-orphan with its id (RESOLVED_UNKNOWN). It was DIVERTED only as long as no half had landed.
-"""
+"""What `settle`, `resume`, `hold` and `release` would do, from what has landed. No JVM; `--apply` judges anew."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from txmq_lib import names
 from txmq_lib.errors import UsageError
 from txmq_lib.names import PLAN_BROKERS, PLAN_EXPIRED, PLAN_RESUMED_BEFORE, PLAN_SETTLED_BEFORE
-from txmq_lib.views.column_sql import output
-from txmq_lib.views.reader import KeyValues, Scan, WarehouseReader
-
-DEFINITE = (names.COMMIT, names.ROLLBACK)
-KEY = ", ".join(names.TRANSACTION_KEY)
-SAME = " AND ".join(f"{{0}}.{name} IS NOT DISTINCT FROM {{1}}.{name}" for name in names.TRANSACTION_KEY)
-
-# Every transaction of `wanted`, where its newest half lies, and what decides it. Named once each: scans may be streams.
-STANDING = f"""
-WITH halves AS MATERIALIZED (SELECT * FROM half),
-lost AS MATERIALIZED (SELECT * FROM given),
-ours AS MATERIALIZED (SELECT * FROM decided),
-placed AS (
-    SELECT {KEY}, arg_max(queue_id, commit_log_offset) AS queue_id, max(commit_log_offset) AS commit_log_offset,
-        arg_max(queue_offset, commit_log_offset) AS tran_state_table_offset,
-        arg_max(real_topic, commit_log_offset) AS real_topic
-    FROM halves GROUP BY ALL),
-seen AS (SELECT {KEY}, count(*) AS visible FROM message GROUP BY ALL),
-closed AS (
-    SELECT DISTINCT {", ".join(f"h.{name}" for name in names.TRANSACTION_KEY)}, true AS has_op
-    FROM halves AS h JOIN op AS o ON o.broker_name = h.broker_name AND o.queue_id = h.queue_id
-        AND o.half_queue_offset = CASE WHEN o.queue_id = {names.ROCKSDB_QUEUE_ID} THEN h.commit_log_offset
-            ELSE h.queue_offset END),
-resumed AS (
-    SELECT {KEY}, max(given_up_queue_offset) AS upto FROM ours WHERE action = '{names.ACTION_RESUME}' GROUP BY ALL),
-settled AS (
-    SELECT {KEY}, arg_min(action, pass_number) AS settled_as, arg_min(decided_by, pass_number) AS settled_by,
-        arg_min(reason, pass_number) AS settled_why
-    FROM ours WHERE action IN ('{names.COMMIT}', '{names.ROLLBACK}') GROUP BY ALL),
-held AS (
-    SELECT {KEY}, arg_max(action, pass_number) = '{names.ACTION_HOLD}' AS is_held
-    FROM ours WHERE action IN ('{names.ACTION_HOLD}', '{names.ACTION_RELEASE}') GROUP BY ALL),
-given_up AS (SELECT {KEY}, max(queue_offset) AS newest FROM lost GROUP BY ALL)
-SELECT {", ".join(f"p.{name}" for name in names.TRANSACTION_KEY if name != "born_timestamp")},
-    {output("p.born_timestamp", "timestamp")} AS born_timestamp,
-    p.real_topic, p.tran_state_table_offset, p.commit_log_offset,
-    CASE WHEN coalesce(visible, 0) > 0 OR has_op THEN CASE WHEN v.verdict IN ({{undecided}}) THEN NULL
-            ELSE v.verdict END
-        WHEN v.verdict = '{names.RESOLVED_UNKNOWN}' THEN v.verdict
-        WHEN newest IS NOT NULL AND (upto IS NULL OR newest > upto) THEN '{names.DISCARDED}'
-        WHEN v.verdict IN ('{names.DISCARDED_UNSEEN}', '{names.EXPIRED_UNSEEN}') THEN v.verdict
-        ELSE '{names.PENDING}' END AS verdict,
-    coalesce(visible, 0) > 0 OR coalesce(has_op, false) AS is_decided, upto IS NOT NULL AS is_resumed,
-    settled_as, settled_by, settled_why, epoch_ms(p.born_timestamp) AS born_ms,
-    coalesce(is_held, false) AS is_held
-FROM placed AS p LEFT JOIN seen AS s ON {SAME.format("s", "p")} LEFT JOIN closed AS c ON {SAME.format("c", "p")}
-    LEFT JOIN resumed AS r ON {SAME.format("r", "p")} LEFT JOIN settled AS d ON {SAME.format("d", "p")}
-    LEFT JOIN held AS k ON {SAME.format("k", "p")}
-    LEFT JOIN given_up AS g ON {SAME.format("g", "p")} LEFT JOIN verdict AS v ON {SAME.format("v", "p")}
-ORDER BY p.born_timestamp, p.broker_name, p.transaction_id, p.producer_group"""
-COLUMNS = (
-    *(name for name in names.TRANSACTION_KEY if name != "born_timestamp"),
-    *("born_timestamp", "real_topic", "tran_state_table_offset", "commit_log_offset", "verdict", "is_decided"),
-    *("is_resumed", "settled_as", "settled_by", "settled_why", "born_ms", "is_held"),
-)
-PLACE = ("queue_id", "queue_offset", "commit_log_offset", "real_topic")
-
-Planned = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """Which transactions a person means; () leaves open."""
-
-    transaction_ids: Sequence[str] = ()
-    groups: Sequence[str] = ()
-    brokers: Sequence[str] = ()
-    born_ms: int | None = None
-
-    @property
-    def where(self) -> tuple[KeyValues, ...]:
-        """As a scan takes it."""
-        found = {"transaction_id": self.transaction_ids, "producer_group": self.groups, "broker_name": self.brokers}
-        match: dict[str, Sequence[str | int]] = {name: values for name, values in found.items() if values}
-        return (match,) if match else ()
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What is said of brokers: whether one decides itself, and for how long it keeps a half."""
-
-    is_brokers: Callable[[str], bool]
-    reserved_ms: Callable[[str], int]
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.standing import Chosen, Limits, Planned, given_up_ids, is_expired, standing
 
 
 def settle_plan(reader: WarehouseReader, chosen: Chosen, decision: str, limits: Limits) -> list[Planned]:
     """The one row of what would be settled; UsageError where nothing can be, as `--apply` says it."""
     name = ", ".join(chosen.transaction_ids)
-    found = _standing(reader, chosen, limits)
+    found = standing(reader, chosen, limits)
     if not found:
         raise UsageError(f"no half message of transaction {name} has landed; an end needs its place")
     undecided = [row for row in found if row["verdict"] in names.UNDECIDED]
@@ -123,14 +36,9 @@ def settle_plan(reader: WarehouseReader, chosen: Chosen, decision: str, limits: 
 
 def resume_plan(reader: WarehouseReader, chosen: Chosen, limits: Limits, now: datetime) -> list[Planned]:
     """A row per given-up transaction that is meant: resumed, or why not; UsageError where one by name is none."""
-    scan = Scan("trans_check_max_time", ("transaction_id", "producer_group", "broker_name"), chosen.where)
-    terms = {"transaction_id": chosen.transaction_ids, "producer_group": chosen.groups, "broker_name": chosen.brokers}
-    condition = " AND ".join(f"{column} IN ({', '.join('?' * len(of))})" for column, of in terms.items() if of)
-    values = [value for of in terms.values() for value in of]
-    sql = f"SELECT DISTINCT transaction_id FROM given WHERE {condition or 'true'} AND transaction_id IS NOT NULL"
-    ids = [row[0] for row in reader.query(sql, list(values), {"given": scan})]
+    ids = given_up_ids(reader, chosen)
     plan = []
-    for row in _standing(reader, Chosen(ids, chosen.groups, chosen.brokers), limits) if ids else []:
+    for row in standing(reader, Chosen(ids, chosen.groups, chosen.brokers), limits) if ids else []:
         if row["verdict"] == names.DISCARDED:
             plan.append({**row, "action": _resume_action(row, limits, now)})
         elif row["verdict"] == names.PENDING and row["is_resumed"] and row["transaction_id"] in chosen.transaction_ids:
@@ -142,7 +50,7 @@ def resume_plan(reader: WarehouseReader, chosen: Chosen, limits: Limits, now: da
 
 def hold_plan(reader: WarehouseReader, chosen: Chosen, decision: str, limits: Limits) -> list[Planned]:
     """A row per named transaction: held or released, or so before; UsageError where nobody asks about one."""
-    found = _standing(reader, chosen, limits)
+    found = standing(reader, chosen, limits)
     if missing := sorted({*chosen.transaction_ids} - {row["transaction_id"] for row in found}):
         raise UsageError(f"no half message has landed of transaction {', '.join(missing)}")
     is_hold = decision == names.ACTION_HOLD
@@ -162,41 +70,7 @@ def hold_plan(reader: WarehouseReader, chosen: Chosen, decision: str, limits: Li
 def _resume_action(row: Mapping[str, Any], limits: Limits, now: datetime) -> str:
     if row["is_brokers"]:
         return PLAN_BROKERS
-    age_ms = now.timestamp() * 1000 - (row["born_ms"] or 0)
-    is_expired = row["born_ms"] is not None and age_ms > limits.reserved_ms(row["broker_name"])
-    return PLAN_EXPIRED if is_expired else names.ACTION_RESUME
-
-
-def _standing(reader: WarehouseReader, chosen: Chosen, limits: Limits) -> list[Planned]:
-    where = chosen.where
-    ours = (*names.TRANSACTION_KEY, "action", "decided_by", "reason", "given_up_queue_offset", "pass_number")
-    scans = {
-        "half": Scan("half_message", (*names.TRANSACTION_KEY, *PLACE), where),
-        "message": Scan("message", names.TRANSACTION_KEY, where),
-        "op": Scan("op_message", ("broker_name", "queue_id", "half_queue_offset"), _broker_alone(chosen)),
-        "given": Scan("trans_check_max_time", (*names.TRANSACTION_KEY, "queue_offset"), where),
-        "decided": Scan("manual_decision", ours, where),
-        "verdict": Scan("verdict", (*names.TRANSACTION_KEY, "verdict"), where),
-    }
-    undecided = ", ".join(f"'{verdict}'" for verdict in names.UNDECIDED)
-    rows = reader.query(STANDING.format(undecided=undecided), [], scans)
-    found = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
-    kept = [row for row in found if _is_meant(row, chosen)]
-    return [{**row, "is_brokers": limits.is_brokers(row["broker_name"])} for row in kept]
-
-
-def _broker_alone(chosen: Chosen) -> tuple[KeyValues, ...]:
-    return ({"broker_name": chosen.brokers},) if chosen.brokers else ()
-
-
-def _is_meant(row: Mapping[str, Any], chosen: Chosen) -> bool:
-    """Scans may hold more than what is meant."""
-    return (
-        (not chosen.transaction_ids or row["transaction_id"] in chosen.transaction_ids)
-        and (not chosen.groups or row["producer_group"] in chosen.groups)
-        and (not chosen.brokers or row["broker_name"] in chosen.brokers)
-        and (chosen.born_ms is None or row["born_ms"] == chosen.born_ms)
-    )
+    return PLAN_EXPIRED if is_expired(row, limits, now) else names.ACTION_RESUME
 
 
 def _named(row: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from txmq_lib.cli.run.name_servers import NameServersIfAny as NameServers
 from txmq_lib.cli.run.name_servers import name_servers_of
 from txmq_lib.errors import UsageError
 from txmq_lib.files.started_by import started_by
-from txmq_lib.names import ACTION_HOLD, ACTION_RELEASE, COMMIT, ROLLBACK
+from txmq_lib.names import ACTION_HOLD, ACTION_RELEASE, ACTION_RESEND, COMMIT, ROLLBACK
 
 if TYPE_CHECKING:
     from txmq_lib.pipeline.decision_request import DecisionRequest
@@ -168,7 +168,6 @@ def resend(
     """Send the body of given-up transactions to their real topic again, through their live broker; each once."""
     from txmq_lib.cli.run.before_spark import require_landed
     from txmq_lib.pipeline.decision_request import DecisionRequest
-    from txmq_lib.pipeline.resending import RESEND
 
     require_one_of(apply, dry_run)
     if not reason.strip():
@@ -179,7 +178,7 @@ def resend(
     options = options_of(ctx)
     servers = name_servers_of(options, namesrv)
     require_landed(settings_of(options), "transaction_id", transaction_ids, "no half message of transaction")
-    send(options, RESEND, request, servers, now=moment(now), apply=apply, format_=format_)
+    send(options, ACTION_RESEND, request, servers, now=moment(now), apply=apply, format_=format_)
 
 
 def _hold_or_release(
@@ -217,19 +216,14 @@ def send(
     format_: OutputFormat,
 ) -> None:
     """Send to brokers what is planned for them, or show it; status 1 where one did not accept."""
-    from txmq_lib.cli.run.sending import run_sending
-    from txmq_lib.pipeline.to_broker import ToSend
+    from txmq_lib.cli.run.sending import send_requests, show_requests
+    from txmq_lib.pipeline.decision_request import ToSend
 
-    run_sending(
-        options,
-        ToSend(requested_for, request),
-        name_servers=servers,
-        now=now,
-        wall_clock=wall_clock,
-        environ=os.environ,
-        apply=apply,
-        format_=format_,
-    )
+    to_send = ToSend(requested_for, request)
+    if apply:
+        send_requests(options, to_send, name_servers=servers, now=now, wall_clock=wall_clock, environ=os.environ)
+    else:
+        show_requests(options, to_send, now=now, format_=format_)
 
 
 def require_one_of(apply: bool, dry_run: bool) -> None:

@@ -16,9 +16,11 @@ from txmq_lib.cli.run.before_spark import require_landed
 from txmq_lib.config.settings import Settings
 from txmq_lib.names import ACTION_HOLD, ACTION_RELEASE, ACTION_RESUME, COMMIT, ROLE_AUDIT, ROLLBACK
 from txmq_lib.pipeline.decision_request import PLAN_COLUMNS, DecisionRequest, Planned, findings
-from txmq_lib.views.decision_plan import Chosen, Limits, hold_plan, resume_plan, settle_plan
+from txmq_lib.views.decision_plan import hold_plan, resume_plan, settle_plan
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.recorded_roles import recorded_roles
+from txmq_lib.views.send_plan import ends_shut_out
+from txmq_lib.views.standing import Chosen, Limits
 
 
 def run_decision(
@@ -48,28 +50,44 @@ def run_decision(
     write_rows(format_, PLAN_COLUMNS, [[shown(row[name]) for name in PLAN_COLUMNS] for row in plan])
     for finding in findings(plan, sends_to):
         say(finding, err=True)
+    if sends_to:
+        for finding in ends_shut_out(reader_of(settings), plan, request.decision):
+            say(pasteable(options)(finding), err=True)
     say(pasteable(options)(summary(plan, is_sent=bool(sends_to))), err=True)
 
 
 def plan_of(settings: Settings, request: DecisionRequest, now: datetime) -> list[Planned]:
     """What would be decided now, one row (PLAN_COLUMNS) per transaction; UsageError where nothing can be."""
+    reader, chosen, limits = reader_of(settings), chosen_of(request), limits_of(settings)
+    if request.decision == ACTION_RESUME:
+        return resume_plan(reader, chosen, limits, now)
+    if request.decision in (ACTION_HOLD, ACTION_RELEASE):
+        return hold_plan(reader, chosen, request.decision, limits)
+    return settle_plan(reader, chosen, request.decision, limits)
+
+
+def reader_of(settings: Settings) -> WarehouseReader:
+    """Reads the warehouse of the settings; RoleChanged where brokers have another role in it than in them."""
     uri = location(settings.warehouse)
     roles = recorded_roles(uri)
     if any(settings.for_broker(name).role != role for name, role in roles.items()):
         from txmq_lib.pipeline.shared.roles import require_same_roles
 
         require_same_roles(settings, roles)
-    reader = WarehouseReader(uri)
-    chosen = Chosen(request.transaction_ids, request.groups, request.brokers, request.born_ms)
-    limits = Limits(
+    return WarehouseReader(uri)
+
+
+def chosen_of(request: DecisionRequest) -> Chosen:
+    """Which transactions a request means."""
+    return Chosen(request.transaction_ids, request.groups, request.brokers, request.born_ms)
+
+
+def limits_of(settings: Settings) -> Limits:
+    """What the settings say of brokers."""
+    return Limits(
         is_brokers=lambda name: settings.for_broker(name).role == ROLE_AUDIT,
         reserved_ms=lambda name: settings.for_broker(name).file_reserved_time_ms,
     )
-    if request.decision == ACTION_RESUME:
-        return resume_plan(reader, chosen, limits, now)
-    if request.decision in (ACTION_HOLD, ACTION_RELEASE):
-        return hold_plan(reader, chosen, request.decision, limits)
-    return settle_plan(reader, chosen, request.decision, limits)
 
 
 def summary(plan: Sequence[dict[str, Any]], *, is_sent: bool) -> str:
