@@ -1,7 +1,7 @@
-"""A DAG for Airflow 3: land, reconcile, resolve, rollup, audit and maintain, each a spark-submit of its job file.
+"""A DAG for Airflow 3: land, reconcile, resolve, rollup, audit, maintain by spark-submit; alert, metrics by `txmq`.
 
-Settings are Airflow variables, read when a run begins (docs/pages/airflow.md). A run submitted twice is safe: its
-passes are carried on or found idle, never done twice.
+What lands is what the settings file names under `sources`. Airflow variables, read when a run begins, say where things
+are (docs/pages/airflow.md). A run submitted twice is safe: its passes are carried on or found idle, never done twice.
 """
 
 from __future__ import annotations
@@ -11,10 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG, Variable, task
 
 JOBS = "{{ var.value.get('txmq_jobs', '" + str(Path(__file__).parent) + "') }}"
 CONNECTION = "spark_default"
+ENVIRONMENT = {
+    "TXMQ": "{{ var.value.get('txmq_command', 'txmq') }}",
+    "CONF": "{{ var.value.get('txmq_conf', '') }}",
+    "METRICS": "{{ var.value.get('txmq_metrics', '') }}",
+}
+WATCHES = {
+    "alert": '"$TXMQ" ${CONF:+--conf "$CONF"} alert --if-configured',
+    # Status 99 has Airflow show the task as skipped.
+    "metrics": '[ -n "$METRICS" ] || exit 99; "$TXMQ" ${CONF:+--conf "$CONF"} metrics --out "$METRICS"',
+}
 
 
 def _settings() -> list[str]:
@@ -29,10 +40,9 @@ def pass_arguments(dag_run: Any = None) -> list[str]:  # noqa: ANN401 - Airflow 
 
 
 @task
-def landings(arguments: list[str]) -> list[list[str]]:
-    """The arguments of each landing."""
-    landings = Variable.get("txmq_land", default=[], deserialize_json=True)
-    return [[*landing, *arguments] for landing in landings]
+def landing_arguments(arguments: list[str]) -> list[str]:
+    """All configured sources, one after another."""
+    return ["sources", *arguments]
 
 
 @task
@@ -53,24 +63,29 @@ with DAG(
     doc_md=__doc__,
 ) as dag:
     of_pass: Any = pass_arguments()
-    last: Any = SparkSubmitOperator.partial(
-        task_id="land", application=f"{JOBS}/land.py", conn_id=CONNECTION, name="txmq land"
-    ).expand(application_args=landings(of_pass))
+    last: Any = None
     for job, file, arguments in (
+        ("land", "land.py", landing_arguments(of_pass)),
         ("reconcile", "reconcile.py", of_pass),
         ("resolve", "resolve.py", of_pass),
         ("rollup", "rollup_offsets.py", of_pass),
         ("audit", "audit.py", of_pass),
         ("maintain", "maintain.py", upkeep_arguments()),
     ):
-        step = SparkSubmitOperator(
+        step: Any = SparkSubmitOperator(
             task_id=job,
             application=f"{JOBS}/{file}",
             application_args=arguments,
             conn_id=CONNECTION,
             name=f"txmq {job}",
-            # Nothing to land is no reason to skip the rest.
-            trigger_rule="none_failed",
         )
-        last >> step
+        if last is not None:
+            last >> step
+        if job == "maintain":
+            # Beside it, and whatever became of the passes: a failure is what alerts are for. The run fails all the
+            # same, since upkeep does not begin then.
+            for name, command in WATCHES.items():
+                last >> BashOperator(
+                    task_id=name, bash_command=command, env=ENVIRONMENT, append_env=True, trigger_rule="all_done"
+                )
         last = step

@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from hook_server import hook_server
 from pages import marked, steps
 
 from txmq_lib.config.table_specs import table_specs
@@ -34,23 +37,32 @@ def airflow() -> Path:
 
 
 @pytest.fixture
-def environ(tmp_path: Path) -> dict[str, str]:
+def hook() -> Iterator[Any]:
+    with hook_server() as server:
+        yield server
+
+
+@pytest.fixture
+def environ(tmp_path: Path, hook: Any) -> dict[str, str]:
     """Where Airflow keeps its things, and what the page of the site leaves to its reader."""
     settings = tmp_path / "txmq.yaml"
-    settings.write_text(
-        f"warehouse: {tmp_path / 'warehouse'}\nrole: engine\nspark: {{spark.sql.shuffle.partitions: 1}}\n",
-        encoding="utf-8",
-    )
-    landings = [[kind, str(CAPTURE / name), "--broker", "oracle-a"]
-                for kind, name in (("half", "half.jsonl.gz"), ("end", "ends.jsonl.gz"))]  # fmt: skip
+    sources = [
+        {"kind": kind, "paths": [str(CAPTURE / name)], "broker": "oracle-a"}
+        for kind, name in (("half", "half.jsonl.gz"), ("end", "ends.jsonl.gz"))
+    ]
+    # Limits that what lands here is past: somebody is told.
+    told = {"alerts": {"url_env": "HOOK_URL"}, "thresholds": {"pending": 0, "given_up": 0}}
+    given = {"warehouse": str(tmp_path / "warehouse"), "role": "engine", "sources": sources, **told}
+    settings.write_text(json.dumps({**given, "spark": {"spark.sql.shuffle.partitions": 1}}), encoding="utf-8")
     return {
         **{name: value for name, value in os.environ.items() if name != "SPARK_HOME"},
         "AIRFLOW_HOME": str(tmp_path / "airflow"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
         "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "jobs"),
         "SETTINGS": str(settings),
-        "LANDINGS": json.dumps(landings),
-        # spark-submit, and the Python of its jobs, are those of this environment.
+        "METRICS": str(tmp_path / "txmq.prom"),
+        "HOOK_URL": f"http://127.0.0.1:{hook.server_address[1]}/alerts",
+        # spark-submit, and the Python of its jobs, are those of this environment; so is txmq.
         "PATH": f"{Path(sys.executable).parent}:{AIRFLOW / 'bin'}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "PYSPARK_PYTHON": sys.executable,
@@ -61,9 +73,9 @@ def versions(warehouse: Path) -> dict[str, int]:
     return {name: DeltaTable(str(warehouse / name)).version() for name in table_specs() if name != "pass"}
 
 
-def test_a_run_of_the_dag_reconciles_and_the_same_run_again_changes_nothing(airflow, environ, tmp_path):
-    told = marked("airflow.md", "test_a_run_of_the_dag_reconciles_and_the_same_run_again_changes_nothing")
-    commands = [step.command for block in told for step in steps(block)]
+def test_a_run_of_the_dag_reconciles_and_the_same_run_again_changes_nothing(airflow, environ, hook, tmp_path):
+    page = marked("airflow.md", "test_a_run_of_the_dag_reconciles_and_the_same_run_again_changes_nothing")
+    commands = [step.command for block in page for step in steps(block)]
 
     def call(command: str) -> str:
         done = subprocess.run(command, shell=True, env=environ, capture_output=True, text=True, timeout=900)
@@ -80,6 +92,8 @@ def test_a_run_of_the_dag_reconciles_and_the_same_run_again_changes_nothing(airf
     clocks = {row["now"].isoformat() for row in DeltaTable(str(warehouse / "pass")).to_pyarrow_table().to_pylist()
               if row["job"] != "maintain"}  # fmt: skip
     assert clocks == {DATE}
+    assert "txmq_pending_transactions" in Path(environ["METRICS"]).read_text(encoding="utf-8")
+    assert {document["status"] for _, _, document in hook.told} == {"firing"}
     before = versions(warehouse)
     call(test)
     assert versions(warehouse) == before

@@ -24,7 +24,7 @@ from txmq_lib.config.settings import Settings
 from txmq_lib.errors import UnreachableError
 from txmq_lib.names import HALF_TOPIC, OP_TOPIC
 from txmq_lib.passes.current import PassReport
-from txmq_lib.pipeline.cycle import run_cycle
+from txmq_lib.pipeline.cycle import run_cycle, run_sources
 from txmq_lib.pipeline.land.job import run_land_rocketmq
 from txmq_lib.pipeline.land.live import queue_landing
 from txmq_lib.pipeline.land.live.broker_reading import WHOLE, Parts
@@ -432,8 +432,17 @@ def test_a_broker_that_is_down_is_an_error_and_one_that_moved_is_found(open_hous
 @pytest.mark.long
 def test_a_cycle_goes_on_without_brokers_that_cannot_be_reached(open_house, served):
     served.close()
-    source = f'sources=[{{kind: rocketmq, namesrv: ["{served.address}"]}}]'
+    files = f"{{kind: half, paths: [{truth.CAPTURES / CAPTURE / 'half.jsonl.gz'}], broker: {BROKER}}}"
+    source = f'sources=[{{kind: rocketmq, namesrv: ["{served.address}"]}}, {files}]'
     house = open_house(*QUICK, source)
+    seen = {}
+    report = run_sources(
+        house.warehouse, house.settings, now=NOW, wall_clock=wall_clock, environ={}, on_step=seen.__setitem__
+    )
+    halves = len(truth.rows(CAPTURE, "half"))
+    assert (report.job, report.number, report.counts["unread"], report.counts["half_message"]) == ("land", 1, 1, halves)
+    assert [type(each).__name__ for each in seen.values()] == ["UnreachableError", "PassReport"]
+    assert {row["job"] for row in house.rows("pass")} == {"land"}
     report = run_cycle(house.warehouse, house.settings, now=NOW, wall_clock=wall_clock, environ={})
     assert report.counts["unread"] == 1
     assert report.findings[0].startswith(f"land rocketmq {served.address}: not read: no name server answers")

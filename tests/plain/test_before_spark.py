@@ -69,6 +69,12 @@ def test_an_object_store_that_is_not_there(said, monkeypatch):
     assert not written  # it would be tried as long as a table may take
 
 
+def test_sources_where_none_is_configured(said):
+    status, told = said("land", "sources", "--set", "role=audit")
+    assert status == 2
+    assert told.startswith("error NOTHING_TO_LAND: the settings name no sources")
+
+
 def test_name_servers_that_do_not_answer(said):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -99,7 +105,7 @@ def test_a_warehouse_that_cannot_be_made(said, tmp_path):
 def test_a_warehouse_that_is_not_there(said, arguments, tmp_path):
     status, told = said(*arguments, "--warehouse", "none")
     assert status == 2
-    assert f"in the warehouse {tmp_path}/none; name the one that has it by --conf or --warehouse" in told
+    assert f"no warehouse at {tmp_path}/none; name yours by --conf or --warehouse, or let a first txmq run" in told
     assert not Path("none").exists()
 
 

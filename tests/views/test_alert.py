@@ -143,6 +143,14 @@ def test_what_was_not_taken_is_told_again_next_time_and_the_rest_is_not(warehous
     assert told() == [("firing", "lag b/CG2")]
 
 
+def test_where_no_webhook_is_configured_a_schedule_may_say_so(warehouse, txmq):
+    uri = warehouse({})
+    assert txmq("--warehouse", uri, "alert")[0] == 2
+    assert txmq("--warehouse", uri, "alert", "--if-configured") == (
+        0, "alerts.url_env is not set: nobody is told\n", "",
+    )  # fmt: skip
+
+
 def test_a_dead_webhook_tells_no_secret_and_fails_no_pass(warehouse, alert, monkeypatch, capsys):
     uri = warehouse({"pending_half": PENDING})
     monkeypatch.setenv("HOOK_URL", f"http://127.0.0.1:9/{SECRET}")

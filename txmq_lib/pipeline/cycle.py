@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -56,7 +56,36 @@ def run_cycle(
     on_step  told of each pass by its name: the report, or the error that it ended with
     """
     works = works_of_cycle(settings, takes_offsets=True, wall_clock=wall_clock, environ=environ)
-    counts: Counter[str] = Counter()
+    passes, unread = _run(works, warehouse, now, on_step)
+    number = next(report.number for report in passes if report.job == reconcile.JOB)
+    return _sum("run", number, passes, unread)
+
+
+def run_sources(
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    now: datetime,
+    wall_clock: Callable[[], datetime],
+    environ: Mapping[str, str],
+    on_step: Callable[[str, PassReport | Exception], None] = _untold,
+) -> PassReport:
+    """The landings of a cycle alone, summed as `run_cycle` does; the number is that of the last pass."""
+    works = _landings(settings, settings.sources, wall_clock, environ, WHOLE)
+    passes, unread = _run(works, warehouse, now, on_step)
+    return _sum(landing.JOB, max((report.number for report in passes), default=0), passes, unread)
+
+
+def require_sources(settings: Settings) -> None:
+    """NothingToLandError where no source is configured."""
+    if not settings.sources:
+        raise NothingToLandError("the settings name no sources; txmq init-config shows how they look")
+
+
+def _run(
+    works: Sequence[Work], warehouse: Warehouse, now: datetime, on_step: Callable[[str, PassReport | Exception], None]
+) -> tuple[list[PassReport], list[str]]:
+    """The report of every pass, and in words which live brokers could not be read."""
     passes: list[PassReport] = []
     unread: list[str] = []
     with warehouse.looking_once():
@@ -64,7 +93,6 @@ def run_cycle(
             try:
                 passes.append(work.run(warehouse, now))
             except RemotingError as failure:
-                counts[UNREAD] += 1
                 unread.append(f"{work.name}: not read: {failure.message}")
                 on_step(work.name, failure)
             except Exception as failure:
@@ -72,14 +100,18 @@ def run_cycle(
                 raise
             else:
                 on_step(work.name, passes[-1])
+    return passes, unread
+
+
+def _sum(job: str, number: int, passes: Sequence[PassReport], unread: Sequence[str]) -> PassReport:
+    counts: Counter[str] = Counter({UNREAD: len(unread)} if unread else {})
     seconds: defaultdict[str, float] = defaultdict(float)
     for report in passes:
         counts.update(report.counts)
         if report.seconds:
             seconds[report.job] += round(sum(report.seconds.values()), 3)
     findings = (*unread, *[finding for report in passes for finding in report.findings])
-    number = next(report.number for report in passes if report.job == reconcile.JOB)
-    return PassReport("run", number, dict(counts), dict(seconds), findings)
+    return PassReport(job, number, dict(counts), dict(seconds), findings)
 
 
 def works_of_cycle(

@@ -12,7 +12,7 @@ from txmq_lib.views.reader import Scan, WarehouseReader
 
 SERVE, SERVE_ROUNDS = "serve", "serve rounds"
 # What these do is in the settings; whoever types another command may type it wrongly.
-FROM_SETTINGS = ("run", SERVE, SERVE_ROUNDS)
+FROM_SETTINGS = ("run", "land sources", SERVE, SERVE_ROUNDS)
 MISTAKES = ("USAGE", "NOTHING_TO_LAND")
 
 

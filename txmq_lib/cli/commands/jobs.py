@@ -58,6 +58,7 @@ def add_to(app: typer.Typer) -> None:
         land.command(kind, help=f"Land {what}.")(_landing(kind))
     land.command("store")(store)
     land.command("rocketmq")(rocketmq)
+    land.command("sources")(sources)
     app.add_typer(land, name="land", rich_help_panel=PASSES_PANEL)
 
 
@@ -106,6 +107,20 @@ def rocketmq(ctx: typer.Context, namesrv: NameServers, broker: Brokers = None, n
         require_name_server(addresses, access_of(settings, os.environ))
 
     run_job("land rocketmq", options_of(ctx), job, require=require)
+
+
+def sources(ctx: typer.Context, now: Now = None) -> None:
+    """Land what the configured sources have beyond what was landed of them: what `txmq run` begins with."""
+    from txmq_lib.cli.run.passes import run_job
+    from txmq_lib.pipeline.cycle import require_sources, run_sources
+    from txmq_lib.pipeline.shared.roles import require_roles_of_sources
+
+    def require(settings: Settings) -> None:
+        require_sources(settings)
+        require_roles_of_sources(settings)
+
+    job = partial(run_sources, now=moment(now), wall_clock=wall_clock, environ=os.environ)
+    run_job("land sources", options_of(ctx), job, require=require, tells_steps=True)
 
 
 def reconcile(ctx: typer.Context, now: Now = None, dry_run: DryRun = False) -> None:

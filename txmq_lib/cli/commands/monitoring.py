@@ -9,6 +9,7 @@ import typer
 
 from txmq_lib.cli.options import options_of
 from txmq_lib.cli.output.formats import MORE_PANEL, TABLE, VIEWS_PANEL, Brokers, Format, OutputFormat, Values
+from txmq_lib.cli.output.said import say
 from txmq_lib.cli.run.clock import ClockNow, moment, time_ago, wall_clock
 from txmq_lib.errors import UsageError
 
@@ -18,6 +19,9 @@ Watch = Annotated[
 ]
 StatusFormat = Annotated[OutputFormat, typer.Option("--format", help="table: one screen; json: one object.")]
 
+IfConfigured = Annotated[
+    bool, typer.Option("--if-configured", help="Where the settings name no webhook, say so and end well.")
+]
 Out = Annotated[
     str, typer.Option("--out", metavar="FILE", help="Where to write; its counters are carried on. -: stdout.")
 ]
@@ -98,11 +102,15 @@ def metrics(ctx: typer.Context, out: Out, now: ClockNow = None) -> None:
     write_metrics(options_of(ctx), out, moment(now))
 
 
-def alert(ctx: typer.Context, now: ClockNow = None) -> None:
+def alert(ctx: typer.Context, if_configured: IfConfigured = False, now: ClockNow = None) -> None:
     """Tell the webhook of the settings what is past the thresholds: once when it begins, once when it clears."""
-    from txmq_lib.cli.run.alert import send_alerts
+    from txmq_lib.cli.run.alert import has_webhook, send_alerts
 
-    send_alerts(options_of(ctx), moment(now), os.environ)
+    options = options_of(ctx)
+    if if_configured and not has_webhook(options):
+        say("alerts.url_env is not set: nobody is told")
+        return
+    send_alerts(options, moment(now), os.environ)
 
 
 def doctor(ctx: typer.Context, format_: Format = TABLE) -> None:

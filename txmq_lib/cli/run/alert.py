@@ -25,6 +25,11 @@ from txmq_lib.views.status import read_status
 STATE_FILE = "txmq-alerts.json"
 
 
+def has_webhook(options: Options) -> bool:
+    """Whether the settings name a webhook to be told."""
+    return settings_of(options).alerts.url_env is not None
+
+
 def send_alerts(options: Options, now: datetime, environ: Mapping[str, str]) -> None:
     """Tell the webhook what began and what cleared; AlertUnsentError after all were tried where one was not told."""
     settings = settings_of(options)
@@ -57,7 +62,7 @@ def send_alerts(options: Options, now: datetime, environ: Mapping[str, str]) -> 
 def send_alerts_after_pass(options: Options, now: datetime, environ: Mapping[str, str]) -> None:
     """The same, where alerts are configured; a fault is told and fails nothing."""
     try:
-        if settings_of(options).alerts.url_env is None:
+        if not has_webhook(options):
             return
     except TxmqError:  # the run itself has said so
         return
