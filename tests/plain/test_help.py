@@ -25,6 +25,23 @@ def test_global_options_stand_in_the_help_of_each_command(path):
         assert option in COMMANDS[path].epilog
 
 
+@pytest.mark.parametrize("words", ["-h", "help", "settle -h", "help settle", "help land half"])
+def test_help_is_asked_for_as_people_do(capsys, words):
+    assert main(words.split()) == 0
+    named = " ".join(word for word in words.split() if word not in ("-h", "help"))
+    assert f"Usage: txmq {named}".strip() in capsys.readouterr().out
+
+
+def test_help_says_how_to_begin_and_lists_first_what_is_used_daily(capsys):
+    main(["--help"])
+    out = capsys.readouterr().out
+    assert "txmq init-config audit" in out
+    places = [
+        out.index(f"│ {name} ") for name in ("run", "reconcile", "settle", "resume", "status", "trace", "quarantine")
+    ]
+    assert places == sorted(places)
+
+
 def test_the_values_of_a_choice_stand_in_its_help():
     for view in VIEWS:
         helps = {option: each.help or "" for each in COMMANDS[(view.command,)].params for option in each.opts}

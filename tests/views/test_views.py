@@ -276,8 +276,9 @@ def test_a_missing_warehouse_and_an_unknown_state_end_with_status_2_and_what_to_
     for command in (("pending",), ("offsets",), ("trace", "C0")):
         status, out, err = txmq("--warehouse", nowhere, *command)
         assert (status, out) == (2, "")
-        assert err.startswith("error TABLE_MISSING: no table ")
-        assert err.endswith(f"create it with: txmq --warehouse {nowhere} init\n")
+        assert err.startswith(
+            f"error TABLE_MISSING: no warehouse at {nowhere}; name yours by --conf or --warehouse, or "
+        )
         assert err.count("\n") == 1
     status, _, err = txmq("--warehouse", nowhere, "ends", "--state", "acepted")
     assert status == 2

@@ -26,10 +26,17 @@ VALUE_IF_BARE = {"--watch": "5"}
 
 app = typer.Typer(
     name="txmq",
-    help="Reconciles RocketMQ transactional messages in Spark batch passes over Delta tables.",
+    help=(
+        "Reconciles RocketMQ transactional messages in Spark batch passes over Delta tables.\n\n"
+        "To begin: `txmq init-config audit`, name your broker's store in the txmq.yaml it writes, then `txmq run` and"
+        " `txmq status`. To look around first: `txmq demo`."
+    ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
 )
+# What people use daily stands first in its panel of `txmq --help`, the rest as it is registered.
+FIRST = ("run", "serve", "settle", "status", "verdicts", "trace", "pending", "given-up", "groups", "producers", "runs")
 
 
 def _tell_version(is_asked: bool) -> None:
@@ -68,11 +75,16 @@ def take_globals(
     ctx.obj = Options(files, tuple(assignments or ()), warehouse, are_files_found=not conf)
 
 
+def _name_of(command: Any) -> str:  # noqa: ANN401 - Typer's own
+    return str(command.name or command.callback.__name__)
+
+
 jobs.add_to(app)
 decisions.add_to(app)
 views.add_to(app)
 monitoring.add_to(app)
 config_commands.add_to(app)
+app.registered_commands.sort(key=lambda command: (*FIRST, _name_of(command)).index(_name_of(command)))
 
 
 def _tell_globals(commands: typer.Typer) -> None:
@@ -88,7 +100,7 @@ _tell_globals(app)
 
 def run(argv: Sequence[str] | None = None) -> int:
     """One command and its exit status. Global options may stand anywhere before `--`."""
-    arguments = globals_first(with_values(sys.argv[1:] if argv is None else argv))
+    arguments = globals_first(with_values(as_help(sys.argv[1:] if argv is None else argv)))
     is_verbose = any(flag in arguments for flag in GLOBAL_FLAGS)
     try:
         left_with = app(arguments, prog_name="txmq", standalone_mode=False)
@@ -115,6 +127,11 @@ def _wrongly_typed(error: Any) -> int:  # noqa: ANN401 - see above
     words = " ".join(error.format_message().split()).replace("Value error, ", "").rstrip(".")
     _tell("USAGE", f"{words}; {path} --help tells more", False)
     return EXIT_USAGE
+
+
+def as_help(arguments: Sequence[str]) -> list[str]:
+    """The same arguments; `help` and a command as that command and --help."""
+    return [*arguments[1:], "--help"] if arguments[:1] == ["help"] else list(arguments)
 
 
 def globals_first(arguments: Sequence[str]) -> list[str]:

@@ -294,6 +294,15 @@ class WarehouseReader:
     def _options(self) -> dict[str, str] | None:
         return storage_options(self.uri, longest_s=4)
 
+    def _missing(self, table: str) -> str:
+        if self.uri.startswith("/") and not Path(self.uri).exists():
+            named = "name yours by --conf or --warehouse"
+            return f"no warehouse at {self.uri}; {named}, or let a first txmq run, or txmq init, make it"
+        return (
+            f"no table {table} in the warehouse {self.uri}; name the one that has it by --conf or --warehouse, or "
+            f"create it with: txmq --warehouse {self.uri} init"
+        )
+
     @contextmanager
     def _readable(self, table: str) -> Iterator[DeltaTable]:
         path = f"{self.uri}/{table}"
@@ -303,10 +312,7 @@ class WarehouseReader:
                     self._tables[table] = DeltaTable(path, storage_options=self._options())
             yield self._tables[table]
         except TableNotFoundError:
-            raise TableMissingError(
-                f"no table {table} in the warehouse {self.uri}; name the one that has it by --conf or --warehouse, or "
-                f"create it with: txmq --warehouse {self.uri} init"
-            ) from None
+            raise TableMissingError(self._missing(table)) from None
         except (DeltaError, OSError) as error:
             raise InputError(f"table {path} cannot be read: {reason_of(error, path)}") from error
 
