@@ -47,6 +47,15 @@ def test_paths_that_are_not_there(said):
     assert said("land", "store", "/gone", "--broker", "b", "--set", "role=audit") == (3, told)
 
 
+def test_a_directory_that_is_no_store(said):
+    Path("empty").mkdir()
+    status, told = said("land", "store", "empty", "--broker", "b", "--set", "role=audit")
+    assert (status, "commit log empty/commitlog: No such file or directory" in told) == (3, True)
+    Path("empty/commitlog").mkdir()
+    status, told = said("land", "store", "empty", "--broker", "b", "--set", "role=audit")
+    assert (status, "empty holds no commit log files (commitlog/<20 digits>)" in told) == (3, True)
+
+
 def test_a_path_that_only_spark_can_look_at_is_left_to_it(said, monkeypatch):
     for arguments in (("s3a://bucket/a.jsonl",), ("a.jsonl", "--set", "spark.spark.hadoop.fs.defaultFS=hdfs://n:1")):
         assert "a JVM would have started" in said("land", "half", *arguments, "--broker", "b")[1]

@@ -10,6 +10,7 @@ from txmq_lib.config.object_stores import fault_of, storage_options
 from txmq_lib.config.settings import Settings
 from txmq_lib.errors import InputError, NothingToLandError, SettingsError, UsageError
 from txmq_lib.files import local_files
+from txmq_lib.rocketmq.store.commit_log import files_of
 from txmq_lib.rocketmq.store.set_up import require_readable, set_up_of
 from txmq_lib.views.known_names import landed_names
 from txmq_lib.views.reader import WarehouseReader
@@ -45,7 +46,7 @@ def require_files(settings: Settings, paths: Sequence[str], environment: Mapping
 
 
 def require_store(path: str) -> None:
-    """InputError where a store is no directory, StoreRefusedError where its broker is set up beyond reading."""
+    """InputError where a store is no directory or holds no log, StoreRefusedError where none can read its set-up."""
     if local_files.has_scheme(path):
         raise InputError(
             f"store {path} is not on this machine: a store is read as a directory; copy it here or mount it, or land"
@@ -54,6 +55,7 @@ def require_store(path: str) -> None:
     if not Path(path).is_dir():
         raise InputError(f"store {path} is no directory: give a store directory that holds commitlog/")
     require_readable(set_up_of(path), path)
+    files_of(path)
 
 
 def require_landed(settings: Settings, column: str, names: Sequence[str], what: str) -> None:

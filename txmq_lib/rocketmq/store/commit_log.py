@@ -173,6 +173,16 @@ def list_files(store_dir: str, commit_log_dirs: Sequence[str] = ()) -> LogFiles:
     return LogFiles(kept, tuple(gaps))
 
 
+def files_of(store_dir: str) -> LogFiles:
+    """The same of a store that must have some; InputError where it holds none."""
+    listed = list_files(store_dir)
+    if not listed.files:
+        raise InputError(
+            f"{store_dir} holds no commit log files (commitlog/<20 digits>); give a broker's store directory"
+        )
+    return listed
+
+
 @contextmanager
 def open_log(file: LogFile) -> Iterator[MappedLog]:
     """The file mapped for reading; InputError where it is gone or unreadable."""

@@ -20,7 +20,7 @@ from txmq_lib.pipeline.land.records import files_of_tasks
 from txmq_lib.pipeline.land.store import log_landing
 from txmq_lib.pipeline.land.topics import is_every_topic
 from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
-from txmq_lib.rocketmq.store.commit_log import LogFile, RecordIdentity, list_files, log_end, record_at
+from txmq_lib.rocketmq.store.commit_log import LogFile, RecordIdentity, files_of, list_files, log_end, record_at
 from txmq_lib.rocketmq.store.consumer_offset_file import consumer_offset_state
 from txmq_lib.rocketmq.store.set_up import ROCKSDB_OFFSETS, config_of, require_readable, set_up_of, store_set_up
 from txmq_lib.rules import frontier
@@ -37,9 +37,7 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
     config = config_of(path)
     set_up = store_set_up(path, config)
     require_readable(set_up, path)
-    files, gaps = list_files(path)
-    if not files:
-        raise InputError(f"{path} holds no commit log files (commitlog/<20 digits>); give a broker's store directory")
+    files, gaps = files_of(path)
     known = _known(warehouse, broker_name, whole_log_topic(settings.land.topics))
     is_rebuilt = known is not None and not _is_same_log(files, known)
     start = files[0].base_offset if known is None or is_rebuilt else max(files[0].base_offset, known["next_offset"])
