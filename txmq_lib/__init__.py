@@ -10,20 +10,39 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from txmq_lib.api.opened import Txmq
     from txmq_lib.api.opened import open_warehouse as open
+    from txmq_lib.api.own_frames import Records, pending_of, records_of, verdicts_of
     from txmq_lib.api.rows import Rows
     from txmq_lib.errors import TxmqError
     from txmq_lib.rocketmq.own_reads import register
+    from txmq_lib.rules.policy import Limits
 
     __version__: str
 
-__all__ = ["Rows", "Txmq", "TxmqError", "__version__", "open", "register"]
+__all__ = [
+    "Limits",
+    "Records",
+    "Rows",
+    "Txmq",
+    "TxmqError",
+    "__version__",
+    "open",
+    "pending_of",
+    "records_of",
+    "register",
+    "verdicts_of",
+]
 
 _PLACES = {
+    "Limits": ("txmq_lib.rules.policy", "Limits"),
+    "Records": ("txmq_lib.api.own_frames", "Records"),
     "Rows": ("txmq_lib.api.rows", "Rows"),
     "Txmq": ("txmq_lib.api.opened", "Txmq"),
     "TxmqError": ("txmq_lib.errors", "TxmqError"),
     "open": ("txmq_lib.api.opened", "open_warehouse"),
+    "pending_of": ("txmq_lib.api.own_frames", "pending_of"),
+    "records_of": ("txmq_lib.api.own_frames", "records_of"),
     "register": ("txmq_lib.rocketmq.own_reads", "register"),
+    "verdicts_of": ("txmq_lib.api.own_frames", "verdicts_of"),
 }
 
 
