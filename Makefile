@@ -1,6 +1,6 @@
 # txmq: `make help` lists what can be made. Needs Python >= 3.11 and Java >= 17; everything else is fetched into .venv.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test test-fast test-rest test-long test-real check bench clean model faults mutants fuzz hostile memory lock licences sbom vulnerabilities
+.PHONY: help setup demo docs test test-fast test-rest test-long test-real check bench clean model faults mutants fuzz hostile memory lock licences ranges sbom vulnerabilities
 
 .NOTPARALLEL:
 
@@ -114,6 +114,9 @@ lock: $(TOOLS_READY) ## Resolve supply/*.txt anew where pyproject.toml changed (
 	$(LOCK) pyproject.toml --extra postgresql --group dev --constraints supply/run.txt --output-file supply/dev.txt
 	$(LOCK) --group bench --output-file supply/bench.txt
 	$(LOCK) --group supply --output-file supply/tools.txt
+
+ranges: ## The wheel, the demo and fast tests with the oldest and the newest packages that pyproject.toml allows (minutes)
+	@$(PYTHON) supply/ranges.py $(ENDS)
 
 licences: $(READY) $(TOOLS_READY) ## List the licences of all packages in supply/licences.md; fails for one it does not know
 	@$(TOOLS)/bin/python supply/licences.py $(BIN)/python

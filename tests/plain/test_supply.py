@@ -42,6 +42,8 @@ ELSEWHERE = {"jobs/txmq_dag.py": {"airflow"}}
 CALLED = {"cyclonedx": ["cyclonedx-python-lib"]}
 # Needed though nobody imports them.
 SILENT = {"dependencies": {"delta-spark"}}
+# An oldest version, and the first that is too new; or one version alone.
+RANGE = re.compile(r"(?P<name>[\w-]+)(?:\[\w+\])?[>=]=(?P<lowest>[\d.]+)(?:,<(?P<end>[\d.]+))?$")
 LOCKED = re.compile(r"^(?P<name>[a-z0-9-]+)==(?P<version>[\w.!+-]+)(?: ; [^\\]+)?(?: \\)?$")
 HASH = re.compile(r"^    --hash=sha256:[0-9a-f]{64}(?: \\)?$")
 
@@ -63,7 +65,7 @@ def declared() -> dict[str, list[str]]:
 
 
 def names(group: str) -> set[str]:
-    return {plain(re.split(r"[=\[]", requirement)[0]) for requirement in declared()[group]}
+    return {plain(re.split(r"[=<>\[]", requirement)[0]) for requirement in declared()[group]}
 
 
 def locked(file: str) -> dict[str, set[str]]:
@@ -75,16 +77,37 @@ def locked(file: str) -> dict[str, set[str]]:
     return versions
 
 
-def test_every_requirement_is_pinned_and_its_lock_has_that_version():
+def numbers(version: str) -> tuple[int, ...]:
+    """A version as it is compared: what comes behind its numbers, such as post1, set aside."""
+    return tuple(int(number) for number in re.match(r"\d+(\.\d+)*", version)[0].split("."))
+
+
+def test_what_a_run_needs_is_a_range_that_holds_what_is_locked():
+    for group in ("dependencies", "postgresql"):
+        for requirement in declared()[group]:
+            name, lowest, end = RANGE.match(requirement).group("name", "lowest", "end")
+            for lock in LOCKS[group]:
+                (version,) = locked(lock)[plain(name)]
+                is_within = numbers(lowest) <= numbers(version) < numbers(end) if end else version == lowest
+                assert is_within, f"{requirement} in {lock}: make lock"
+
+
+def test_the_page_tells_the_ranges_and_what_we_have():
+    page = (ROOT / "docs" / "pages" / "install.md").read_text(encoding="utf-8")
+    for requirement in (*declared()["dependencies"], *declared()["postgresql"]):
+        name, lowest, end = RANGE.match(requirement).group("name", "lowest", "end")
+        (ours,) = locked(RUN)[plain(name)]
+        assert f"| {name} | {lowest} | {end or 'alone'} | {ours} |" in page.splitlines()
+
+
+def test_what_the_tests_and_tools_need_is_pinned_and_their_lock_has_that_version():
     assert set(declared()) == set(LOCKS)
-    for group, requirements in declared().items():
-        for requirement in requirements:
+    for group in LOCKS.keys() - {"dependencies", "postgresql"}:
+        for requirement in declared()[group]:
             name, sign, version = requirement.partition("==")
             assert sign, requirement
             for lock in LOCKS[group]:
-                assert locked(lock).get(plain(name.partition("[")[0])) == {version}, (
-                    f"{requirement} in {lock}: make lock"
-                )
+                assert locked(lock).get(plain(name)) == {version}, f"{requirement} in {lock}: make lock"
 
 
 def test_what_builds_the_package_is_locked():

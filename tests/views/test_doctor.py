@@ -6,6 +6,7 @@ import json
 import shutil
 import socket
 from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -116,15 +117,19 @@ def test_a_host_without_an_address_fails_unless_spark_is_told_one(found, monkeyp
 
 
 def test_packages_of_other_versions_warn_and_missing_ones_fail(monkeypatch):
-    monkeypatch.setattr(
-        "txmq_lib.cli.run.findings.requires", lambda name: ["duckdb==0.0.1", 'pytest==1; extra == "dev"']
-    )
-    [finding] = package_findings()
-    assert finding.state == "warn"
-    assert finding.found.endswith(", tested with 0.0.1")
-    monkeypatch.setattr("txmq_lib.cli.run.findings.requires", lambda name: ["no-such-package==1"])
-    [finding] = package_findings()
-    assert (finding.state, finding.found) == ("fail", "no-such-package missing, tested with 1")
+    def judged(*requirements: str) -> tuple[str, str]:
+        monkeypatch.setattr(
+            "txmq_lib.cli.run.findings.requires", lambda name: [*requirements, 'pytest==1; extra == "x"']
+        )
+        [finding] = package_findings()
+        return finding.state, finding.found
+
+    own = version("duckdb")
+    for allowed in (f"duckdb=={own}", "duckdb<9,>=0.9.10", f"duckdb<9.0.1,>={own}"):
+        assert judged(allowed) == ("ok", "1 in versions that txmq allows"), allowed
+    for refused in ("duckdb==0.0.1", "duckdb<9,>=8.10.1", f"duckdb<{own},>=0.1"):
+        assert judged(refused) == ("warn", f"duckdb {own}, needed {refused.removeprefix('duckdb')}")
+    assert judged("no-such-package<2,>=1") == ("fail", "no-such-package missing, needed <2,>=1")
 
 
 def test_a_warehouse_that_cannot_be_written_fails(found, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import locale
 import os
+import re
 import shutil
 import socket
 import sys
@@ -36,25 +37,37 @@ class Finding:
 
 
 def package_findings() -> Iterator[Finding]:
-    """The packages are there, in the versions txmq is tested with."""
+    """The packages are there, in versions that txmq allows."""
     try:
-        needed = [line.partition("==") for line in requires("txmq") or () if ";" not in line]
+        needed = [line for line in requires("txmq") or () if ";" not in line]
     except PackageNotFoundError:
         yield Finding("packages", WARN, "txmq runs from a checkout that is not installed", "make setup")
         return
     wrong = []
-    for name, _, tested in needed:
+    for requirement in needed:
+        (name,) = re.findall(r"^[\w.-]+", requirement)
         try:
             found = version(name)
         except PackageNotFoundError:
             found = "missing"
-        if found != tested:
-            wrong.append(f"{name} {found}, tested with {tested}")
+        if found == "missing" or not _allows(requirement, found):
+            wrong.append(f"{name} {found}, needed {requirement.removeprefix(name)}")
     if wrong:
-        state = FAIL if any("missing" in text for text in wrong) else WARN
+        state = FAIL if any(" missing," in text for text in wrong) else WARN
         yield Finding("packages", state, "; ".join(wrong), "install txmq again, in an environment of its own")
     else:
-        yield Finding("packages", OK, f"{len(needed)} in the versions txmq is tested with")
+        yield Finding("packages", OK, f"{len(needed)} in versions that txmq allows")
+
+
+def _allows(requirement: str, found: str) -> bool:
+    """Whether a version is one of `name==1.2` or `name>=1.2,<2`, by its numbers."""
+    have = _numbers(found)
+    holds = {"==": lambda bound: have == bound, ">=": lambda bound: have >= bound, "<": lambda bound: have < bound}
+    return all(holds[sign](_numbers(bound)) for sign, bound in re.findall(r"(==|>=|<)([\w.]+)", requirement))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", re.split(r"[^\d.]", text)[0]))
 
 
 def java_finding() -> Finding:
