@@ -1,0 +1,74 @@
+"""What tired people type: each is said in three lines at most, with its status, before a JVM could start."""
+
+from __future__ import annotations
+
+import pytest
+
+ID = "C000020246654E0E2F2A6940C2510000"
+USES = [  # what is typed; status; what is said of it
+    ("show config", 2, "No such command 'show'"),
+    ("status --fromat json", 2, "Possible options: --format"),
+    ("verdicts --state stuck", 2, "verdicts has no state stuck; there are DUPLICATED, "),
+    ("verdicts --sort colour", 2, "verdicts cannot be sorted by colour: give a column"),
+    ("pending --older-than yesterday", 2, "--older-than must be a number of s or a text such as"),
+    ("pending --group GID_PAI", 1, "no group GID_PAI has landed; there is GID_PAY"),
+    ("status --now tomorrow", 2, "--now tomorrow: give ISO 8601 such as"),
+    ("status --format csv", 2, "status has no csv"),
+    ("trace", 2, "trace takes one of: an id, --key, --half-offset"),
+    ("trace C0", 1, "nothing is known of transaction C0"),
+    ("groups --group CID_PAY", 1, "no group CID_PAY has landed"),
+    ("settle T --commit --rollback --reason x", 2, "settle needs one of --commit and --rollback"),
+    ("settle T --commit --reason=", 2, "settle needs a --reason: it is recorded"),
+    ("settle T --commit --reason paid", 2, "no half message of transaction T has landed"),
+    ("settle T --commit --reason paid --to-broker", 2, "--to-broker needs a name server"),
+    ("resume", 2, "resume needs transaction ids, or --group, or --all"),
+    ("resume T --apply --dry-run", 2, "give one of them"),
+    ("resend T --reason x --namesrv nowhere", 2, "--namesrv must be host:port, not 'nowhere'"),
+    ("release T", 2, "no half message of transaction T has landed"),
+    ("land half gone.jsonl --broker b", 2, "nothing to land at gone.jsonl"),
+    ("land store /gone --broker b --set role=audit", 3, "store /gone is no directory"),
+    ("land store . --broker b --set role=audit", 3, "commit log commitlog: No such file or directory"),
+    ("land sources", 2, "the settings name no sources"),
+    ("land rocketmq --namesrv localhost --set role=audit", 2, "--namesrv must be host:port, not 'localhost'"),
+    ("take-back --broker nope", 2, "no row of broker nope has landed"),
+    ("--conf gone.yaml status", 2, "gone.yaml: cannot be read: No such file or directory"),
+    ("--conf tab.yaml status", 2, "tab.yaml: is not valid YAML: line 2"),
+    ("--set rol=audit status", 2, "rol: unknown key; did you mean role?"),
+    ("--set role=both status", 2, "role: must be 'engine' or 'audit', not 'both'"),
+    ("report --out /gone/r.html", 2, "--out /gone/r.html cannot be written: No such file or directory"),
+    ("metrics --out /gone/x.prom", 2, "--out /gone/x.prom cannot be written: No such file or directory"),
+    ("alert", 2, "alerts.url_env: is needed"),
+    ("wakeup", 2, "nobody serves: there is no health file txmq-serve.json"),
+    ("serve --listen 0.0.0.0", 2, "--listen 0.0.0.0: give PORT, which is on 127.0.0.1, or HOST:PORT"),
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, empty_tables) -> str:
+    """A warehouse, made once: nothing here writes."""
+    import shutil
+
+    from views.conftest import append
+
+    directory = tmp_path_factory.mktemp("used") / "w"
+    shutil.copytree(empty_tables, directory)
+    append(directory, "half_message", [{"transaction_id": ID, "producer_group": "GID_PAY", "broker_name": "b"}])
+    append(directory, "pending_half", [{"transaction_id": ID, "producer_group": "GID_PAY", "broker_name": "b"}])
+    return str(directory)
+
+
+@pytest.mark.parametrize(("words", "status", "said"), USES, ids=[use[0] for use in USES])
+def test_a_wrong_use_is_said_in_three_lines_at_most_without_a_jvm(
+    txmq_as_it_is, place, tmp_path, monkeypatch, words, status, said
+):
+    def no_jvm(*_: object) -> None:
+        raise AssertionError("a JVM would have started")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TXMQ_CONF", raising=False)
+    monkeypatch.setattr("txmq_lib.cli.run.passes.build_session", no_jvm)
+    (tmp_path / "tab.yaml").write_text("role: audit\n\twarehouse: x\n")
+    ended, out, err = txmq_as_it_is("--warehouse", place, *words.split())
+    lines = (out + err).splitlines()
+    assert (ended, len(lines) <= 3) == (status, True), lines
+    assert said in out + err
