@@ -19,6 +19,10 @@ RELEASED = sorted((Path(__file__).resolve().parents[1] / "captures" / "warehouse
 NOW = ("--now", "2026-11-21T12:00:00Z")
 
 
+# Of the store of the demo, as every version landed and judged it.
+DEMO_ROWS = {"messages": 318, "given-up": 16, "verdicts": 377, "passes": 4}
+
+
 @pytest.fixture(params=RELEASED, ids=lambda path: path.name.removesuffix(".tar.xz"))
 def released(request, tmp_path) -> str:
     """The warehouse of a released version."""
@@ -41,6 +45,7 @@ def shown(txmq, uri: str) -> dict[str, list[str]]:
         if status == 0:
             rows = [json.loads(line) for line in out.splitlines()]
             found[view.command] = [json.dumps(row, sort_keys=True) for row in rows]
+    found.pop("runs", None)  # upgrading is one
     return found
 
 
@@ -50,27 +55,31 @@ def test_a_released_warehouse_is_upgraded_and_every_view_is_the_same_before_and_
         assert txmq("--warehouse", released, *command, *(NOW if command != ("producers",) else ()))[0] in (0, 1), (
             command
         )
-    assert (len(before["messages"]), len(before["given-up"]), len(before["passes"])) == (318, 16, 3)
+    assert {view: len(before[view]) for view in DEMO_ROWS} == DEMO_ROWS
     id_ = json.loads(before["messages"][0])["transaction_id"]
     assert txmq("--warehouse", released, "trace", id_)[0] == 0
+    is_first = not (Path(released) / "orphan").exists()
     status, plan, err = planned(txmq, released)
-    made = {name for name, (what, _) in plan.items() if what == "make"}
-    added = {name for name, (what, _) in plan.items() if what == "add columns"}
-    assert (status, {"manual_decision", "broker", "orphan", "run"} <= made, "verdict" in added) == (0, True, True)
-    assert f"{len(made | added)} tables to upgrade; nothing was written: --apply does it" in err
-    assert not (Path(released) / "orphan").exists()
+    changes = {name: what for name, (what, _) in plan.items() if what != "as it is"}
+    made = {name for name, what in changes.items() if what == "make"}
+    assert (status, set(changes.values())) == (0, {"make", "add columns"} if is_first else set())
+    if is_first:
+        assert ({"manual_decision", "broker", "orphan", "run"} <= made, changes["verdict"]) == (True, "add columns")
+        assert f"{len(changes)} tables to upgrade; nothing was written: --apply does it" in err
+        assert not (Path(released) / "orphan").exists()
     assert planned(txmq, released, "--apply")[0] == 0
     for name in (*table_specs(), RUN_TABLE):
         stored = DeltaTable(f"{released}/{name}").schema().to_json()
         assert str(table_spec(name).differences(stored)) == "", name
     after = shown(txmq, released)
-    assert {name: after[name] for name in before if name != "runs"} == before
+    assert {name: rows for name, rows in after.items() if name in before} == before
     status, plan, err = planned(txmq, released, "--apply")
     assert (status, {what for what, _ in plan.values()}, err) == (
         0, {"as it is"}, "nothing to do: the tables are of this version\n",
     )  # fmt: skip
     assert txmq("--warehouse", released, "status", *NOW)[0] in (0, 1)
-    assert '"command": "upgrade"' in txmq("--warehouse", released, "runs", "--format", "json")[1]
+    if is_first:
+        assert '"command": "upgrade"' in txmq("--warehouse", released, "runs", "--format", "json")[1]
 
 
 def test_a_table_with_a_column_of_elsewhere_is_refused_and_nothing_is_written(txmq, warehouse):

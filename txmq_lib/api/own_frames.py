@@ -20,17 +20,17 @@ from txmq_lib.names import (
     TRANSACTION_KEY,
     TRANSACTION_TOPICS,
 )
-from txmq_lib.rules.contract import MESSAGE_COLUMNS, TOPICS_OF_KIND
 from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.evidence import Evidence, diverted_halves, transaction_figures
 from txmq_lib.rules.frontier import WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID, file_reports
 from txmq_lib.rules.half import given_up_messages, half_messages, messages, table_queue_id
+from txmq_lib.rules.landing_contract import MESSAGE_COLUMNS, TOPICS_OF_KIND
 from txmq_lib.rules.op import op_tokens
 from txmq_lib.rules.orphans import HALF, committed_by_brokers, without_half
 from txmq_lib.rules.pending import closed, folded
 from txmq_lib.rules.policy import Limits, Policies
 from txmq_lib.rules.runs import run
-from txmq_lib.rules.transaction import join_transaction, transactions_of
+from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 from txmq_lib.rules.verdict import judged
 
 PENDING_COLUMNS = (

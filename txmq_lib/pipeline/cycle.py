@@ -73,7 +73,7 @@ def run_sources(
     """The landings of a cycle alone, summed as `run_cycle` does; the number is that of the last pass."""
     works = _landings(settings, settings.sources, wall_clock, environ, WHOLE)
     passes, unread = _run(works, warehouse, now, on_step)
-    return _sum(landing.JOB, max((report.number for report in passes), default=0), passes, unread)
+    return _sum(LAND, max((report.number for report in passes), default=0), passes, unread)
 
 
 def require_sources(settings: Settings) -> None:
