@@ -185,7 +185,7 @@ def test_make_alone_lists_what_can_be_made():
     done = run("make").stdout
     assert [line.split()[1] for line in done.splitlines()] == [
         "help", "setup", "demo", "docs", "test", "test-fast", "test-long", "model", "faults", "mutants", "test-real", "fuzz", "hostile", "memory",
-        "check", "lock", "licences", "sbom", "vulnerabilities", "bench", "clean",
+        "check", "lock", "ranges", "licences", "sbom", "vulnerabilities", "bench", "clean",
     ]  # fmt: skip
 
 

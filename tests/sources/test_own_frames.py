@@ -43,7 +43,7 @@ def test_frames_need_no_more_than_the_columns_that_are_named(spark: SparkSession
     """An op that names a half proves a rollback where its real queue was read past the op, and nothing else does."""
     run = {"first_offset": 0, "end_offset": 9, "first_commit_log_offset": 0, "last_commit_log_offset": 999,
            "read_to": None}  # fmt: skip
-    given = {
+    cells = {
         "halves": [
             {"transaction_id": name, "queue_offset": place, "commit_log_offset": place, "real_topic": topic}
             for name, place, topic in (("open", 1, "TopicA"), ("seen", 2, "TopicA"), ("back", 3, "TopicA"),
@@ -54,7 +54,7 @@ def test_frames_need_no_more_than_the_columns_that_are_named(spark: SparkSession
         "given_up": [{"transaction_id": "lost", "queue_offset": 0, "commit_log_offset": 50}],
         "read": [{"topic": "TopicA", "runs": [run]}],
     }  # fmt: skip
-    frames = {name: rows(spark, table, given[name]).select(*needed) for name, (table, needed) in NEEDED.items()}
+    frames = {name: rows(spark, table, cells[name]).select(*needed) for name, (table, needed) in NEEDED.items()}
     records = txmq.Records(**frames)
     found = {
         row["transaction_id"]: row["verdict"] for row in txmq.verdicts_of(records, limits=LIMITS, now=NOW).collect()

@@ -74,8 +74,8 @@ def resends(reader: WarehouseReader, chosen: Chosen, limits: Limits) -> tuple[li
     """The bodies that would be sent again, and of each other transaction that is named why it is not."""
     found = standing(reader, chosen, limits)
     fit = [row for row in found if row["is_brokers"] and row["verdict"] in RESENDABLE and row["real_topic"] is not None]
-    wanted = [{**row, "action": ACTION_RESEND} for row in fit if row["settled_as"] != ROLLBACK]
-    plan = _sendable(reader, wanted)
+    bodies = [{**row, "action": ACTION_RESEND} for row in fit if row["settled_as"] != ROLLBACK]
+    plan = _sendable(reader, bodies)
     sent = {key_of(row) for row in plan}
     why = [
         (row["transaction_id"], why_not_resent(row, is_rolled_back=row["settled_as"] == ROLLBACK))
