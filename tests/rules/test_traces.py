@@ -73,11 +73,14 @@ def test_bytes_that_are_no_text_spoil_their_own_record_only(spark):
 
 
 def test_a_message_larger_than_any_client_writes_is_told_and_not_read(spark):
-    bodies = [b"\x02" * (MOST_BYTES - 200) + end("COMMIT_MESSAGE").encode(), b"\x02" * (MOST_BYTES + 1)]
+    bodies = [
+        b"\x02" * (MOST_BYTES - 200) + end("COMMIT_MESSAGE").encode(),
+        b"\x02" * MOST_BYTES + end("COMMIT_MESSAGE").encode(),
+    ]
     rows = [("b", "X", 0, number, at(number), 7, None, body) for number, body in enumerate(bodies)]
     messages = local_frame(spark, rows, DDL)
     records = trace_records(messages)
     assert [(row["queue_offset"], row["position"]) for row in end_traces(records).collect()] == [(0, MOST_BYTES - 200)]
     (large,) = trace_faults(messages, records).collect()
     assert (large["queue_offset"], large["reason"]) == (1, "TRACE_BODY_TOO_LARGE")
-    assert large["detail"] == "a body of 1048577 bytes, and 1048576 are much"
+    assert large["detail"] == f"a body of {len(bodies[1])} bytes, and 1048576 are much"
