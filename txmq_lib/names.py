@@ -156,6 +156,7 @@ REASON_ELSEWHERE: Final = "elsewhere"
 REASON_NO_REAL_TOPIC: Final = "no_real_topic"
 REASON_LEFT_OUT: Final = "left_out"
 REASON_QUARANTINED: Final = "quarantined"
+REASON_UNTOLD: Final = "untold"
 REASON_LOST: Final = "lost"
 REASON_GAP: Final = "gap"
 REASON_UNREAD: Final = "unread"
@@ -164,6 +165,7 @@ UNKNOWN_REASONS: Final = (
     REASON_NO_REAL_TOPIC,
     REASON_LEFT_OUT,
     REASON_QUARANTINED,
+    REASON_UNTOLD,
     REASON_LOST,
     REASON_GAP,
     REASON_UNREAD,

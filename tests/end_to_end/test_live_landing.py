@@ -30,10 +30,10 @@ from txmq_lib.pipeline.land.live import queue_landing
 from txmq_lib.pipeline.land.live.broker_reading import WHOLE, Parts
 from txmq_lib.pipeline.land.records import files_of_tasks
 from txmq_lib.rules.frontier import WHOLE_QUEUE_ID
-from txmq_lib.views.cursors import stopped_checks
+from txmq_lib.views.cursors import passed_over, stopped_checks
 from txmq_lib.views.reader import WarehouseReader
 
-CAPTURE = "restart"
+CAPTURE, GIVEN_UP_TOPIC = "restart", "TRANS_CHECK_MAX_TIME_TOPIC"
 QUICK = ("role=audit", "rocketmq.timeout=1s")
 
 
@@ -157,6 +157,77 @@ def test_checks_that_have_stopped_are_told_two_landings_later_though_nothing_els
     assert unchecked() == []
     land(house, served, Parts.OFFSETS, later + timedelta(seconds=200))
     assert unchecked() == [(11, last + 1 - 11)]
+
+
+def test_halves_that_the_checks_have_passed_over_are_told_by_the_landing_that_reads_them(open_house, served):
+    """Somebody moves the cursor of the broker's checks over halves that nobody has decided."""
+    house = open_house(*QUICK)
+    halves = truth.rows(CAPTURE, "half")
+    newest = {row["properties"]["UNIQ_KEY"]: row["queueOffset"] for row in sorted(halves, key=offset_of)}
+    end = max(newest.values()) + 1
+    at = {"offset": 0}
+
+    def checks(request):
+        if request["code"] != 14:
+            return None
+        assert request["extFields"]["consumerGroup"] == "CID_RMQ_SYS_TRANS"
+        return answer(request, offset=at["offset"])
+
+    served.interrupt = checks
+    without_the_last_ops(served)
+
+    def passed() -> int:
+        return sum(each.count for each in passed_over(WarehouseReader(house.warehouse.uri)))
+
+    def stands(offset: int) -> None:
+        served.offsets = changed(
+            served.offsets, rb"(TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS.:.\s*0:)\d+", rb"\g<1>%d" % offset
+        )
+
+    stands(0)
+    land(house, served)
+    house.reconcile(NOW)
+    undecided = len(house.rows("pending_half"))
+    assert (undecided > 0, passed()) == (True, 0)
+    stands(end)  # moved after the halves were read: a round may have put some back behind what was read
+    land(house, served, now=NOW + timedelta(seconds=1))
+    assert passed() == 0
+    at["offset"] = end
+    land(house, served, now=NOW + timedelta(seconds=2))
+    assert passed() == undecided
+    at["offset"] = 0
+    stands(0)
+    land(house, served, now=NOW + timedelta(seconds=3))
+    assert passed() == 0, "moved back: they are looked at again"
+
+
+def without_the_last_ops(served: LiveCapture) -> None:
+    """What they decide is undecided then, and what was given up is as well."""
+    served.broker.queues[OP_TOPIC, 0] = served.broker.queues[OP_TOPIC, 0][:3]
+    served.broker.queues[GIVEN_UP_TOPIC, 0] = []
+
+
+def offset_of(row: dict) -> int:
+    return int(row["queueOffset"])
+
+
+def test_real_topics_of_a_broker_with_tiered_storage_are_not_read_and_said_so(open_house, served):
+    """R134: a message from there tells a place in a file of its queue alone, as if it were one in the commit log."""
+    house = open_house(*QUICK)
+    plug_in = b"\nmessageStorePlugIn=org.apache.rocketmq.tieredstore.TieredMessageStore\n"
+    served.config += plug_in
+    told = " ".join(land(house, served).findings)
+    assert "tiered: not read, what comes from tiered storage has lost its place" in told
+    assert "TopicA" in told
+    house.audit()
+    verdicts = {row["verdict"] for row in house.rows("verdict")}
+    assert (house.rows("message"), "ROLLED_BACK" in verdicts, "RESOLVED_UNKNOWN" in verdicts) == ([], False, True)
+    (row,) = house.rows("broker_set_up")
+    assert row["set_ups"] == "tiered"
+    served.config = served.config.replace(plug_in, plug_in + b"tieredStorageLevel=DISABLE\n")
+    land(house, served)
+    house.audit()
+    assert {key: one for key, one in judged(house).items() if one[0] != "DIVERTED"} == expected(CAPTURE)
 
 
 def test_compaction_topics_of_a_live_broker_are_not_read_and_said_so_and_static_ones_are(open_house, served):
@@ -493,3 +564,32 @@ def test_who_is_connected_is_kept_and_a_client_that_goes_is_news(open_house, ser
     (finding,) = [each for each in land(house, served).findings if "producers" in each]
     assert finding.startswith(f"broker {BROKER}: which producers are connected is not known: ")
     assert connected()["*"] == (0, None, 2), "what is not known changes nothing"
+
+
+def test_of_an_older_broker_the_producers_of_groups_that_wait_are_asked_about(open_house, served):
+    """R130: it knows GET_PRODUCER_CONNECTION_LIST (204) alone, and tells of no group that it is not asked about."""
+    house = open_house(*QUICK)
+    asked = []
+
+    def of_one_group(request):
+        if request["code"] != 204:
+            return None
+        asked.append(request["extFields"]["producerGroup"])
+        ids = ["10.0.0.9@1"] if asked[-1] == there else []
+        return answer(request, body=json.dumps({"connectionSet": [{"clientId": id_} for id_ in ids]}).encode())
+
+    served.interrupt, there = of_one_group, None
+    without_the_last_ops(served)
+    land(house, served)
+    assert asked == []
+    house.reconcile(NOW)
+    waiting = {row["producer_group"] for row in house.rows("pending_half")}
+    there = min(waiting)
+    land(house, served, now=NOW + timedelta(seconds=1))
+    assert {*asked} == waiting
+    assert {row["producer_group"]: row["clients"] for row in house.rows("connected_producer")} == {
+        group: int(group == there) for group in waiting
+    }
+    passes = len(house.rows("pass"))
+    land(house, served, now=NOW + timedelta(seconds=2))
+    assert len(house.rows("pass")) == passes, "nothing new"

@@ -13,6 +13,7 @@ from live_capture import LiveCapture, live_capture
 from moment import NOW
 from small_log import FILE_BYTES, Row, SmallLog, encoded, spoil
 
+from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline.land.job import run_land_rocketmq
 
 AUDIT = "role=audit"
@@ -296,9 +297,9 @@ def served(tmp_path: Path):
         yield capture
 
 
-def land_live(house: House, served: LiveCapture, log: SmallLog) -> None:
+def land_live(house: House, served: LiveCapture, log: SmallLog) -> PassReport:
     served.broker.queues = log.queues()
-    run_land_rocketmq(
+    return run_land_rocketmq(
         house.warehouse, house.settings, name_servers=[served.address], now=NOW, wall_clock=wall_clock, environ={}
     )
 
@@ -343,6 +344,61 @@ def test_a_topic_left_out_of_a_live_landing_is_told_so(open_house, served):
     land_live(house, served, story())
     house.audit()
     assert {reason for verdict, reason in said(house).values() if verdict == "RESOLVED_UNKNOWN"} == {"left_out"}
+
+
+def hidden(commits: int) -> tuple[SmallLog, Row]:
+    """A committed message in queue 1 of `Gone`, so often; and the half of one that is not decided."""
+    log = SmallLog()
+    log.plain()
+    halves = [log.half(f"seen{number}", "Gone", 1) for number in range(commits)]
+    waiting = log.half("waiting", "Gone", 1)
+    for half in halves:
+        log.commit(half)
+    log.op(*halves)
+    return log, waiting
+
+
+@pytest.mark.parametrize("read_queues", [0, 1], ids=["deleted", "beyond readQueueNums"])
+@pytest.mark.parametrize("seen", [0, 1, 2], ids=["never told of", "told of, empty", "told of, with messages"])
+def test_a_queue_of_which_a_live_broker_tells_no_more_proves_nothing(open_house, served, seen, read_queues):
+    """Both are done to live topics: what was committed then is visible to nobody who may read, and not rolled back."""
+    house = open_house(AUDIT)
+    log, waiting = hidden(max(seen - 1, 0))
+    served.read_queues["Gone"] = 2
+    if seen:
+        land_live(house, served, log)
+        house.audit()
+        assert said(house)["waiting"] == ("PENDING", "undecided")
+    log.commit(waiting)
+    log.op(waiting)
+    served.read_queues["Gone"] = read_queues
+    told = " ".join(land_live(house, served, log).findings)
+    assert "told of no more (deleted, or beyond readQueueNums)" in told
+    assert "Gone queue 1" in told
+    house.audit(LATER)
+    assert said(house) == {"waiting": ("RESOLVED_UNKNOWN", "untold"),
+                           **{f"seen{number}": ("COMMITTED", "visible") for number in range(seen - 1)}}  # fmt: skip
+    before = house.versions()
+    assert "told of no more" not in " ".join(land_live(house, served, log).findings)
+    assert house.versions() == before, "it is told once"
+    served.read_queues["Gone"] = 2  # raised again: what was hidden is read
+    land_live(house, served, log)
+    house.audit(LATER)
+    assert {verdict for verdict, _ in said(house).values()} == {"COMMITTED"}
+
+
+def test_a_queue_that_was_told_of_and_empty_proves_a_rollback(open_house, served):
+    house = open_house(AUDIT)
+    log = SmallLog()
+    log.plain()
+    back = log.half("back", "Gone", 1)
+    served.read_queues["Gone"] = 2
+    land_live(house, served, log)
+    log.op(back)
+    log.plain()
+    land_live(house, served, log)
+    house.audit()
+    assert said(house) == {"back": ("ROLLED_BACK", "live_read")}
 
 
 def test_a_landed_file_of_high_offsets_hides_nothing_from_a_live_landing(open_house, served):

@@ -21,7 +21,7 @@ from txmq_lib.pipeline.land.live.live_brokers import LiveBroker, access_of, is_w
 from txmq_lib.pipeline.land.live.live_ranges import KnownQueue, plan_queues
 from txmq_lib.rocketmq.remoting.broker import Queue
 from txmq_lib.rocketmq.remoting.connection import Access, Connection
-from txmq_lib.rocketmq.remoting.producers import producers_now
+from txmq_lib.rocketmq.remoting.producers import producers_now, producers_of
 from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
 
 HALF, OP, GIVEN_UP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -308,6 +308,8 @@ CONFIG = {
         ({"transRocksDBEnable": "true"}, None),
         ({"transRocksDBEnable": "true", "transWriteOriginTransHalfEnable": "false"}, "rocksdb_halves: "),
         ({"enableControllerMode": "true"}, "controller: it is under a controller"),
+        ({"brokerRole": "SLAVE"}, "slave: it acts for a master that is gone"),
+        ({"brokerRole": "ASYNC_MASTER"}, None),
         ({"transactionTimeOut": "soon", "fileReservedTime": "9" * 400}, None),
     ],
 )  # fmt: skip
@@ -396,3 +398,30 @@ def test_connected_producers_are_those_that_can_be_made_out(body, found):
 def test_a_broker_that_does_not_know_the_request_tells_nothing_of_producers():
     with RemotingServer(lambda request: answer(request, 3)) as server, Connection(server.address, ACCESS) as connection:
         assert producers_now(connection) is None
+        assert producers_of(connection, ["G"]) is None
+
+
+def by_group(request):
+    """As a broker before 4.9.3 answers: it knows GET_PRODUCER_CONNECTION_LIST (204) alone."""
+    if request["code"] != 204:
+        return answer(request, 3, remark="request type not supported")
+    told = {"G": b'{"connectionSet":[{"clientId":"b"},{"clientId":"a","version":1},{}]}', "EMPTY": b"{}", "BAD": b"["}
+    group = request["extFields"]["producerGroup"]
+    if group == "FAILS":
+        return answer(request, 1, remark="something else")
+    return (
+        answer(request, body=told[group])
+        if group in told
+        else answer(request, 1, remark=f"the producer group[{group}] not exist")
+    )
+
+
+def test_an_older_broker_tells_of_the_producers_of_one_group_at_a_time():
+    with RemotingServer(by_group) as server, Connection(server.address, ACCESS) as connection:
+        assert producers_now(connection) is None
+        assert producers_of(connection, ["G", "GONE", "EMPTY"]) == {"G": ("b", "a"), "GONE": (), "EMPTY": ()}
+        assert producers_of(connection, []) == {}
+        with pytest.raises(ProtocolError, match="producers of a group that are no JSON object"):
+            producers_of(connection, ["G", "BAD"])
+        with pytest.raises(RefusedError, match="something else"):
+            producers_of(connection, ["FAILS"])

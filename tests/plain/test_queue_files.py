@@ -62,13 +62,15 @@ def test_a_queue_that_ends_too_soon_is_told_and_the_others_are_written(tmp_path)
     assert (sum(file.rows for file in written.files["message"]), written.suspects) == (1, 0)
 
 
-def test_the_real_topics_that_halves_name_are_told(tmp_path):
+def test_the_real_queues_that_halves_name_are_told(tmp_path):
+    named = [("orders", "0"), ("payments", "3"), ("orders", "0"), ("orders", "1"), ("orders", "-1"), ("orders", "x")]
     halves = [
-        stored(offset, HALF_TOPIC, properties=f"REAL_TOPIC\x01{real}\x02REAL_QID\x010\x02".encode())
-        for offset, real in enumerate(["orders", "payments", "orders"])
+        stored(offset, HALF_TOPIC, properties=f"REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02".encode())
+        for offset, (topic, queue_id) in enumerate(named)
     ]
-    _, told = pulled({(HALF_TOPIC, 0): halves}, [QueueRange(HALF_TOPIC, 0, 0, 3)], tmp_path)
-    assert told.real_topics == {"orders", "payments"}
+    halves.append(stored(len(named), HALF_TOPIC, properties=b"REAL_TOPIC\x01orders\x02"))
+    _, told = pulled({(HALF_TOPIC, 0): halves}, [QueueRange(HALF_TOPIC, 0, 0, len(halves))], tmp_path)
+    assert told.real_queues == {Queue("orders", 0), Queue("payments", 3), Queue("orders", 1)}
 
 
 def test_what_two_tasks_tell_of_one_queue_is_put_together():

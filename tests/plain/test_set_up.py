@@ -9,7 +9,13 @@ import pytest
 from captured import unpack_store
 
 from txmq_lib.errors import StoreRefusedError
-from txmq_lib.rocketmq.store.set_up import compaction_topics, require_readable, set_up_of, store_set_up
+from txmq_lib.rocketmq.store.set_up import (
+    compaction_topics,
+    live_set_ups,
+    require_readable,
+    set_up_of,
+    store_set_up,
+)
 
 FIRST = "0" * 20
 
@@ -152,3 +158,32 @@ def test_files_that_are_none_say_nothing(store):
     (store / "broker.conf").symlink_to("/etc/hostname")
     assert (refused(store), told(store)) == ([], [])
     set_up_of(str(store))
+
+
+TIERS = "org.apache.rocketmq.tieredstore.TieredMessageStore"
+
+
+@pytest.mark.parametrize(
+    ("config", "has"),
+    [
+        ({}, False),
+        ({"messageStorePlugIn": ""}, False),
+        ({"messageStorePlugIn": TIERS}, True),
+        ({"messageStorePlugIn": f"a.b.Other,{TIERS}", "tieredStorageLevel": "FORCE"}, True),
+        ({"messageStorePlugIn": TIERS, "tieredStorageLevel": "DISABLE"}, False),
+        ({"messageStorePlugIn": TIERS, "tieredStorageLevel": "0"}, False),
+        ({"messageStorePlugIn": "a.b.Other"}, False),
+    ],
+)
+def test_tiered_storage_is_told_by_the_plug_in(store, config, has):
+    """R134"""
+    assert told(store, config) == (["tiered"] if has else [])
+    assert live_set_ups(config) == (["tiered"] if has else [])
+
+
+def test_a_path_with_a_splitter_alone_is_a_log_over_several_directories(store):
+    assert refused(store, {"storePathCommitLog": f"{store}/commitlog,"}) == ["multi_path"]
+
+
+def test_a_slave_is_told_live_and_by_its_broker_conf(store):
+    assert told(store, {"brokerRole": "SLAVE"}) == live_set_ups({"brokerRole": "SLAVE"}) == ["slave"]

@@ -63,3 +63,27 @@ def test_limits_that_are_corrected_hold_for_what_was_read_before():
         [STOOD], {0: Place(17, 3)}, at(1), transaction_timeout_ms=9_000, transaction_check_interval_ms=60_000
     )
     assert found == replace(STOOD, transaction_timeout_ms=9_000, longest_stand_ms=180_000)
+
+
+@pytest.mark.parametrize(
+    ("known", "half_offset", "passed", "expected"),
+    [
+        (None, 17, 15, 15),
+        (None, 17, None, None),
+        (None, 14, 15, 14),
+        (12, 20, 17, 17),
+        (12, 20, None, 12),
+        (12, 9, None, 9),
+        (12, 9, 11, 9),
+        (12, None, None, None),
+    ],
+    ids=["read first", "no halves were read with it", "it went back meanwhile", "it went on", "offsets alone were read",
+         "it went back, and looks again", "it went back while they were read", "the broker has none any more"],
+)  # fmt: skip
+def test_what_a_cursor_has_passed_is_known_by_a_landing_that_read_the_halves_after_it(
+    known, half_offset, passed, expected
+):
+    before = [] if known is None else [replace(STOOD, passed_offset=known)]
+    stood = {} if passed is None else {0: passed}
+    (found,) = followed(before, {0: Place(half_offset, 3)}, at(5), **LIMITS, passed=stood)
+    assert found.passed_offset == expected

@@ -171,4 +171,25 @@ def test_what_the_last_reading_of_all_queues_said_of_one_stays_when_it_goes_on(s
     still = {"runs": [run(0, 3, 10, 30, 50)], "told_end": 3}
     behind_a_gap = {"next_offset": 6, "runs": [run(5, 6, 120, 120, 130)], "told_end": 6}
     assert runs_after(spark, [whole, still], behind_a_gap) == {"TopicA": [(0, 3, 10, 30, 99), (5, 6, 120, 120, 130)]}
-    assert runs_after(spark, [whole], behind_a_gap) == {"TopicA": [(0, 0, None, None, 99), (5, 6, 120, 120, 130)]}
+    empty = {"runs": [run(0, 0, read_to=50)], "told_end": 0, "next_offset": 0}
+    assert runs_after(spark, [whole, empty], behind_a_gap) == {
+        "TopicA": [(0, 0, None, None, 99), (5, 6, 120, 120, 130)]
+    }
+    assert runs_after(spark, [whole], behind_a_gap) == {"TopicA": [(5, 6, 120, 120, 130)]}, "nobody told of it before"
+    untold = {**still, "is_untold": True}
+    assert runs_after(spark, [whole, untold], behind_a_gap) == {"TopicA": [(0, 3, 10, 30, 50), (5, 6, 120, 120, 130)]}
+
+
+def test_whether_a_live_broker_tells_of_a_queue_is_what_the_newest_live_landing_says(spark):
+    cases = {  # known, reported, what it is then (null: the row did not change)
+        "told of no more": (False, True, True),
+        "told of again": (True, False, False),
+        "a file says nothing": (True, None, None),
+        "new": (None, True, True),
+    }
+    known = [{**KNOWN, "topic": why, "is_untold": before} for why, (before, *_) in cases.items()]
+    reports = [{**SAME, "topic": why, "is_untold": now} for why, (_, now, _) in cases.items()]
+    changed = advanced(rows(spark, "landing_frontier", known), reported(spark, reports), pass_number=7)
+    assert table_of(changed, "topic", "is_untold") == {
+        why: then for why, (*_, then) in cases.items() if then is not None
+    }

@@ -90,9 +90,9 @@ def test_what_is_missing_lies_between_runs_and_before_the_first(spark):
     assert [tuple(hole) for hole in row["holes"]] == [(0, 2, -1, 30), (4, 7, 40, 70), (9, 12, 80, 99)]
 
 
-def told(spark, runs, read_to):
-    column = F.lit(None).cast(f"array<{rules.RUN_TYPE}>") if runs is None else F.col("runs")
-    (row,) = with_runs(spark, runs or []).select(rules.told_to(column, F.lit(read_to).cast("bigint"))).collect()
+def told(spark, runs, read_to, is_untold=None):
+    column = rules.told_to(F.col("runs"), F.lit(read_to).cast("bigint"), F.lit(is_untold).cast("boolean"))
+    (row,) = with_runs(spark, runs).select(column).collect()
     return [tuple(run) for run in row[0]]
 
 
@@ -101,5 +101,6 @@ def test_a_reading_of_all_queues_tells_of_the_newest_end_of_each(spark):
     assert told(spark, runs, 99) == [runs[0], (5, 6, 60, 60, 99), runs[2]]
     assert told(spark, runs, 9) == runs, "nothing goes back"
     assert told(spark, runs[2:], 99) == runs[2:], "files alone say no end"
-    assert told(spark, None, 99) == [(0, 0, None, None, 99)], "a queue that the broker has not got"
-    assert told(spark, None, None) == []
+    assert told(spark, runs, 99, is_untold=False) == [runs[0], (5, 6, 60, 60, 99), runs[2]]
+    assert told(spark, runs, 99, is_untold=True) == runs, "of a queue that nobody tells of it says nothing"
+    assert told(spark, [], 99) == []

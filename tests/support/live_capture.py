@@ -16,17 +16,23 @@ from txmq_lib.rocketmq.store.commit_log import LogFile, MappedLog, list_files, o
 from txmq_lib.rocketmq.store.message_format import END, HEADER_FIELDS, START, TOPIC, read_frame, read_header
 from txmq_lib.rocketmq.store.records import Records
 
+A_THOUSAND = 1_000  # queues of BenchmarkTest, which every broker has and nobody uses
 NEVER_VISIBLE = (4, 12)  # transaction types that enter no queue (R10)
 
 
 class LiveCapture:
-    """Both servers; `broker` may be told to answer otherwise, `address` is the name server's."""
+    """Both servers; `broker` may be told to answer otherwise, `address` is the name server's.
+
+    read_queues  by topic how many queues the name server tells of, where that is not as many as have messages: those of
+                 the capture's topic configs; 0: of such a topic it tells nothing
+    """
 
     def __init__(self, capture: str, scratch: Path, broker_name: str) -> None:
         store = unpack_store(capture, scratch)
         self.broker_name = broker_name
         self.broker = FakeBroker(_queues(store))
         self.offsets = (store / "config" / "consumerOffset.json").read_bytes()
+        self.read_queues = _configured(store)
         self.config = (CAPTURES / capture / "broker.conf").read_bytes()
         self.interrupt = lambda request: None
         self.broker.before = self._other
@@ -56,11 +62,12 @@ class LiveCapture:
         return answer(request, body=bodies[request["code"]]) if request["code"] in bodies else None
 
     def _route(self, request: Request) -> bytes:
-        topics: defaultdict[str, int] = defaultdict(int)
+        having: defaultdict[str, int] = defaultdict(int)
         for topic, queue_id in self.broker.queues:
             if topic in self.broker.unregistered:
                 continue
-            topics[topic] = max(topics[topic], queue_id + 1)
+            having[topic] = max(having[topic], queue_id + 1)
+        topics = {topic: count for topic, count in {**having, **self.read_queues}.items() if count}
         if request["code"] == 206:
             return answer(request, body=json.dumps({"topicList": [*topics]}).encode())
         if request["extFields"]["topic"] not in topics:
@@ -85,6 +92,12 @@ def live_capture(capture: str, scratch: Path, broker_name: str) -> Iterator[Live
         yield served
     finally:
         served.close()
+
+
+def _configured(store: Path) -> dict[str, int]:
+    table = json.loads((store / "config" / "topics.json").read_bytes())["topicConfigTable"]
+    readable = {name: topic["readQueueNums"] for name, topic in table.items() if topic["perm"] & 4}
+    return {name: count for name, count in readable.items() if count < A_THOUSAND}
 
 
 def _starts(log: MappedLog, file: LogFile) -> list[int]:

@@ -32,6 +32,13 @@ KNOWN = [
     ([EVERY], 0, NEVER,
      "as its broker last landed, no client of PG was there: start one, or configure a resolver for it",
      "ask the database of record, then"),
+    # A broker that tells of one group at a time has no row of its own.
+    ([THERE], 2, IS_THERE, "wait for the next check: as its broker last landed, a client of PG was there to answer it",
+     "as its broker last landed, a client of PG was there: have it asked again: txmq resume T1"),
+    ([GONE], 0, WENT, "as its broker last landed, no client of PG was there: start one, or configure a resolver for it",
+     "ask the database of record, then"),
+    ([{**THERE, "producer_group": "OTHER"}], None, None, "wait for the next check, or configure a resolver for PG",
+     "ask the database of record, then"),
     ([ELSEWHERE], None, None, "wait for the next check, or configure a resolver for PG",
      "ask the database of record, then"),
 ]  # fmt: skip

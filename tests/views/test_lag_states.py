@@ -166,6 +166,13 @@ def test_a_queue_whose_end_is_not_known_is_unknown(judged):
     assert (row["lag_state"], row["state"], row["lag"], row["lag_ms"]) == ("unknown", "unknown", None, None)
 
 
+def test_of_a_queue_of_which_its_broker_tells_no_more_nobody_knows_the_end(judged):
+    """Deleted, or beyond readQueueNums: its group may be anywhere behind what landed."""
+    for is_untold, state in ((True, "unknown"), (False, "ahead_of_queue"), (None, "ahead_of_queue")):
+        (row,) = judged([queue(11, 12)], [], MESSAGES, frontier(10, is_untold=is_untold)).values()
+        assert row["lag_state"] == state
+
+
 def test_a_queue_that_a_group_leaves_out_was_never_committed(judged):
     ends = [*frontier(10), {**frontier(4)[0], "queue_id": 1}, {**frontier(0)[0], "queue_id": 2}]
     # How far a narrowed landing has read the log, for this topic.

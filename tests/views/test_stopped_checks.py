@@ -129,3 +129,58 @@ def test_a_warehouse_of_before_has_no_cursors_and_tells_none(warehouse, txmq):
     assert txmq("--warehouse", uri, "status", "--now", NOON)[0] == 0
     assert txmq("--warehouse", uri, "metrics", "--out", "-", "--now", NOON)[0] == 0
     assert txmq("--warehouse", uri, "trace", "T18")[0] == 0
+
+
+def pending(offset: int, **more: Any) -> dict[str, Any]:
+    return {**KEY, "transaction_id": f"T{offset}", "queue_id": 0, "queue_offset": offset, "half_offsets": [offset],
+            "commit_log_offset": offset * 100, "first_store_timestamp": at("11:00:00"), **more}  # fmt: skip
+
+
+PASSED = cursor(half_offset=20, passed_offset=18)
+WAITING = [pending(16), pending(17), pending(18)]
+
+
+def test_undecided_halves_that_the_checks_have_passed_over_are_a_problem_a_metric_and_told_in_a_trace(warehouse, txmq):
+    verdict = {**KEY, "transaction_id": "T17", "verdict": "PENDING", "half_count": 1, "last_timestamp": at("11:10:00")}
+    uri = warehouse({"check_cursor": [PASSED], "half_message": HALVES, "pending_half": WAITING, "verdict": [verdict]})
+    code, out, _ = txmq("--warehouse", uri, "--set", "thresholds.pending_age=null", "status", "--now", NOON)
+    words = "! 2 undecided halves that the checks of b passed over: they are at offset 18 of queue 0 (thresholds.unchecked 0)"
+    assert (code, out.splitlines()[1:3]) == (1, [words, "    txmq pending --broker b"])
+    _, out, _ = txmq("--warehouse", uri, "status", "--now", NOON, "--format", "json")
+    told = json.loads(out)
+    assert "unchecked b/0 passed over" in [each["condition"] for each in told["problems"]]
+    assert [(each["count"], each["passed_offset"]) for each in told["passed_over"]] == [(2, 18)]
+    _, out, _ = txmq("--warehouse", uri, "metrics", "--out", "-", "--now", NOON)
+    assert 'txmq_unchecked_half_messages{node_id="b",node_type="broker"} 2.0' in out
+    _, out, _ = txmq("--warehouse", uri, "trace", "T17")
+    assert "passed over by the broker's checks: they are at offset 18 of queue 0, and neither put it back" in out
+    assert "do:    do not wait for a check: no round of the broker comes back to it" in out
+    assert "passed over" not in txmq("--warehouse", uri, "trace", "T18")[1]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"op_message": [{"broker_name": "b", "queue_id": 0, "half_queue_offset": 17}]},
+        {"half_message": [half(17, "11:10:00"), half(21, "11:11:00", transaction_id="T17")]},
+        {"trans_check_max_time": [{**KEY, "transaction_id": "T17", "commit_log_offset": 2_000}]},
+        {"check_cursor": [cursor(half_offset=20, passed_offset=None)]},
+        {"check_cursor": [cursor(half_offset=20, passed_offset=17)]},
+        {"check_cursor": [{**PASSED, "broker_name": "c"}]},
+        {"check_cursor": [{**PASSED, "queue_id": 1}]},
+        {"pending_half": []},
+    ],
+    ids=["an op names it", "put back", "given up", "not known", "not passed yet", "another broker", "another queue",
+         "decided"],
+)  # fmt: skip
+def test_what_was_decided_or_put_back_since_it_was_listed_was_not_passed_over(warehouse, txmq, more):
+    rows = {"check_cursor": [PASSED], "half_message": [half(17, "11:10:00")], "pending_half": [pending(17)], **more}
+    _, out, _ = txmq("--warehouse", warehouse(rows), "status", "--now", NOON, "--format", "json")
+    assert json.loads(out)["passed_over"] == []
+
+
+def test_one_that_was_given_up_and_put_back_by_hand_may_be_passed_over_again(warehouse, txmq):
+    given_up = {**KEY, "transaction_id": "T17", "commit_log_offset": 900}
+    rows = {"check_cursor": [PASSED], "pending_half": [pending(17)], "trans_check_max_time": [given_up]}
+    _, out, _ = txmq("--warehouse", warehouse(rows), "status", "--now", NOON, "--format", "json")
+    assert [each["count"] for each in json.loads(out)["passed_over"]] == [1]

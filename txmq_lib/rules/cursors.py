@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 ROUNDS: Final = 2
@@ -20,7 +21,11 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Cursor:
-    """A row of check_cursor, but for whose it is."""
+    """A row of check_cursor, but for whose it is.
+
+    passed_offset  every half below it that nobody has decided was passed over: the cursor stood there before a landing
+                   that read both topics to their ends; None where no landing did
+    """
 
     queue_id: int
     half_offset: int | None
@@ -30,6 +35,7 @@ class Cursor:
     landings: int
     transaction_timeout_ms: int
     longest_stand_ms: int
+    passed_offset: int | None = None
 
 
 def followed(
@@ -39,15 +45,17 @@ def followed(
     *,
     transaction_timeout_ms: int,
     transaction_check_interval_ms: int,
+    passed: Mapping[int, int] = MappingProxyType({}),
 ) -> list[Cursor]:
     """The cursors of `places` (by queue id), read at `moment`, with how long each has stood where it is.
 
     A reading that is no later than the one before it tells nothing new: the table was landed again, or an older one.
+    passed  where they stood before the halves and ops were read that land with this reading, all of them
     """
     before = {cursor.queue_id: cursor for cursor in known}
     limits = (transaction_timeout_ms, longest_stand_ms(transaction_check_interval_ms, len(places)))
     return [
-        _followed(before.get(queue_id), Cursor(queue_id, *place, moment, moment, 1, *limits))
+        _followed(before.get(queue_id), Cursor(queue_id, *place, moment, moment, 1, *limits, passed.get(queue_id)))
         for queue_id, place in sorted(places.items())
     ]
 
@@ -57,7 +65,8 @@ def longest_stand_ms(transaction_check_interval_ms: int, queues: int) -> int:
     return ROUNDS * transaction_check_interval_ms + WALK_MS * queues
 
 
-def _followed(before: Cursor | None, now: Cursor) -> Cursor:
+def _followed(before: Cursor | None, reading: Cursor) -> Cursor:
+    now = replace(reading, passed_offset=_passed(before, reading))
     if before is None:
         return now
     if now.last_seen_timestamp <= before.last_seen_timestamp:
@@ -69,3 +78,9 @@ def _followed(before: Cursor | None, now: Cursor) -> Cursor:
     if now.half_offset != before.half_offset:
         return now
     return replace(now, first_seen_timestamp=before.first_seen_timestamp, landings=before.landings + 1)
+
+
+def _passed(before: Cursor | None, now: Cursor) -> int | None:
+    """What the cursor has passed by now; where it went back it will look at the rest again."""
+    known = now.passed_offset if now.passed_offset is not None or before is None else before.passed_offset
+    return None if known is None or now.half_offset is None else min(known, now.half_offset)

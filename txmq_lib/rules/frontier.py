@@ -14,7 +14,7 @@ ALL_QUEUES_TOPIC = "**"
 
 
 # What is known of a queue beside how far it has landed, and is taken as reported or joined.
-TOLD = ("lowest_kept_offset", "lost_before_timestamp", "is_end_known", "source_identity")
+TOLD = ("lowest_kept_offset", "lost_before_timestamp", "is_end_known", "source_identity", "is_untold")
 STRETCHES = ("runs", "told_end", "file_end", "first_told_end")
 
 
@@ -117,6 +117,7 @@ def advanced(known: DataFrame, reports: DataFrame, *, pass_number: int) -> DataF
         F.greatest("told_end", "_told_end").alias("told_end"),
         F.greatest("file_end", "_file_end").alias("file_end"),
         F.least("first_told_end", _first_told_before()).alias("first_told_end"),
+        F.coalesce("is_untold", "_is_untold").alias("is_untold"),
         *[F.col(f"_{name}") for name in known.columns if name not in QUEUE],
     )
     is_same = F.lit(True)
@@ -133,8 +134,7 @@ def _first_told_before() -> Column:
 
 def _runs_of_before() -> Column:
     """The runs known before, with what the last reading of all queues said of this one, before this one goes on."""
-    was_there = F.col("_next_offset").isNotNull()
-    queue = told_to(F.when(was_there, F.coalesce("_runs", no_runs())), F.greatest("_all_read_to", "_topic_read_to"))
+    queue = told_to(F.coalesce("_runs", no_runs()), F.greatest("_all_read_to", "_topic_read_to"), F.col("_is_untold"))
     is_queue = F.col("queue_id") != WHOLE_QUEUE_ID
     return F.when(is_queue, queue).when(F.col("is_anew"), no_runs()).otherwise(F.coalesce("_runs", no_runs()))
 
@@ -152,6 +152,7 @@ def as_file_reports(of_queues: DataFrame) -> DataFrame:
             "lost_before_timestamp": F.lit(None).cast("timestamp"),
             "is_end_known": F.lit(False),
             "source_identity": F.lit(None).cast("string"),
+            "is_untold": F.lit(None).cast("boolean"),
             "is_anew": F.lit(False),
         }
     )

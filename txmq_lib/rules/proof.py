@@ -27,6 +27,7 @@ from txmq_lib.names import (
     REASON_QUARANTINED,
     REASON_READ_PAST_OP,
     REASON_UNREAD,
+    REASON_UNTOLD,
 )
 from txmq_lib.rules.bad_places import (
     REAL_QUEUE,
@@ -63,7 +64,7 @@ def with_proof(figures: DataFrame, frontier: DataFrame, quarantine: DataFrame) -
         )
     )
     read_to = F.greatest("_all_read_to", "_topic_read_to")
-    runs = told_to(F.when(F.col("_is_queue_known"), F.col("_runs")), read_to)
+    runs = told_to(F.coalesce("_runs", no_runs()), read_to, F.col("_is_untold"))
     named = placed.withColumns(
         {
             "_low": F.coalesce("original_place", F.lit(-1)),
@@ -149,6 +150,7 @@ def _missing(read_to: Column) -> Column:
         .when(F.col("real_topic").isNull() | F.col("real_queue_id").isNull(), REASON_NO_REAL_TOPIC)
         .when(~is_taken, REASON_LEFT_OUT)
         .when(may_be_bad() | has_rival_half(), REASON_QUARANTINED)
+        .when(_is(F.col("_is_untold")), REASON_UNTOLD)
         .when(is_gone_of_queue | is_gone_of_log, REASON_LOST)
         .when(_some("_holes", _overlaps), REASON_GAP)
         .otherwise(REASON_UNREAD)
@@ -200,13 +202,13 @@ def _queues(frontier: DataFrame) -> DataFrame:
         "broker_name",
         F.col("topic").alias("real_topic"),
         F.col("queue_id").alias("real_queue_id"),
-        F.lit(True).alias("_is_queue_known"),
         runs.alias("_runs"),
         holes_between(runs).alias("_holes"),
         F.when(is_cut, tail).alias("_tail"),
         # A version of before kept no first end: what else was told nobody knows.
         F.when(F.col("first_told_end").isNotNull(), F.col("file_end")).alias("_sure_end"),
         F.col("lowest_kept_offset").alias("_lowest_kept"),
+        F.col("is_untold").alias("_is_untold"),
     )
 
 

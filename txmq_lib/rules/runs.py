@@ -95,22 +95,22 @@ def _both(last: Column, one: Column) -> Column:
     return run(last["first_offset"], F.greatest(last["end_offset"], one["end_offset"]), first_place, end_place, read_to)
 
 
-def told_to(runs: Column, read_to: Column) -> Column:
+def told_to(runs: Column, read_to: Column, is_untold: Column) -> Column:
     """`runs` of a queue where all queues have been read to their ends, and those ends lie behind `read_to`.
 
-    It is the newest end that a live broker told of this queue; of a queue that it has not got, the beginning.
+    It is the newest end that a live broker told of this queue. Where it tells of it no more (`is_untold`), a reading of
+    all queues says nothing of this one: it may have messages that nobody may read.
     """
     last_told = F.array_max(F.transform(F.filter(runs, lambda one: one["read_to"].isNotNull()), _end_of))
-    zero = F.lit(0)
+    is_one_of_all = ~F.coalesce(is_untold, F.lit(False))
 
     def later(one: Column) -> Column:
-        is_told = F.coalesce(one["end_offset"] == last_told, F.lit(False)) & one["read_to"].isNotNull()
+        is_told = F.coalesce(one["end_offset"] == last_told, F.lit(False)) & one["read_to"].isNotNull() & is_one_of_all
         joined_to = F.when(is_told, F.greatest(one["read_to"], read_to)).otherwise(one["read_to"])
         return run(one["first_offset"], one["end_offset"], one["first_commit_log_offset"],
                    one["last_commit_log_offset"], joined_to)  # fmt: skip
 
-    unheard = F.when(read_to.isNotNull(), F.array(run(zero, zero, None, None, read_to))).otherwise(no_runs())
-    return F.when(runs.isNull(), unheard).otherwise(F.transform(runs, later))
+    return F.transform(runs, later)
 
 
 def _end_of(one: Column) -> Column:

@@ -69,6 +69,7 @@ CLIENTS_UNKNOWN = "where clients trace, the setting land.trace_topic tells which
 CONTRADICTED_BY_CLIENTS = "compare with the database of record: evidence contradicts, and none of it is left out"
 HELD = "somebody holds it, so nobody is asked: txmq release {id}"
 CHECKS_STOPPED = "do not wait for a check: look for an exception of each round in the broker's transaction.log"
+PASSED_OVER = "do not wait for a check: no round of the broker comes back to it"
 # What txmq itself decided reads otherwise: it applies one end, and gives up what has grown too old without a check.
 CONTRADICTED = "decided, and an end that says otherwise came later: it was not applied, the first one counts"
 GIVEN_UP_EXPIRED = "given up when it grew older than the reserved time: nobody decided it"
@@ -169,6 +170,8 @@ def _by_who_is_there(verdict: str, events: Sequence[Event]) -> str:
 def _instead_of_waiting(events: Sequence[Event]) -> str | None:
     if any(event.event == "checks_stopped" for event in events):
         return CHECKS_STOPPED
+    if any(event.event == "passed_over" for event in events):
+        return PASSED_OVER
     is_held = any(event.row["is_held"] for event in events if event.event == "pending")
     return HELD if is_held else None
 

@@ -26,19 +26,22 @@ ByGroup: TypeAlias = Mapping[tuple[str, str | None], Connected]
 
 
 def connected(reader: WarehouseReader, groups: Iterable[tuple[str, str | None]]) -> ByGroup:
-    """By broker and producer group, of `groups` on brokers that told; the others are left out, since nobody knows."""
+    """By broker and producer group, of `groups` on brokers that told; the others are left out, since nobody knows.
+
+    A broker that tells of one group at a time has no row of its own: it told of those that have one.
+    """
     rows = reader.rows(Scan("connected_producer", COLUMNS, may_be_missing=True))
     newest = {row["broker_name"]: row["since_timestamp"] for row in rows if row["producer_group"] == EVERY_GROUP}
     found = {(row["broker_name"], row["producer_group"]): row for row in rows}
     return {
-        (broker, group): _connected(found.get((broker, group)), newest[broker])
+        (broker, group): _connected(found.get((broker, group)), newest.get(broker))
         for broker, group in groups
-        if broker in newest
+        if broker in newest or (broker, group) in found
     }
 
 
-def _connected(row: Mapping[str, object] | None, newest: str) -> Connected:
+def _connected(row: Mapping[str, object] | None, newest: str | None) -> Connected:
     if row is None:
-        return Connected(0, None, None, newest)
-    ids = row["client_ids"]
-    return Connected(int(str(row["clients"])), None if ids is None else str(ids), str(row["since_timestamp"]), newest)
+        return Connected(0, None, None, str(newest))
+    ids, since = row["client_ids"], str(row["since_timestamp"])
+    return Connected(int(str(row["clients"])), None if ids is None else str(ids), since, newest or since)

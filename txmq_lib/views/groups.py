@@ -87,7 +87,7 @@ def producer_groups(
         SELECT coalesce(w.producer_group, j.producer_group), coalesce(pending, 0) AS pending,
             {output("oldest", "timestamp")}, oldest_id, most_checks,
             {", ".join(f"coalesce({name}, 0) AS {name}" for name in COUNTED)}, {output("newest", "timestamp")},
-            CASE WHEN (SELECT count(*) FROM told) > 0 THEN coalesce(c.clients, 0) END
+            coalesce(c.clients, (SELECT min(0) FROM told WHERE producer_group = {sql_literal(names.EVERY_GROUP)}))
         FROM waiting AS w FULL JOIN judged AS j ON w.producer_group IS NOT DISTINCT FROM j.producer_group
         LEFT JOIN connected AS c ON c.producer_group = coalesce(w.producer_group, j.producer_group)
         ORDER BY pending DESC, given_up DESC, 1 NULLS LAST"""

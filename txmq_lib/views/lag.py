@@ -16,9 +16,9 @@ from txmq_lib import names
 from txmq_lib.views.column_sql import in_utc, utc
 from txmq_lib.views.reader import Scan, Span, WarehouseReader, sql_literal
 
-FRONTIER = ("broker_name", "topic", "queue_id", "next_offset", "lowest_kept_offset")
+FRONTIER = ("broker_name", "topic", "queue_id", "next_offset", "lowest_kept_offset", "is_untold")
 POSITION_NEEDS = ("broker_name", "topic", "queue_id", "next_offset")
-# Where the next offset lies in its queue (R101).
+# Where the next offset lies in its queue (R101); of a queue of which its broker tells no more nobody knows the end.
 POSITIONS_RELATION = f"""(
     SELECT base.*, f.next_offset AS highest_offset, f.lowest_kept_offset,
         CASE WHEN f.next_offset IS NOT NULL THEN greatest(f.next_offset - base.next_offset, 0) END AS lag,
@@ -26,7 +26,8 @@ POSITIONS_RELATION = f"""(
              WHEN base.next_offset > f.next_offset THEN '{names.OFFSET_BEYOND_END}'
              WHEN base.next_offset < f.lowest_kept_offset THEN '{names.OFFSET_BELOW_OLDEST}'
              ELSE '{names.OFFSET_OK}' END AS state
-    FROM base LEFT JOIN frontier AS f USING (broker_name, topic, queue_id))"""
+    FROM base
+    LEFT JOIN (SELECT * FROM frontier WHERE is_untold IS NOT TRUE) AS f USING (broker_name, topic, queue_id))"""
 
 # So many queues are looked up by their next offsets; for more, all messages are looked through.
 MOST_LOOKED_UP = 200

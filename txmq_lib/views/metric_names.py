@@ -39,7 +39,10 @@ FAMILIES = (
         "txmq_pending_oldest_timestamp_seconds", "gauge", GROUP, "When the oldest of these, held ones aside, was stored"
     ),
     Family(
-        "txmq_unchecked_half_messages", "gauge", NODE, "Half messages behind a check cursor of the broker that stands"
+        "txmq_unchecked_half_messages",
+        "gauge",
+        NODE,
+        "Half messages that their broker checks no more: behind a cursor that stands, or passed over",
     ),
     Family("txmq_checks", "counter", GROUP, "Checks asked by txmq"),
     Family("txmq_check_answers", "counter", (*NODE, "decision"), "Ends that answered a check"),

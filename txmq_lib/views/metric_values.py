@@ -9,7 +9,7 @@ from datetime import datetime
 from txmq_lib import names
 from txmq_lib.views import figures, landing_figures
 from txmq_lib.views.counters import SUM, Piece
-from txmq_lib.views.cursors import checked_brokers, stopped_checks
+from txmq_lib.views.cursors import checked_brokers, passed_over, stopped_checks
 from txmq_lib.views.lag import FRONTIER, POSITION_NEEDS, POSITIONS_RELATION, LagWindow
 from txmq_lib.views.metric_names import BROKER, LATENCY_BOUNDS, bounds, piece
 from txmq_lib.views.reader import Scan, WarehouseReader
@@ -132,6 +132,8 @@ def _unchecked(reader: WarehouseReader) -> Iterator[tuple[Piece, float]]:
     waiting = dict.fromkeys(checked_brokers(reader), 0)
     for queue in stopped_checks(reader):
         waiting[queue.broker_name] += queue.waiting
+    for passed in passed_over(reader):
+        waiting[passed.broker_name] += passed.count
     for broker, count in waiting.items():
         yield piece("txmq_unchecked_half_messages", BROKER, broker), count
 

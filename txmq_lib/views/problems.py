@@ -110,6 +110,12 @@ def _unread(status: Status, limits: Limits) -> Iterator[Problem]:
         command = f"offsets --group {names.CHECK_GROUP} --broker {shlex.quote(queue.broker_name)}"
         whose = f"{queue.broker_name}/{queue.queue_id}"
         yield from past("unchecked", queue.waiting, limits.unchecked, what, command, whose)
+    for passed in status.passed_over:
+        place = f"offset {passed.passed_offset} of queue {passed.queue_id}"
+        what = f"undecided halves that the checks of {passed.broker_name} passed over: they are at {place}"
+        command = f"pending --broker {shlex.quote(passed.broker_name)}"
+        whose = f"{passed.broker_name}/{passed.queue_id} passed over"
+        yield from past("unchecked", passed.count, limits.unchecked, what, command, whose)
     just = status.just_quarantined()
     yield from past("quarantined", just, limits.quarantined, "records quarantined by the last passes", "quarantine")
 

@@ -12,6 +12,9 @@ MEANING: Final = {
     names.REASON_NO_REAL_TOPIC: "no half row tells its real topic, so nobody knows where a message would lie",
     names.REASON_LEFT_OUT: "its real topic never landed",
     names.REASON_QUARANTINED: "a record is in quarantine that may be its message",
+    names.REASON_UNTOLD: (
+        "its broker tells of its real queue no more: the topic was deleted, or the queue lies beyond readQueueNums"
+    ),
     names.REASON_LOST: "retention removed messages of its real queue before they landed",
     names.REASON_GAP: "messages are missing between those of its real queue that landed",
     names.REASON_UNREAD: "its real queue was not read as far as the op",
@@ -44,6 +47,9 @@ SETTLED_BY: Final = {
     names.REASON_QUARANTINED: (
         "look at the record: txmq quarantine --wide",
         "land it from another copy: a slave's store, a backup, the live broker; " + ASK,
+    ),
+    names.REASON_UNTOLD: (
+        "raise readQueueNums of {topic} to its writeQueueNums and land again, or land the store of its broker; " + ASK,
     ),
     names.REASON_LOST: ("land {topic} from a backup or an archive of the store; " + ASK,),
     names.REASON_GAP: ("land what is missing of {topic}: the file left out, the store, the live broker; " + ASK,),

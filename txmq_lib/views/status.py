@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from txmq_lib import names
 from txmq_lib.views import figures, landing_figures
-from txmq_lib.views.cursors import StoppedChecks, stopped_checks
+from txmq_lib.views.cursors import PassedOver, StoppedChecks, passed_over, stopped_checks
 from txmq_lib.views.figures import CheckFigures, DecidedByHand, OffsetGroup, Orphans, PendingGroup
 from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.landing_figures import Differing, Landed, LastPass, Quarantined
@@ -52,6 +52,7 @@ class Status:
     offsets: tuple[OffsetGroup, ...]
     orphans: tuple[Orphans, ...]
     unchecked: tuple[StoppedChecks, ...]
+    passed_over: tuple[PassedOver, ...]
     differing: tuple[Differing, ...]
     quarantine: tuple[Quarantined, ...]
     landed: tuple[Landed, ...]
@@ -110,6 +111,7 @@ def read_status(reader: WarehouseReader, now: datetime, *, lag_window_ms: int) -
         orphans = pool.submit(figures.orphans, reader)
         decided = pool.submit(figures.decided_by_hand, reader)
         unchecked = pool.submit(stopped_checks, reader)
+        passed = pool.submit(passed_over, reader)
         differing = pool.submit(landing_figures.differing, reader)
         runs = pool.submit(step_runs, reader)
         landings = pool.submit(landed_runs, reader)
@@ -125,6 +127,7 @@ def read_status(reader: WarehouseReader, now: datetime, *, lag_window_ms: int) -
             offsets=tuple(offsets.result()),
             orphans=tuple(orphans.result()),
             unchecked=tuple(unchecked.result()),
+            passed_over=tuple(passed.result()),
             differing=tuple(differing.result()),
             quarantine=tuple(quarantine.result()),
             landed=tuple(landed.result()),

@@ -9,7 +9,7 @@ from typing import Any
 
 from txmq_lib import names
 from txmq_lib.views.connected import Connected
-from txmq_lib.views.cursors import StoppedChecks
+from txmq_lib.views.cursors import PassedOver, StoppedChecks
 
 Row = Mapping[str, Any]
 # Event and words of what was decided by hand, but for ends.
@@ -157,6 +157,16 @@ def stopped_event(half: Row, queue: StoppedChecks) -> Event:
         f" this one at offset {half['queue_offset']}"
     )
     return Event(_iso(queue.last_seen_timestamp), "checks_stopped", "check_cursor", text, row)
+
+
+def passed_over_event(key: Row, queue: PassedOver) -> Event:
+    """That the broker's checks have passed this half over; the time is when its queue's first such half was stored."""
+    row = {**key, "queue_id": queue.queue_id, "passed_offset": queue.passed_offset, "count": queue.count}
+    text = (
+        f"passed over by the broker's checks: they are at offset {queue.passed_offset} of queue {queue.queue_id}, and"
+        f" neither put it back nor gave it up; {counted(queue.count, 'such half message')} in this queue"
+    )
+    return Event(_iso(queue.oldest_timestamp), "passed_over", "check_cursor", text, row)
 
 
 def connected_event(key: Row, found: Connected) -> Event:

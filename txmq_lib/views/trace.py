@@ -12,7 +12,7 @@ from txmq_lib import names
 from txmq_lib.names import END_KEY
 from txmq_lib.views import story
 from txmq_lib.views.connected import connected
-from txmq_lib.views.cursors import stopped_checks
+from txmq_lib.views.cursors import passed_over, stopped_checks
 from txmq_lib.views.reader import KeyValues, Scan, WarehouseReader
 from txmq_lib.views.story import Event, Row
 
@@ -250,6 +250,18 @@ def _stopped_events(reader: WarehouseReader, found: dict[str, list[dict[str, Any
         queue = stopped.get((half["broker_name"], half["queue_id"]))
         if queue is not None and half["queue_offset"] >= (queue.half_offset or 0):
             events.append((key, story.stopped_event(half, queue)))
+    events += _passed_events(reader, undecided)
+    return events
+
+
+def _passed_events(reader: WarehouseReader, undecided: set[Key]) -> list[tuple[Key | None, Event]]:
+    """Of undecided transactions, those that the checks of their broker have passed over."""
+    events: list[tuple[Key | None, Event]] = []
+    for queue in passed_over(reader):
+        for values in queue.keys:
+            row = dict(zip(names.TRANSACTION_KEY, values, strict=True))
+            if _key(row) in undecided:
+                events.append((_key(row), story.passed_over_event(row, queue)))
     return events
 
 

@@ -21,7 +21,7 @@ from txmq_lib.pipeline.land.files import message_landing
 from txmq_lib.pipeline.land.files.listing import list_files
 from txmq_lib.pipeline.land.kinds import MESSAGE_TABLES
 from txmq_lib.pipeline.land.landing_pass import JOB, run_landing
-from txmq_lib.pipeline.land.live import broker_plan
+from txmq_lib.pipeline.land.live import broker_plan, broker_said
 from txmq_lib.pipeline.land.live.broker_reading import BEHIND, UNREAD, WHOLE, BrokerReading, Parts
 from txmq_lib.pipeline.land.live.live_brokers import LiveBroker, access_of, live_brokers
 from txmq_lib.pipeline.land.store import store_plan
@@ -136,7 +136,10 @@ def run_land_rocketmq(
     failures: list[RemotingError] = []
     found = brokers_now(*brokers)
     require_said_role(settings, [broker.name for broker in found])
-    readings = [BrokerReading(broker, access, parts) for broker in found]
+    readings = [
+        BrokerReading(broker, access, parts, waiting_groups=partial(broker_said.waiting_groups, warehouse, broker.name))
+        for broker in found
+    ]
     for reading, planned in zip(readings, planned_at_once(warehouse, settings, readings, now), strict=True):
         try:
             reports.append(
@@ -208,7 +211,8 @@ def _land_live(
 
     def is_idle(mine: Pass) -> bool:
         known = unchanged_inputs.known(warehouse, settings, mine.last_note)
-        return not mine.arguments["queues"] and _is_among(known, mine.arguments)
+        is_moved = mine.arguments["queues"] or mine.arguments.get("untold")
+        return not is_moved and _is_among(known, mine.arguments)
 
     report = run_landing(
         warehouse, settings, arguments, now=now, wall_clock=wall_clock, is_idle=is_idle, reading=reading

@@ -9,7 +9,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.config.sections import Land
-from txmq_lib.names import DIVERTING_TOPICS, HALF_TOPICS, PROPERTY_REAL_TOPIC, TRANSACTION_TOPICS
+from txmq_lib.names import (
+    DIVERTING_TOPICS,
+    HALF_TOPICS,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    TRANSACTION_TOPICS,
+)
+from txmq_lib.rocketmq.remoting.broker import Queue
 
 EVERY_TOPIC = ("*",)
 ALWAYS_TAKEN = (*TRANSACTION_TOPICS, *DIVERTING_TOPICS)
@@ -30,7 +37,11 @@ def is_taken(topic: str, patterns: Sequence[str]) -> bool:
     return topic in ALWAYS_TAKEN or any(fnmatchcase(topic, pattern) for pattern in patterns)
 
 
-def real_topics(rows: DataFrame) -> set[str]:
-    """The real topics that half messages name: few, whatever the number of halves (R1)."""
-    real = rows.where(F.col("topic").isin(*HALF_TOPICS)).select(F.col("properties")[PROPERTY_REAL_TOPIC].alias("topic"))
-    return {row["topic"] for row in real.where("topic is not null").distinct().collect()}
+def real_queues(rows: DataFrame) -> set[Queue]:
+    """The real queues that half messages name: few, whatever the number of halves (R1)."""
+    real = rows.where(F.col("topic").isin(*HALF_TOPICS)).select(
+        F.col("properties")[PROPERTY_REAL_TOPIC].alias("topic"),
+        F.col("properties")[PROPERTY_REAL_QUEUE_ID].try_cast("int").alias("queue_id"),
+    )
+    named = real.where("topic is not null and queue_id >= 0").distinct()
+    return {Queue(row["topic"], row["queue_id"]) for row in named.collect()}

@@ -15,6 +15,7 @@ from txmq_lib.rocketmq.store.set_up import compaction_topics
 
 SEND_MESSAGE: Final = 10
 PULL_MESSAGE: Final = 11
+QUERY_CONSUMER_OFFSET: Final = 14
 GET_ALL_TOPIC_CONFIG: Final = 21
 GET_BROKER_CONFIG: Final = 26
 GET_BROKER_RUNTIME_INFO: Final = 28
@@ -154,6 +155,18 @@ def all_consumer_offsets(connection: Connection) -> bytes:
     answer = connection.ask(Command(GET_ALL_CONSUMER_OFFSET), most_bytes=LARGE_ANSWER)
     connection.require_success(answer, "consumer offsets")
     return answer.body
+
+
+def check_offsets(connection: Connection, half_queues: Sequence[Queue]) -> dict[int, int]:
+    """Where the broker's own checks stand in its half queues (R36), by queue id, of those of which it tells."""
+    requests = (
+        Command(QUERY_CONSUMER_OFFSET, {"consumerGroup": CHECK_GROUP, "topic": topic, "queueId": str(queue_id)})
+        for topic, queue_id in half_queues
+    )
+    answers = zip(half_queues, connection.ask_all(requests), strict=True)
+    return {
+        queue.queue_id: _number(connection, answer, "offset") for queue, answer in answers if answer.code == SUCCESS
+    }
 
 
 @dataclass(frozen=True)

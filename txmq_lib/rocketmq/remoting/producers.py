@@ -1,8 +1,8 @@
-"""Which producers are connected to a broker (R130): what one request tells, bounded. Decides nothing by it."""
+"""Which producers are connected to a broker (R130): all groups at once, or one at a time; bounded. Decides nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from txmq_lib.errors import ProtocolError
@@ -10,7 +10,9 @@ from txmq_lib.rocketmq.lenient_json import parsed, storable
 from txmq_lib.rocketmq.remoting.connection import LARGE_ANSWER, Connection
 from txmq_lib.rocketmq.remoting.frame import Command
 
+GET_PRODUCER_CONNECTION_LIST: Final = 204
 GET_ALL_PRODUCER_INFO: Final = 328
+SYSTEM_ERROR: Final = 1
 NOT_SUPPORTED: Final = 3
 
 LONGEST_CLIENT_ID: Final = 255
@@ -42,6 +44,33 @@ def producers_now(connection: Connection) -> dict[str, tuple[str, ...]] | None:
             f"{MOST_CLIENTS:,} and names of {LONGEST_GROUP} characters are much"
         )
     return {group: tuple(_client_ids(clients)) for group, clients in groups.items()}
+
+
+def producers_of(connection: Connection, groups: Iterable[str]) -> dict[str, tuple[str, ...]] | None:
+    """Ids of the clients of each of these producer groups that are connected now (R130), asked group by group.
+
+    None of a broker that does not know the request; ProtocolError where it tells of more than MOST_CLIENTS.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    names = list(groups)
+    requests = (Command(GET_PRODUCER_CONNECTION_LIST, {"producerGroup": name}) for name in names)
+    for name, answer in zip(names, connection.ask_all(requests), strict=True):
+        if answer.code == NOT_SUPPORTED:
+            return None
+        if answer.code == SYSTEM_ERROR and (answer.remark or "").endswith("not exist"):
+            found[name] = ()  # no client of it has come, or all have gone
+            continue
+        connection.require_success(answer, f"producers of {name}")
+        try:
+            document = storable(parsed(answer.body))
+        except (ValueError, RecursionError):
+            document = None
+        if not isinstance(document, dict):
+            raise ProtocolError(f"{connection.address}: producers of a group that are no JSON object")
+        found[name] = tuple(_client_ids(document.get("connectionSet")))
+        if sum(len(clients) for clients in found.values()) > MOST_CLIENTS:
+            raise ProtocolError(f"{connection.address}: more than {MOST_CLIENTS:,} clients of producer groups")
+    return found
 
 
 def _client_ids(clients: object) -> Iterator[str]:

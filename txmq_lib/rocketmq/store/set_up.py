@@ -28,7 +28,9 @@ STATIC_TOPICS: Final = "static_topics"
 COMPACTION: Final = "compaction"
 LMQ: Final = "lmq"
 CONTROLLER: Final = "controller"
+TIERED: Final = "tiered"
 SLAVE: Final = "slave"
+SLAVE_ROLE: Final = "SLAVE"
 
 # Directories of RocksDB that hold consumer offsets (R125); each has a file CURRENT.
 OFFSETS_IN_ROCKSDB: Final = ("config/consumerOffsets", "config/metadata", "config/rdb")
@@ -109,10 +111,10 @@ def _spread(root: Path, config: Mapping[str, str]) -> Iterator[Trait]:
     own = root / COMMIT_LOG_DIR
     named = [part.strip() for part in config.get("storePathCommitLog", "").split(_MULTI_PATH_SPLITTER) if part.strip()]
     # Paths that a file names which came with the store are not followed: they may be of another machine.
-    if len(named) > 1:
+    if _MULTI_PATH_SPLITTER in config.get("storePathCommitLog", ""):  # and then readOnlyCommitLogStorePaths as well
         yield Trait(
             MULTI_PATH,
-            f"its log is spread over {len(named)} directories (storePathCommitLog)",
+            "its log is spread over several directories (storePathCommitLog)",
             f"bring the files of all of them into {own} (no two have one name), and let storePathCommitLog in the"
             " broker.conf beside it name that directory alone",
         )
@@ -145,7 +147,9 @@ def _notable(root: Path, config: Mapping[str, str]) -> Iterator[Trait]:
         yield Trait(LMQ, "offsets of LMQ groups (lmqConsumerOffset.json) are not read")
     if config.get("enableControllerMode") == "true" or (root / EPOCH_FILE).exists():
         yield Trait(CONTROLLER, CONTROLLER_WORDS)
-    if config.get("brokerRole") == "SLAVE":
+    if has_tiers(config):
+        yield Trait(TIERED, "what its log does not keep any more lies in tiered storage, and is not read")
+    if config.get("brokerRole") == SLAVE_ROLE:
         yield Trait(SLAVE, "it is a slave: what it had not copied from its master is missing at the end")
     if _has_halves_in_rocksdb(config):
         yield Trait(ROCKSDB_HALVES, HALVES_WORDS)
@@ -154,6 +158,14 @@ def _notable(root: Path, config: Mapping[str, str]) -> Iterator[Trait]:
 CONTROLLER_WORDS: Final = (
     "it is under a controller: after a failover two messages may share a queue offset; the second one to land goes to"
     " quarantine as KEY_CONFLICT (R128)"
+)
+TIERED_WORDS: Final = (
+    "not read, what comes from tiered storage has lost its place in the commit log, and so proves nothing (R134); land"
+    " its store"
+)
+SLAVE_WORDS: Final = (
+    "it acts for a master that is gone: what it had not copied is missing until the master is back, and it checks no"
+    " half, but sends those that are due to other brokers, or passes them over (R132)"
 )
 HALVES_WORDS: Final = (
     "it keeps the index of its halves in RocksDB: what it gives up leaves no trace; txmq tells it as DISCARDED_UNSEEN"
@@ -169,8 +181,16 @@ def live_set_ups(config: Mapping[str, str]) -> list[str]:
         LMQ: config.get("enableLmq") == "true",
         ROCKSDB_OFFSETS: config.get("storeType") == "defaultRocksDB" or config.get("configManagerVersion") == "v2",
         ROCKSDB_HALVES: _has_halves_in_rocksdb(config),
+        SLAVE: config.get("brokerRole") == SLAVE_ROLE,
+        TIERED: has_tiers(config),
     }
     return [name for name, is_said in said.items() if is_said]
+
+
+def has_tiers(config: Mapping[str, str]) -> bool:
+    """Whether a broker moves messages into tiered storage, as its settings say."""
+    is_off = config.get("tieredStorageLevel", "").upper() in ("DISABLE", "0")
+    return "TieredMessageStore" in config.get("messageStorePlugIn", "") and not is_off
 
 
 def _has_halves_in_rocksdb(config: Mapping[str, str]) -> bool:

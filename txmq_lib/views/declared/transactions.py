@@ -16,9 +16,9 @@ ENDS_RELATION = """(
             AND j.landed_pass = h.landed_pass AND j.landing_order = h.landing_order))"""
 
 
-# Of a broker that was asked, a group without a row has no client connected.
+# Of a broker that was asked about every group, one without a row has no client connected.
 PENDING_RELATION = """(
-    SELECT base.*, CASE WHEN e.broker_name IS NOT NULL THEN coalesce(c.clients, 0) END AS clients
+    SELECT base.*, coalesce(c.clients, CASE WHEN e.broker_name IS NOT NULL THEN 0 END) AS clients
     FROM base LEFT JOIN (SELECT broker_name FROM every WHERE producer_group = '*') AS e USING (broker_name)
     LEFT JOIN connected AS c ON c.broker_name = base.broker_name AND c.producer_group = base.producer_group)"""
 CONNECTED = ("broker_name", "producer_group", "clients")

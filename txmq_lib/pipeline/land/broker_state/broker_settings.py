@@ -7,7 +7,15 @@ from collections.abc import Iterator, Mapping
 from txmq_lib.config.durations import duration_text
 from txmq_lib.config.sections import BrokerPolicy
 from txmq_lib.names import FLUSH_LATER, ROLE_AUDIT
-from txmq_lib.rocketmq.store.set_up import CONTROLLER, CONTROLLER_WORDS, HALVES_WORDS, ROCKSDB_HALVES
+from txmq_lib.rocketmq.store.set_up import (
+    CONTROLLER,
+    CONTROLLER_WORDS,
+    HALVES_WORDS,
+    ROCKSDB_HALVES,
+    SLAVE,
+    SLAVE_ROLE,
+    SLAVE_WORDS,
+)
 
 HOUR_MS = 3_600_000
 # What brokers of 4.9 to 5.5 take where a file says nothing; but for the interval, 60 s or (since 5.1.1) 30 s.
@@ -28,6 +36,8 @@ def live_findings(config: Mapping[str, str], policy: BrokerPolicy) -> Iterator[s
         yield f"{ROCKSDB_HALVES}: {HALVES_WORDS}"
     if config.get("enableControllerMode") == "true":
         yield f"{CONTROLLER}: {CONTROLLER_WORDS}"
+    if config.get("brokerRole") == SLAVE_ROLE:
+        yield f"{SLAVE}: {SLAVE_WORDS}"
 
 
 def conf_findings(config: Mapping[str, str], policy: BrokerPolicy) -> Iterator[str]:

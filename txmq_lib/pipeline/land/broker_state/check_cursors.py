@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import Row
@@ -22,12 +23,19 @@ OF_RULE = tuple(field.name for field in fields(Cursor))
 
 
 def land(
-    current: Pass, offsets: ConsumerOffsets, half_queues: Iterable[int], moment: datetime, *, is_newest: bool = False
+    current: Pass,
+    offsets: ConsumerOffsets,
+    half_queues: Iterable[int],
+    moment: datetime,
+    *,
+    is_newest: bool = False,
+    passed: Mapping[int, int] = MappingProxyType({}),
 ) -> None:
     """Keep where the checks of an audited broker stood at `moment`.
 
     half_queues  the queues of the half topic that it has
     is_newest    whatever the time, this was read after all that was read before: clocks step back
+    passed       by half queue where they stood before the halves and ops that land with them were read, all of them
     """
     broker_name = current.arguments["broker_name"]
     policy = current.settings.for_broker(broker_name)
@@ -44,6 +52,7 @@ def land(
         moment,
         transaction_timeout_ms=policy.transaction_timeout_ms,
         transaction_check_interval_ms=policy.transaction_check_interval_ms,
+        passed=passed,
     )
     new = [asdict(cursor) for cursor in cursors if cursor not in known]
     common = {"broker_name": broker_name, "pass_number": current.number}

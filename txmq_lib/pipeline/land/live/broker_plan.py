@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,25 +13,28 @@ from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import RemotingError, UnreachableError
 from txmq_lib.names import HALF_TOPIC, OP_TOPIC_OF, TRANSACTION_TOPICS
-from txmq_lib.pipeline.land.broker_state import check_cursors, set_ups
-from txmq_lib.pipeline.land.broker_state.broker_settings import live_findings
+from txmq_lib.pipeline.land.broker_state import check_cursors
 from txmq_lib.pipeline.land.kinds import ROCKETMQ
 from txmq_lib.pipeline.land.live.broker_reading import BEHIND, UNREAD, BrokerReading, Parts
+from txmq_lib.pipeline.land.live.broker_said import broker_settings, read_offsets, read_producers, told_set_up
+from txmq_lib.pipeline.land.live.live_brokers import LiveBroker, is_wanted
 from txmq_lib.pipeline.land.live.live_ranges import REBUILT, SHRANK, KnownQueue, QueuePlan, plan_queues
-from txmq_lib.pipeline.land.topics import is_every_topic
+from txmq_lib.pipeline.land.live.live_reports import BrokerQueues
+from txmq_lib.pipeline.land.topics import ALWAYS_TAKEN, is_every_topic
 from txmq_lib.pipeline.land.unchanged_inputs import digest
 from txmq_lib.rocketmq.remoting.broker import (
     Queue,
-    all_consumer_offsets,
-    broker_config,
-    broker_version,
-    max_offsets,
+    check_offsets,
     odd_topics,
 )
 from txmq_lib.rocketmq.remoting.connection import Connection
-from txmq_lib.rocketmq.remoting.producers import producers_now
-from txmq_lib.rocketmq.store.consumer_offset_file import parse_consumer_offsets
-from txmq_lib.rocketmq.store.set_up import COMPACTION, STATIC_TOPICS, live_set_ups
+from txmq_lib.rocketmq.store.set_up import (
+    COMPACTION,
+    STATIC_TOPICS,
+    TIERED,
+    TIERED_WORDS,
+    has_tiers,
+)
 from txmq_lib.rules import frontier
 from txmq_lib.rules.cursors import longest_stand_ms
 from txmq_lib.rules.moments import epoch_ms
@@ -49,17 +52,22 @@ def plan(
     reading.counts.clear()
     reading.offsets = reading.producers = None
     reading.half_ends.clear()
+    reading.passed.clear()
     reading.set_ups.clear()
+    reading.queues = BrokerQueues()
     if broker.address is None:
         raise UnreachableError(f"broker {broker.name} has no master now: the name servers know of none")
     queues: dict[str, Any] = {"queues": [], "are_all_whole": False, "whole_topics": []}
     with Connection(broker.address, reading.access) as connection:
         if Parts.QUEUES in reading.parts:
-            queues = _plan_queues(known.get(broker.name, {}), settings, reading, connection)
-            queues |= _told_set_up(reading, connection, settings)
+            halves = [each for each in broker.queues if each.topic == HALF_TOPIC]
+            reading.passed.update(check_offsets(connection, halves))
+            said = broker_settings(reading, connection)
+            queues = _plan_queues(known.get(broker.name, {}), settings, reading, connection, has_tiers(said.config))
+            queues |= told_set_up(reading, connection, settings, said)
         if Parts.OFFSETS in reading.parts:
-            _read_offsets(reading, connection)
-            _read_producers(reading, connection)
+            read_offsets(reading, connection)
+            read_producers(reading, connection)
     return {
         "kind": ROCKETMQ,
         "broker_name": broker.name,
@@ -71,10 +79,16 @@ def plan(
 
 
 def _plan_queues(
-    known: Mapping[Queue, KnownQueue], settings: Settings, reading: BrokerReading, connection: Connection
+    known: Mapping[Queue, KnownQueue],
+    settings: Settings,
+    reading: BrokerReading,
+    connection: Connection,
+    is_tiered: bool,
 ) -> dict[str, Any]:
     broker, ours = reading.broker, settings.rocketmq
     queues = _whole_queues(reading, connection)
+    if is_tiered:
+        queues = _without_tiers(reading, queues)
     plans, refusals = plan_queues(connection, ours.consumer_group, queues, known, most=ours.messages_per_run)
     reading.counts[UNREAD] += len(refusals) + len(broker.unreadable)
     reading.tell_each(
@@ -85,19 +99,41 @@ def _plan_queues(
     untold = {half for half, op in OP_TOPIC_OF.items() if not _has(plans, op)}
     plans = [each for each in plans if each.queue.topic not in untold]
     _tell_plans(reading, plans)
+    whole = {each.queue for each in plans if each.is_whole}
+    if any(queue.topic in TRANSACTION_TOPICS and queue not in whole for queue in queues):
+        reading.passed.clear()
+    empty = frozenset(each.queue for each in plans if not each.high)
+    gone = frozenset(_newly_untold(broker, known, settings.land.topics))
+    registered, unreadable = frozenset(broker.queues), frozenset(broker.unreadable)
+    heard_of = frozenset(queue for queue, each in known.items() if each.is_untold or each.was_told_of)
+    reading.queues = BrokerQueues(heard_of, registered, unreadable, empty, gone)
     return {
         # What stands still needs no row: a broker may have thousands of queues.
         "queues": [
             [*each.queue, each.low, each.start, each.stop, each.lost, each.high]
             for each in plans
-            if each.stop > each.start or (each.high and each.low != _lowest(known.get(each.queue)))
+            if _is_news(each, known.get(each.queue))
         ],
+        "untold": sorted(reading.queues.gone),
         "are_all_whole": not refusals
         and not broker.unreadable
         and queues == broker.queues
         and all(each.is_whole for each in plans),
         "whole_topics": _whole_topics(plans, broker.queues, settings.land.topics),
     }
+
+
+def _is_news(plan_: QueuePlan, known: KnownQueue | None) -> bool:
+    if plan_.stop > plan_.start or (known is not None and known.is_untold):
+        return True
+    return plan_.high > 0 and plan_.low != (None if known is None else known.lowest_kept_offset)
+
+
+def _without_tiers(reading: BrokerReading, queues: Sequence[Queue]) -> tuple[Queue, ...]:
+    """Of a broker with tiered storage the queues that are never moved there."""
+    kept = tuple(queue for queue in queues if queue.topic in ALWAYS_TAKEN)
+    reading.tell_each(f"{TIERED}: {TIERED_WORDS}", sorted({queue.topic for queue in {*queues} - {*kept}}))
+    return kept
 
 
 def _whole_queues(reading: BrokerReading, connection: Connection) -> tuple[Queue, ...]:
@@ -121,27 +157,6 @@ def _whole_queues(reading: BrokerReading, connection: Connection) -> tuple[Queue
     return tuple(queue for queue in queues if queue.topic not in compacted)
 
 
-def _read_offsets(reading: BrokerReading, connection: Connection) -> None:
-    halves = [queue for queue in reading.broker.queues if queue.topic == HALF_TOPIC]
-    try:
-        ends = zip(halves, max_offsets(connection, halves), strict=True)
-        reading.half_ends.update({queue.queue_id: end for queue, end in ends if isinstance(end, int)})
-        reading.offsets = parse_consumer_offsets(all_consumer_offsets(connection))
-    except RemotingError as failure:
-        # No answer in time is no reason to leave the queues, which are planned by now: the table may be large.
-        if isinstance(failure, UnreachableError) and Parts.QUEUES not in reading.parts:
-            raise
-        reading.counts[UNREAD] += 1
-        reading.tell(f"its consumer offsets could not be read: {failure.message}")
-
-
-def _read_producers(reading: BrokerReading, connection: Connection) -> None:
-    try:
-        reading.producers = producers_now(connection)
-    except RemotingError as failure:
-        reading.tell(f"which producers are connected is not known: {failure.message}")
-
-
 def _state(reading: BrokerReading, settings: Settings, now: datetime) -> str | None:
     """What two readings of the same offsets have in common; the broker's table has a version that always moves.
 
@@ -153,6 +168,8 @@ def _state(reading: BrokerReading, settings: Settings, now: datetime) -> str | N
     entries: list[Any] = [sorted(offsets.entries), sorted(offsets.bad)]
     if reading.producers:
         entries.append([[group, sorted(ids)] for group, ids in sorted(reading.producers.items())])
+    if reading.passed:
+        entries.append(sorted(reading.passed.items()))
     places = check_cursors.places(offsets, reading.half_ends)
     if any((place.half_offset or 0) < reading.half_ends.get(queue_id, 0) for queue_id, place in places.items()):
         interval_ms = settings.for_broker(reading.broker.name).transaction_check_interval_ms
@@ -174,11 +191,16 @@ def known_queues(warehouse: Warehouse, broker_names: Sequence[str]) -> dict[str,
 def _known_queue(row: Row) -> KnownQueue:
     stored = row["source_identity"]
     identity = tuple(int(part) if part else None for part in stored.split(":")) if stored else None
-    return KnownQueue(row["next_offset"], row["lowest_kept_offset"], identity)  # type: ignore[arg-type]
+    return KnownQueue(row["next_offset"], row["lowest_kept_offset"], identity, row["is_untold"])  # type: ignore[arg-type]
 
 
-def _lowest(known: KnownQueue | None) -> int | None:
-    return known.lowest_kept_offset if known is not None else None
+def _newly_untold(broker: LiveBroker, known: Mapping[Queue, KnownQueue], patterns: Sequence[str]) -> Iterator[Queue]:
+    """Real queues that landed before, and of which the name servers tell no more."""
+    registered = {*broker.queues}
+    for queue, each in known.items():
+        is_real = queue.topic not in TRANSACTION_TOPICS and is_wanted(queue.topic, patterns)
+        if is_real and each.was_told_of and queue not in registered and queue.topic not in broker.unreadable:
+            yield queue
 
 
 def _has(plans: Sequence[QueuePlan], topic: str) -> bool:
@@ -192,23 +214,6 @@ def _whole_topics(plans: Sequence[QueuePlan], queues: Iterable[Queue], patterns:
     whole = {each.queue for each in plans if each.is_whole}
     cut = {queue.topic for queue in queues if queue not in whole}
     return sorted({queue.topic for queue in whole} - cut - set(TRANSACTION_TOPICS))
-
-
-def _told_set_up(reading: BrokerReading, connection: Connection, settings: Settings) -> dict[str, Any]:
-    """What the plan keeps of the broker's set-up; its own settings are compared and told."""
-    policy = settings.for_broker(reading.broker.name)
-    try:
-        config = broker_config(connection)
-        version = broker_version(connection)
-    except UnreachableError:
-        raise
-    except RemotingError as failure:
-        reading.tell(f"its settings could not be read: {failure.message}")
-        return {}
-    for words in live_findings(config, policy):
-        reading.tell(words)
-    names = [*reading.set_ups, *live_set_ups(config)]
-    return {set_ups.TABLE: set_ups.found(ROCKETMQ, connection.address, config, names, policy, version=version)}
 
 
 def _tell_plans(reading: BrokerReading, plans: Sequence[QueuePlan]) -> None:
@@ -229,4 +234,5 @@ def _tell_plans(reading: BrokerReading, plans: Sequence[QueuePlan]) -> None:
 
 
 def queue_name(queue: Queue) -> str:
+    """How a queue is told."""
     return f"{queue.topic} queue {queue.queue_id}"

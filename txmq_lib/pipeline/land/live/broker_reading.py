@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Flag, auto
 
 from txmq_lib.pipeline.land.live.live_brokers import LiveBroker
+from txmq_lib.pipeline.land.live.live_reports import BrokerQueues
 from txmq_lib.rocketmq.remoting.connection import Access
 from txmq_lib.rocketmq.store.consumer_offset_file import ConsumerOffsets
 
@@ -32,8 +33,12 @@ class BrokerReading:
 
     offsets    the broker's consumer offsets as they were when the pass was planned; None where they were not read
     half_ends  the ends of its half queues just before that, by queue id
+    passed     where its checks stood before the queues were planned, by half queue; empty where not all of them lands
     set_ups    in what the broker is not set up as by default, by name
     producers  ids of the clients connected then, by producer group; None where nobody told
+    is_every_producer  whether that is all of them, not those of the groups that wait alone
+    waiting_groups     gives the producer groups of undecided transactions
+    queues     what was learned of its real queues beside what is read
     """
 
     broker: LiveBroker
@@ -41,8 +46,12 @@ class BrokerReading:
     parts: Parts = WHOLE
     offsets: ConsumerOffsets | None = None
     half_ends: dict[int, int] = field(default_factory=dict)
+    passed: dict[int, int] = field(default_factory=dict)
     set_ups: list[str] = field(default_factory=list)
     producers: dict[str, tuple[str, ...]] | None = None
+    is_every_producer: bool = True
+    waiting_groups: Callable[[], Iterable[str]] = tuple
+    queues: BrokerQueues = field(default_factory=BrokerQueues)
     findings: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 

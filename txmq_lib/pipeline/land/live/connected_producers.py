@@ -18,10 +18,11 @@ MOST_NAMED = 10
 SAID = ("clients", "client_ids")
 
 
-def land(current: Pass, producers: Mapping[str, Sequence[str]]) -> None:
+def land(current: Pass, producers: Mapping[str, Sequence[str]], *, is_every_group: bool) -> None:
     """Keep the clients of each group where they are not what they were, and that the broker was asked.
 
-    producers  group -> ids of its connected clients; a group that was connected before and is not among them has none
+    producers       group -> ids of its connected clients
+    is_every_group  a group that is not among them has none; else nobody asked about it
     """
     if TABLE not in current.input_versions:
         return  # planned by a version of before
@@ -31,7 +32,8 @@ def land(current: Pass, producers: Mapping[str, Sequence[str]]) -> None:
         for row in current.warehouse.materialized_rows(TABLE)
         if row["broker_name"] == broker_name
     }
-    found = {group: _said(producers.get(group, ())) for group in {*known, *producers} - {EVERY_GROUP}}
+    asked_about = {*known, *producers} if is_every_group else {*producers}
+    found = {group: _said(producers.get(group, ())) for group in asked_about - {EVERY_GROUP}}
     changed = {
         group: said
         for group, said in found.items()
@@ -40,13 +42,16 @@ def land(current: Pass, producers: Mapping[str, Sequence[str]]) -> None:
     every = known.get(EVERY_GROUP)
     interval = timedelta(milliseconds=current.settings.for_broker(broker_name).transaction_check_interval_ms)
     # Each landing of a busy broker would write else.
+    if not changed and not is_every_group:
+        return
     if (
         not changed
         and every is not None
         and now.timestamp() - every["since_timestamp"].timestamp() < interval.total_seconds()
     ):
         return
-    changed[EVERY_GROUP] = {"clients": sum(len(ids) for ids in producers.values()), "client_ids": None}
+    if is_every_group:
+        changed[EVERY_GROUP] = {"clients": sum(len(ids) for ids in producers.values()), "client_ids": None}
     common = {"broker_name": broker_name, "since_timestamp": now, "pass_number": current.number}
     rows: list[dict[str, Any]] = [{**common, "producer_group": group, **said} for group, said in changed.items()]
     current.upsert(

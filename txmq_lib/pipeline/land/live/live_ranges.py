@@ -35,11 +35,18 @@ class KnownQueue:
 
     next_offset  of what landed in any way: it never goes back, and says nothing of what lies below
     identity     of the last record read live, good or bad; null where none was
+    is_untold    whether the last live landing was not told of it; null where none has said
     """
 
     next_offset: int
     lowest_kept_offset: int | None
     identity: Identity | None
+    is_untold: bool | None = None
+
+    @property
+    def was_told_of(self) -> bool:
+        """Whether the last live landing read it, or found it empty."""
+        return not self.is_untold and (self.is_untold is False or self.identity is not None)
 
 
 @dataclass(frozen=True)

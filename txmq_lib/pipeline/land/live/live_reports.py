@@ -9,11 +9,14 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, StructField, StructType
 
+from txmq_lib.config.table_specs import table_spec
+from txmq_lib.delta.conform import struct_type
 from txmq_lib.names import OP_TOPIC_OF, TRANSACTION_TOPICS
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.land.live.live_brokers import is_wanted
-from txmq_lib.pipeline.land.topics import is_every_topic, real_topics
+from txmq_lib.pipeline.land.topics import is_every_topic, real_queues
 from txmq_lib.rocketmq.remoting.broker import Queue
 from txmq_lib.rules import frontier
 from txmq_lib.rules.moments import EPOCH
@@ -29,6 +32,24 @@ class ReadTo(NamedTuple):
 
 
 @dataclass(frozen=True)
+class BrokerQueues:
+    """What a plan learned of a broker's real queues beside the ranges that it reads.
+
+    heard_of    a live landing of before was told of them, or was not and said so
+    registered  the name servers tell of them
+    unreadable  topics that may not be read
+    empty       no message ever came to them, as the broker said
+    gone        the name servers told of them in the landing before, and do no more
+    """
+
+    heard_of: frozenset[Queue] = frozenset()
+    registered: frozenset[Queue] = frozenset()
+    unreadable: frozenset[str] = frozenset()
+    empty: frozenset[Queue] = frozenset()
+    gone: frozenset[Queue] = frozenset()
+
+
+@dataclass(frozen=True)
 class ReadQueues:
     """What was read of a broker's queues, and landed.
 
@@ -36,14 +57,14 @@ class ReadQueues:
                  good record), identity (of the last record)
     runs         QUEUE, runs: of the good records that landed
     newest       of the good records of transaction topics
-    real_topics  gives those that halves name
+    real_queues  gives those that halves name
     lost         queues that could not be read to the end of their ranges
     """
 
     facts: DataFrame
     runs: DataFrame
     newest: ReadTo
-    real_topics: Callable[[], set[str]]
+    real_queues: Callable[[], set[Queue]]
     lost: set[Queue]
 
 
@@ -57,16 +78,20 @@ def queues_of_rows(current: Pass, rows: DataFrame, good: DataFrame, lost: set[Qu
     with current.timed("read_to"):
         newest = in_them.agg(F.max(F.unix_millis("store_timestamp")), F.max("commit_log_offset")).collect()[0]
     placed = good.withColumn("broker_name", F.lit(current.arguments["broker_name"]))
-    return ReadQueues(_facts(rows), landed_runs(placed), ReadTo(*newest), lambda: real_topics(good), lost)
+    return ReadQueues(_facts(rows), landed_runs(placed), ReadTo(*newest), lambda: real_queues(good), lost)
 
 
-def frontier_reports(current: Pass, read: ReadQueues) -> DataFrame:
-    """Frontier reports: per queue that was read, and for all queues together where all were read to their ends."""
+def frontier_reports(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -> DataFrame:
+    """Frontier reports: per queue that was read, and for all queues together where all were read to their ends.
+
+    Queues that halves name for the first time get a row: where the broker says that they are empty, that this was read;
+    where nobody tells of them, that what they hold was not.
+    """
     broker_name = current.arguments["broker_name"]
     landed = current.read("landing_frontier").where(F.col("broker_name") == broker_name)
     with current.timed("read_to"):
         read_to = _read_to(read.newest, landed)
-    queues = _queues_read(current, read.lost, read_to)
+    queues = _queues_read(current, read.lost, read_to, named_first(current, read, of_broker) & of_broker.empty)
     # What retention deletes between plan and read is passed over by the reader: the first record is then a later one.
     is_first_missing = F.col("start").isNotNull() & ~F.col("first_offset").eqNullSafe(F.col("start"))
     lost_before = F.when(F.col("had_lost") | is_first_missing, F.coalesce("first_timestamp", F.lit(current.now)))
@@ -83,9 +108,11 @@ def frontier_reports(current: Pass, read: ReadQueues) -> DataFrame:
             F.col("high").alias("told_end"),
             F.lit(None).cast("bigint").alias("file_end"),
             F.lit(None).cast("bigint").alias("first_told_end"),
+            F.lit(False).alias("is_untold"),
             F.lit(False).alias("is_anew"),
         )
     )
+    reports = reports.unionByName(untold_reports(current, untold(current, read, of_broker)))
     if read_to.time_ms is None:
         return reports
     topics = _read_to_the_end(current.arguments, read)
@@ -93,13 +120,45 @@ def frontier_reports(current: Pass, read: ReadQueues) -> DataFrame:
     return reports.unionByName(local_frame(current.warehouse.spark, whole, reports.schema))
 
 
-def _queues_read(current: Pass, lost_queues: set[Queue], read_to: ReadTo) -> DataFrame:
-    """One row per queue that was read: from and to where, what is kept of it, and where it ends if that was reached."""
+def untold(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -> set[Queue]:
+    """The queues of which the name servers tell no more, those that halves name for the first time among them."""
+    return (named_first(current, read, of_broker) - of_broker.registered) | of_broker.gone
+
+
+def named_first(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -> set[Queue]:
+    """The wanted queues that halves name and of which nothing is known, nor read now."""
+    patterns = current.arguments["topics"]
+    named = {
+        queue
+        for queue in read.real_queues()
+        if is_wanted(queue.topic, patterns) and queue.topic not in of_broker.unreadable
+    }
+    return named - of_broker.heard_of - {Queue(topic, queue_id) for topic, queue_id, *_ in current.arguments["queues"]}
+
+
+def untold_reports(current: Pass, queues: Iterable[Queue]) -> DataFrame:
+    """Frontier reports of queues of which the broker tells no more: nothing but that."""
+    rows = [
+        {**queue._asdict(), "broker_name": current.arguments["broker_name"], "next_offset": 0, "is_end_known": False,
+         "runs": [], "is_untold": True, "is_anew": False}
+        for queue in queues
+    ]  # fmt: skip
+    fields = [field for field in struct_type(table_spec("landing_frontier")) if field.name != "pass_number"]
+    return local_frame(current.warehouse.spark, rows, StructType([*fields, StructField("is_anew", BooleanType())]))
+
+
+def _queues_read(current: Pass, lost_queues: set[Queue], read_to: ReadTo, empty: Iterable[Queue]) -> DataFrame:
+    """One row per queue that was read: from and to where, what is kept of it, and where it ends if that was reached.
+
+    empty  queues in which there was nothing to read
+    """
     broker_name, held_back = current.arguments["broker_name"], halves_held_back(lost_queues)
     read = [
         (broker_name, topic, queue_id, stop, low, lost > 0, start if stop > start else None, high,
          [dict(zip(RUN_FIELDS, (stop, stop, None, None, read_to.place), strict=True))] if stop == high else [])
-        for topic, queue_id, low, start, stop, lost, high in current.arguments["queues"]
+        for topic, queue_id, low, start, stop, lost, high in [
+            *current.arguments["queues"], *((*queue, 0, 0, 0, 0, 0) for queue in empty)
+        ]
         if Queue(topic, queue_id) not in lost_queues and topic not in held_back
     ]  # fmt: skip
     return local_frame(
@@ -159,8 +218,4 @@ def _read_to(newest: ReadTo, landed: DataFrame) -> ReadTo:
 def _read_to_the_end(arguments: Mapping[str, Any], read: ReadQueues) -> list[str]:
     if is_every_topic(arguments["topics"]):
         return [frontier.ALL_QUEUES_TOPIC] if arguments["are_all_whole"] and not read.lost else []
-    has_queue = {topic for topic, *_ in arguments["queues"]}
-    # A topic without a queue is read whole: nobody ever wrote to it.
-    queueless = read.real_topics() - has_queue if arguments["are_all_whole"] else set()
-    unwritten = {topic for topic in queueless if is_wanted(topic, arguments["topics"])}
-    return sorted(({*arguments["whole_topics"]} - {queue.topic for queue in read.lost}) | unwritten)
+    return sorted({*arguments["whole_topics"]} - {queue.topic for queue in read.lost})

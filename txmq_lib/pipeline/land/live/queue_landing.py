@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,11 +18,13 @@ from txmq_lib.names import HALF_TOPICS, ROLE_ENGINE, TRANSACTION_TOPICS
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.land.kinds import ROCKETMQ
 from txmq_lib.pipeline.land.live.live_reports import (
+    BrokerQueues,
     ReadQueues,
     ReadTo,
     frontier_reports,
     halves_held_back,
     queues_of_rows,
+    untold,
 )
 from txmq_lib.pipeline.land.live.queue_task import Peer, Told, pull_and_write
 from txmq_lib.pipeline.land.records import files_of_tasks, messages
@@ -49,15 +51,25 @@ FACTS = (
 )
 
 
-def land_queues(current: Pass, access: Access) -> dict[Queue, str]:
-    """Land the messages of the plan's ranges and move the frontier; why some could not be read to the end."""
+class Heard(NamedTuple):
+    """What a landing of queues learned beside their messages.
+
+    unread  why some could not be read to the end
+    untold  queues of which the name servers tell no more, or tell nothing though halves name them
+    """
+
+    unread: dict[Queue, str]
+    untold: set[Queue]
+
+
+def land_queues(current: Pass, access: Access, of_broker: BrokerQueues) -> Heard:
+    """Land the messages of the plan's ranges and move the frontier."""
     unread: dict[Queue, str] = {}
     read = _by_tasks(current, access, unread) if files_of_tasks.can_write(current.warehouse) else None
     if read is not None:
-        move_frontier(current, frontier_reports(current, read))
-    else:
-        _land_by_spark(current, unread)
-    return unread
+        move_frontier(current, frontier_reports(current, read, of_broker))
+        return Heard(unread, untold(current, read, of_broker))
+    return Heard(unread, _land_by_spark(current, unread, of_broker))
 
 
 def _by_tasks(current: Pass, access: Access, unread: dict[Queue, str]) -> ReadQueues | None:
@@ -81,7 +93,7 @@ def _by_tasks(current: Pass, access: Access, unread: dict[Queue, str]) -> ReadQu
     files_of_tasks.append_files(current, written)
     _land_suspects(current, [batch for each in written for batch in each.kept or ()], held_back)
     reached = frontier.reached_by(frontier_runs(current, runs, broker_name)).select(*QUEUE, "runs")
-    return ReadQueues(_facts(current, heard), reached, _newest(runs), lambda: heard.real_topics, {*unread})
+    return ReadQueues(_facts(current, heard), reached, _newest(runs), lambda: heard.real_queues, {*unread})
 
 
 def _pulled(current: Pass, access: Access) -> tuple[list[Written], Told]:
@@ -141,8 +153,11 @@ def _newest(runs: pa.Table) -> ReadTo:
     return ReadTo(None if newest is None else epoch_ms(newest), pc.max(own["last_commit_log_offset"]).as_py())
 
 
-def _land_by_spark(current: Pass, unread: dict[Queue, str]) -> None:
-    """Pull by Spark's reader, judge every row by its key, append those that are new, and move the frontier."""
+def _land_by_spark(current: Pass, unread: dict[Queue, str], of_broker: BrokerQueues) -> set[Queue]:
+    """Pull by Spark's reader, judge every row by its key, append those that are new, and move the frontier.
+
+    Gives the queues of which the name servers tell no more.
+    """
     with current.timed("read"):
         stored = _described(current, _source(current)).localCheckpoint(eager=True)
         lost = stored.where(F.col("reason") == RANGE_UNREAD).select("topic", "queue_id", F.unbase64("raw").alias("why"))
@@ -152,7 +167,9 @@ def _land_by_spark(current: Pass, unread: dict[Queue, str]) -> None:
     with current.planned_for(held_bytes):
         landed = messages.land_every_kind(current, rows, broker_name=current.arguments["broker_name"], source=ROCKETMQ)
         good = messages.without_place(landed.rows.where("reason is null"), landed.rivals)
-        move_frontier(current, frontier_reports(current, queues_of_rows(current, rows, good, {*unread})))
+        read = queues_of_rows(current, rows, good, {*unread})
+        move_frontier(current, frontier_reports(current, read, of_broker))
+        return untold(current, read, of_broker)
 
 
 def _bytes_held(stored: DataFrame) -> int:

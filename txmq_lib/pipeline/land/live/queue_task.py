@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txmq_lib.names import HALF_TOPICS, PROPERTY_REAL_TOPIC
+from txmq_lib.names import HALF_TOPICS, PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC
 from txmq_lib.pipeline.land.records.record_files import RecordReading, Written, write_records
-from txmq_lib.pipeline.land.records.record_rows import Properties
+from txmq_lib.pipeline.land.records.record_rows import PLAIN_INT, Properties, plain_numbers
 from txmq_lib.rocketmq.live_source import RANGE_UNREAD, read_ranges
 from txmq_lib.rocketmq.remoting.broker import Queue
 from txmq_lib.rocketmq.remoting.connection import Access
@@ -60,19 +60,19 @@ class Told:
     """What a reading of ranges tells beside its records.
 
     unread       why a queue could not be read to the end of its range
-    real_topics  that halves name
+    real_queues  that halves name
     """
 
     facts: dict[Queue, QueueFacts] = field(default_factory=dict)
     unread: dict[Queue, str] = field(default_factory=dict)
-    real_topics: set[str] = field(default_factory=set)
+    real_queues: set[Queue] = field(default_factory=set)
 
     def add(self, other: Told) -> None:
         """What another reading tells, too."""
         for queue, facts in other.facts.items():
             self._add_facts(queue, facts)
         self.unread |= other.unread
-        self.real_topics |= other.real_topics
+        self.real_queues |= other.real_queues
 
     def heard(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The records of `batches` (each of one queue), while what they tell is taken down."""
@@ -83,13 +83,20 @@ class Told:
                 continue
             self._add_facts(queue, facts_of(batch))
             if queue.topic in HALF_TOPICS:
-                named = Properties(batch["properties"]).of(PROPERTY_REAL_TOPIC)
-                self.real_topics |= {*pc.unique(named.drop_null()).to_pylist()}
+                self.real_queues |= _real_queues(Properties(batch["properties"]))
             yield batch
 
     def _add_facts(self, queue: Queue, facts: QueueFacts) -> None:
         known = self.facts.get(queue)
         self.facts[queue] = facts if known is None else known.and_of(facts)
+
+
+def _real_queues(properties: Properties) -> set[Queue]:
+    # What is written as no broker writes it is left out: what is not named is taken for unread.
+    queue_ids, _ = plain_numbers(properties.of(PROPERTY_REAL_QUEUE_ID), PLAIN_INT, pa.int32())
+    named = pa.table({"topic": properties.of(PROPERTY_REAL_TOPIC), "queue_id": queue_ids})
+    each = named.group_by(["topic", "queue_id"]).aggregate([]).to_pylist()
+    return {Queue(**row) for row in each if None not in row.values()}
 
 
 def facts_of(batch: pa.RecordBatch) -> QueueFacts:

@@ -45,6 +45,7 @@ def frontier_reports(
                 "next_offset": F.coalesce("next_offset", "_end"),
                 "lost_before_timestamp": F.when(has_lost, F.timestamp_millis(F.lit(lost_ms).cast("bigint"))),
                 "is_end_known": F.lit(True),
+                "is_untold": F.lit(None).cast("boolean"),
                 "source_identity": F.lit(None).cast("string"),
                 "runs": F.concat(F.coalesce("runs", no_runs()), F.coalesce(end_of_queue, no_runs())),
                 "told_end": F.greatest("told_end", "_end"),
