@@ -89,3 +89,42 @@ def test_transactions_over_grpc_are_as_meant_and_a_resolver_by_topic_settles_the
         report(
             f"gRPC: 200 transactions through a proxy: {Counter(verdicts.values())}; 50 by a resolver of {TOPIC}, 20 packed"
         )
+
+
+def lag_states(audit) -> Counter[str]:
+    lines = told(audit, "offsets", "--group", "CG_POP", "--format", "json").splitlines()
+    return Counter(row["lag_state"] for row in map(json.loads, lines) if row["topic"] == TOPIC)
+
+
+@pytest.mark.parametrize("in_rocksdb", ["false", "true"], ids=["as it comes", "popConsumerKVServiceEnable"])
+def test_a_consumer_over_grpc_pops_and_is_not_called_stalled(auditor, in_rocksdb):  # noqa: F811
+    """R126: what it keeps to itself holds its committed offset back, however much it has consumed."""
+    with real_proxy(**PATIENT, popConsumerKVServiceEnable=in_rocksdb, popConsumerKVServiceInit=in_rocksdb) as server:
+        server.create_topic(TOPIC)
+        audit = auditor(server, POLICY + "lag_window: 5s\n", topics=f"[{TOPIC}]")
+        place = f"127.0.0.1:{server.grpc_port}"
+        # The first is kept for 10 s, comes again, and so tells the group by its retry topic.
+        first = server.grpc_client("GrpcConsumer", place, "CG_POP", TOPIC, "1", "10")
+        first.wait_for("done")
+        producer = server.grpc_client("GrpcClient", place, TOPIC, "CU", "40")
+        producer.wait_for("done")
+        truth = plans(producer.told("sent"))
+        first.wait_for("got", count=40, seconds=90)
+        first.kill()
+        keeper = server.grpc_client("GrpcConsumer", place, "CG_POP", TOPIC, "1000", "600")
+        keeper.wait_for("done")
+        again = server.grpc_client("GrpcClient", place, TOPIC, "CU", "20")
+        again.wait_for("done")
+        truth |= plans(again.told("sent"))
+        keeper.wait_for("kept", count=20, seconds=90)
+        seen: Counter[str] = Counter()
+        for _ in range(4):
+            audit.run(LAND)
+            seen += lag_states(audit)
+            time.sleep(6)
+            server.grpc_client("GrpcClient", place, TOPIC, "RU", "4").wait_for("done")  # the broker's time goes on
+        verdicts = audit.verdicts()
+        assert {id_: verdicts[id_] for id_ in truth} == dict.fromkeys(truth, "COMMITTED")
+        assert seen["stalled"] == seen["stopped"] == 0, seen
+        assert {"pop", "fine"} >= {state for state, count in seen.items() if count} - {"unknown", "falling_behind"}
+        report(f"POP, KV service {in_rocksdb}: 60 of 60 committed, lag states {dict(seen)}, none stalled or stopped")

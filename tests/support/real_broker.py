@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -113,6 +113,7 @@ class RealRocketmq:
         self.jars = jars(version)
         self.namesrv_port, self.broker_port = free_port(), free_port()
         self.settings = {**QUICK, **broker_settings}
+        self.namesrv_settings: dict[str, str] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._clients: list[Client] = []
 
@@ -134,7 +135,7 @@ class RealRocketmq:
             (home / "conf" / f"logback_{name}.xml").write_text("<configuration/>\n", encoding="utf-8")
         conf = self.directory / "namesrv.conf"
         lines = {"listenPort": str(self.namesrv_port), "bindAddress": "127.0.0.1", "kvConfigPath": f"{home}/kv.json",
-                 "configStorePath": f"{home}/namesrv.properties"}  # fmt: skip
+                 "configStorePath": f"{home}/namesrv.properties", **self.namesrv_settings}  # fmt: skip
         _write_properties(conf, lines)
         self._spawn("namesrv", "64m", "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(conf))
         self._wait_for_port(self.namesrv_port, "namesrv")
@@ -146,9 +147,9 @@ class RealRocketmq:
         self._wait_for_port(self.broker_port, "broker")
         self._wait_for_registration()
 
-    def broker_conf(self) -> Path:
+    def broker_conf(self, **more: str) -> Path:
         """The file of the broker's settings, written."""
-        store = self.directory / "store"
+        store = self.directory / more.pop("store", "store")
         lines = {
             "brokerClusterName": "TestCluster", "brokerName": BROKER, "brokerId": "0", "namesrvAddr": self.namesrv,
             "brokerIP1": "127.0.0.1", "brokerIP2": "127.0.0.1", "listenPort": str(self.broker_port),
@@ -158,9 +159,9 @@ class RealRocketmq:
             "flushDiskType": "ASYNC_FLUSH", "brokerRole": "ASYNC_MASTER", "defaultTopicQueueNums": "4",
             "autoCreateTopicEnable": "true", "autoCreateSubscriptionGroup": "true",
             "flushConsumerOffsetInterval": "1000", "osPageCacheBusyTimeOutMills": "5000",
-            "waitTimeMillsInSendQueue": "5000", **self.settings,
+            "waitTimeMillsInSendQueue": "5000", **self.settings, **more,
         }  # fmt: skip
-        conf = self.directory / "broker.conf"
+        conf = store.with_name("broker.conf" if store.name == "store" else f"{store.name}.conf")
         _write_properties(conf, lines)
         return conf
 
@@ -248,6 +249,70 @@ class RealRocketmq:
         raise RuntimeError(f"{name} does not listen on {port}")
 
 
+class RealPair(RealRocketmq):
+    """A name server and two brokers of one name, `first` and `second`: master and slave, or under a controller."""
+
+    def __init__(self, *, has_controller: bool, **broker_settings: str) -> None:
+        super().__init__("5.5.0", **broker_settings)
+        self.has_controller = has_controller
+        self.ports = {"first": self.broker_port, "second": free_port()}
+        self.controller = f"127.0.0.1:{free_port()}"
+        if has_controller:
+            self.namesrv_settings = {
+                "enableControllerInNamesrv": "true", "controllerDLegerGroup": "group1", "controllerDLegerSelfId": "n0",
+                "controllerDLegerPeers": f"n0-{self.controller}", "scanNotActiveBrokerInterval": "2000",
+                "controllerStorePath": str(self.directory / "controller"),
+            }  # fmt: skip
+        else:
+            self.namesrv_settings = {"supportActingMaster": "true", "scanNotActiveBrokerInterval": "2000"}
+
+    def start_broker(self) -> None:
+        """Start both, the one that is master first, and wait until the other is registered as well."""
+        for name in self.ports:
+            self.start_one(name)
+            self.wait_for(lambda name=name: self.addresses().get("0") == self.place(name) or name == "second", 120)
+        self.wait_for(lambda: len(self.addresses()) == 2, 120)
+
+    def start_one(self, name: str) -> None:
+        """Start one of them, on the store it left."""
+        role = {
+            "enableControllerMode": "true", "controllerAddr": self.controller, "brokerId": "-1", "brokerRole": "SLAVE",
+        } if self.has_controller else {
+            "enableSlaveActingMaster": "true", "brokerId": "0" if name == "first" else "1",
+            "brokerRole": "ASYNC_MASTER" if name == "first" else "SLAVE",
+        }  # fmt: skip
+        conf = self.broker_conf(store=name, listenPort=str(self.ports[name]), **role)
+        self._spawn(name, "512m", "org.apache.rocketmq.broker.BrokerStartup", "-c", str(conf))
+        self._wait_for_port(self.ports[name], name)
+
+    def kill(self, name: str) -> None:
+        """End one as a crash would."""
+        self._processes[name].kill()
+        self._processes[name].wait()
+
+    def place(self, name: str) -> str:
+        """The address of one of them."""
+        return f"127.0.0.1:{self.ports[name]}"
+
+    def addresses(self) -> dict[str, str]:
+        """The addresses of both by broker id, as the name server tells."""
+        with contextlib.suppress(RemotingError), Connection(self.namesrv, self.access) as connection:
+            ((_, route),) = routes(connection, [CREATES_TOPICS])
+            return dict(route.addresses.get(BROKER, {})) if route is not None else {}
+        return {}
+
+    def master(self) -> str | None:
+        """The name of the one that the name server has as master now."""
+        return next((name for name in self.ports if self.place(name) == self.addresses().get("0")), None)
+
+    def wait_for(self, holds: Callable[[], bool], seconds: float) -> None:
+        """Look again and again."""
+        end = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < end, f"{self.addresses()}, {self.ports}"
+            time.sleep(0.5)
+
+
 def _write_properties(path: Path, lines: Mapping[str, str]) -> None:
     path.write_text("".join(f"{key}={value}\n" for key, value in lines.items()), encoding="utf-8")
 
@@ -274,6 +339,17 @@ def real_rocketmq(version: str = "5.5.0", *, has_tls: bool = False, **broker_set
         yield server
     finally:
         server.close()
+
+
+@contextlib.contextmanager
+def real_pair(*, has_controller: bool, **broker_settings: str) -> Iterator[RealPair]:
+    """A running name server and two brokers of one name."""
+    pair = RealPair(has_controller=has_controller, **broker_settings)
+    try:
+        pair.start()
+        yield pair
+    finally:
+        pair.close()
 
 
 def plans(told: Sequence[Sequence[str]]) -> dict[str, str]:

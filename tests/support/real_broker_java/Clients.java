@@ -1,6 +1,9 @@
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.rocketmq.acl.common.AclClientRPCHook;
 import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
@@ -15,6 +18,7 @@ import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.RPCHook;
@@ -31,8 +35,16 @@ public class Clients {
         System.exit(0);
     }
 
+    /** Properties that go with each message that is produced, those among them that clients may not set. */
+    static final Map<String, String> MORE = new HashMap<>();
+
     static void run(String[] args) throws Exception {
         switch (args[0]) {
+            case "with" -> {
+                MORE.put(args[1], args[2]);
+                run(Arrays.copyOfRange(args, 3, args.length));
+            }
+            case "poison" -> poison(args[1], args[2], args[3]);
             case "produce" -> produce(args[1], args[2], args[3], args[4], Integer.parseInt(args[5]), Long.parseLong(args[6]), false);
             case "trace" -> produce(args[1], args[2], args[3], args[4], Integer.parseInt(args[5]), Long.parseLong(args[6]), true);
             case "consume" -> consume(args[1], args[2], args[3]);
@@ -84,8 +96,39 @@ public class Clients {
         for (int i = 0; i < count; i++) {
             String body = all[i % all.length] + "-" + i;
             Message message = new Message(topic, "t", body, body.getBytes(StandardCharsets.UTF_8));
+            MORE.forEach((name, value) -> MessageAccessor.putProperty(message, name, value));
             System.out.println("sent " + body + " " + producer.sendMessageInTransaction(message, null).getMsgId());
             sleep(pause);
+        }
+        System.out.println("done");
+        untilStopped();
+        producer.shutdown();
+    }
+
+    /** Sends one half whose properties leave no room for what a check adds to them: its copy cannot be stored. */
+    static void poison(String namesrv, String group, String topic) throws Exception {
+        TransactionMQProducer producer = new TransactionMQProducer(group);
+        producer.setNamesrvAddr(namesrv);
+        producer.setSendMsgTimeout(30000);
+        producer.setRetryTimesWhenSendFailed(0);
+        producer.setTransactionListener(new TransactionListener() {
+            @Override public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
+                return LocalTransactionState.UNKNOW;
+            }
+            @Override public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                return LocalTransactionState.COMMIT_MESSAGE;
+            }
+        });
+        producer.start();
+        for (int size = 32760; size > 32000; size -= 8) {
+            Message message = new Message(topic, "t", "poison", "UC-poison".getBytes(StandardCharsets.UTF_8));
+            message.putUserProperty("p", "x".repeat(size));
+            try {
+                System.out.println("sent UC-poison " + producer.sendMessageInTransaction(message, null).getMsgId());
+                break;
+            } catch (MQClientException tooLong) {
+                continue;
+            }
         }
         System.out.println("done");
         untilStopped();

@@ -1,0 +1,288 @@
+"""Real brokers that are not set up as they come: each either read rightly or refused by name, never silently half."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pytest
+from house import House
+from real_broker import BROKER, RealRocketmq, real_pair, real_rocketmq
+from test_live_rocketmq import (
+    LAND,
+    VERDICT_OF,
+    Auditor,
+    auditor,  # noqa: F401 - a fixture
+    becomes,
+    found_in,
+    report,
+    sent,
+    settled,
+    wait_until,
+)
+from test_live_rocketmq import POLICY as FAST
+
+from txmq_lib.cli import main
+from txmq_lib.rocketmq.remoting.broker import Queue, max_offsets
+from txmq_lib.rocketmq.remoting.connection import Connection
+from txmq_lib.rocketmq.remoting.frame import Command
+
+pytestmark = pytest.mark.real
+
+UPDATE_TOPIC, DELETE_TOPIC_IN_BROKER, DELETE_TOPIC_IN_NAMESRV = 17, 215, 216
+PATIENT = {"transactionTimeOut": "600000"}  # asks nobody during a test
+POLICY = "transaction_timeout: 600s\ntransaction_check_interval: 3s\ntransaction_check_max: 2\n"
+
+
+PLANS = "CU,RU,UC,UR,UU"
+IN_ROCKSDB = {"transRocksDBEnable": "true", "transWriteOriginTransHalfEnable": "false"}
+# A verdict while a master was gone, and what may become of it when the halves are checked again.
+LATER = {
+    ("COMMITTED", "DUPLICATED"),
+    ("COMMITTED", "COMMITTED_AND_DISCARDED"),
+    ("DISCARDED", "COMMITTED_AND_DISCARDED"),
+}
+
+
+def ask(server: RealRocketmq, code: int, *, at: str = "", **fields: str) -> None:
+    with Connection(at or server.address, server.access) as connection:
+        connection.require_success(connection.ask(Command(code, fields)), f"request {code}")
+
+
+def set_queues(server: RealRocketmq, topic: str, *, read: int, write: int) -> None:
+    ask(server, UPDATE_TOPIC, topic=topic, defaultTopic="TBW102", readQueueNums=str(read), writeQueueNums=str(write),
+        perm="6", topicFilterType="SINGLE_TAG", topicSysFlag="0", order="false")  # fmt: skip
+
+
+def test_what_was_committed_where_nobody_may_read_is_not_taken_for_rolled_back(auditor):  # noqa: F811
+    """readQueueNums below writeQueueNums, then a topic that is deleted: of both the name server tells less."""
+    with real_rocketmq("5.5.0", **PATIENT) as server:
+        audit = auditor(server, POLICY, topics="['*']")
+        set_queues(server, "TopicNarrow", read=2, write=4)
+        set_queues(server, "TopicGone", read=4, write=4)
+        truth = {}
+        for topic in ("TopicNarrow", "TopicGone"):
+            producer = server.client("produce", server.namesrv, f"GID_{topic}", topic, "CC,RR", "40", "0")
+            producer.wait_for("done")
+            truth[topic] = sent(producer)
+            producer.stop()
+        ask(server, DELETE_TOPIC_IN_BROKER, topic="TopicGone")
+        ask(server, DELETE_TOPIC_IN_NAMESRV, at=server.namesrv, topic="TopicGone")
+        time.sleep(3)
+        audit.run(LAND)
+        assert "told of no more (deleted, or beyond readQueueNums)" in audit.err
+        verdicts = audit.verdicts()
+        queues = {row["transaction_id"]: row["real_queue_id"] for row in audit.house.rows("half_message")}
+        wrong = {}
+        for topic, plans in truth.items():
+            for id_, plan in plans.items():
+                can_be_read = topic == "TopicNarrow" and queues[id_] < 2
+                meant = VERDICT_OF[plan] if can_be_read else "RESOLVED_UNKNOWN"
+                if verdicts[id_] != meant:
+                    wrong[id_] = (topic, plan, queues[id_], verdicts[id_])
+        assert not wrong
+        set_queues(server, "TopicNarrow", read=4, write=4)
+        narrow, _ = settled(audit, truth["TopicNarrow"], "TopicNarrow")
+        assert narrow == {id_: VERDICT_OF[plan] for id_, plan in truth["TopicNarrow"].items()}
+        report(f"queues that may not be read, and a deleted topic: {Counter(verdicts.values())}; once they may be read"
+               f" {Counter(narrow.values())} of 40, all as meant")  # fmt: skip
+
+
+@dataclass
+class ByStore:
+    """What a landing of a broker's store told, and the verdicts by it."""
+
+    err: str
+    verdicts: dict[str, str]
+
+
+def landed_store(audit: Auditor, open_house: Callable[..., House], server: RealRocketmq) -> ByStore:
+    house = open_house("role=audit", name="by-store")
+    conf = audit.conf.with_name("store.yaml")
+    conf.write_text(f"role: audit\nwarehouse: {house.warehouse.uri}\nland: {{topics: [TopicA]}}\n{FAST}")
+    store = str(server.directory / "store")
+    assert main(["--conf", str(conf), "land", "store", store, "--broker", BROKER]) == 0
+    err = audit.capsys.readouterr().err
+    house.settings = house.settings.load([str(conf)])
+    house.audit(now=datetime.now(UTC))
+    return ByStore(err, {row["transaction_id"]: row["verdict"] for row in house.rows("verdict")})
+
+
+def committed(audit: Auditor, group: str) -> int:
+    """The offsets that a group has committed, all queues together."""
+    newest = {(row["topic"], row["queue_id"]): row["next_offset"] for row in
+              sorted(audit.house.rows("consumer_offset_commit"), key=lambda row: row["landed_pass"])
+              if row["consumer_group"] == group}  # fmt: skip
+    return sum(offset for (topic, _), offset in newest.items() if topic == "TopicA")
+
+
+def judged_by_evidence(verdicts, truth, evidence) -> dict[str, tuple]:
+    """What is silently wrong: a verdict other than what the Java client finds and the producer meant. One of which
+    there is no verdict was never landed: then nothing of it may be found either."""
+    return {
+        id_: (plan, verdicts.get(id_), evidence[id_])
+        for id_, plan in truth.items()
+        if (id_ in verdicts and verdicts[id_] != becomes(plan, *evidence[id_]))
+        or (id_ not in verdicts and evidence[id_] != (0, 0))
+    }
+
+
+def test_under_a_controller_masters_fail_over_and_back_and_no_verdict_is_wrong(auditor):  # noqa: F811
+    """R128: the master is killed twice while halves wait for checks; its epochs are told apart by nobody."""
+    with real_pair(has_controller=True, transactionCheckMax="6") as pair:
+        audit = auditor(pair, FAST.replace("max: 2", "max: 6"), topics="[TopicA]")
+        truth: dict[str, str] = {}
+        masters = []
+        for round_number in range(3):
+            pair.wait_for(lambda: pair.master() is not None, 120)
+            masters.append(pair.master())
+            producer = pair.client("produce", pair.namesrv, f"GID_{round_number}", "TopicA", PLANS, "100", "10")
+            if round_number < 2:
+                producer.wait_for("sent", count=90)  # the last may be lost with their master, or half decided
+                audit.run(LAND)
+                pair.kill(masters[-1])
+                truth |= sent(producer)
+                pair.wait_for(lambda: pair.master() not in (None, masters[-1]), 120)
+                pair.start_one(masters[-1])
+                pair.wait_for(lambda: len(pair.addresses()) == 2, 120)
+                producer.kill()
+            else:
+                producer.wait_for("done")
+                truth |= sent(producer)
+        assert len({*masters}) == 2
+        verdicts, evidence = settled(audit, truth, "TopicA", is_whole=False)
+        assert not judged_by_evidence(verdicts, truth, evidence)
+        assert "controller: it is under a controller" in audit.err
+        conflicts = Counter(row["reason"] for row in audit.house.rows("quarantine"))
+        report(f"controller, masters {masters}: {len(truth)} sent, {len(verdicts)} landed, {Counter(verdicts.values())},"
+               f" quarantine {dict(conflicts)}, 0 wrong")  # fmt: skip
+
+
+def test_a_slave_that_acts_for_its_master_is_named_and_what_it_passes_over_is_told(auditor):  # noqa: F811
+    """enableSlaveActingMaster: it checks no half, it sends those that are due to other brokers, of which there are none."""
+    with real_pair(has_controller=False, slaveReadEnable="true") as pair:  # else it gives nothing to anybody
+        audit = auditor(pair, FAST, topics="[TopicA]")
+        producer = pair.client("produce", pair.namesrv, "GID_ACTING", "TopicA", "CC,RR,UU", "60", "0")
+        producer.wait_for("sent", count=60)
+        truth = sent(producer)
+        time.sleep(20)  # the slave copies messages, and now and then what topics there are
+        pair.kill("first")
+        pair.wait_for(lambda: pair.master() == "second", 120)
+        audit.run(LAND)
+        assert "slave: it acts for a master that is gone" in audit.err
+        (row,) = audit.house.rows("broker_set_up")
+        assert (row["set_ups"], row["broker_role"]) == ("slave", "SLAVE")
+        while_away = audit.verdicts()
+        pair.start_one("first")
+        pair.wait_for(lambda: pair.master() == "first", 120)
+        verdicts, evidence = settled(audit, truth, "TopicA")
+        assert not judged_by_evidence(verdicts, truth, evidence)
+        wrong = {
+            id_: (truth[id_], verdict, verdicts[id_])
+            for id_, verdict in while_away.items()
+            if verdict not in ("PENDING", "RESOLVED_UNKNOWN", verdicts[id_]) and (verdict, verdicts[id_]) not in LATER
+        }
+        assert not wrong
+        report(f"a slave that acts: {Counter(while_away.values())} while its master was gone, then"
+               f" {Counter(verdicts.values())}, 0 wrong")  # fmt: skip
+
+
+def test_a_log_over_several_directories_is_exact_live_and_its_store_refused(auditor):  # noqa: F811
+    with real_rocketmq("5.5.0", mappedFileSizeCommitLog=str(64 << 10)) as server:
+        store = server.directory / "store"
+        paths = [store / "commitlog", server.directory / "more"]
+        server.kill_broker()
+        server.settings["storePathCommitLog"] = ",".join(map(str, paths))
+        server.start_broker()
+        audit = auditor(server, FAST, topics="[TopicA]")
+        producer = server.client("produce", server.namesrv, "GID_PATHS", "TopicA", PLANS, "300", "0")
+        producer.wait_for("done")
+        truth = sent(producer)
+        verdicts, evidence = settled(audit, truth, "TopicA")
+        assert all(any(path.iterdir()) for path in paths), "the log lies in both"
+        assert not judged_by_evidence(verdicts, truth, evidence)
+        assert main(["--conf", str(audit.conf), "land", "store", str(store), "--broker", "of-disk"]) == 3
+        told_of = audit.capsys.readouterr().err
+        assert "multi_path: its log is spread over several directories" in told_of
+        assert "STORE_REFUSED" in told_of
+        report(f"a log over two directories: {Counter(verdicts.values())} live, 0 wrong; its store refused")
+
+
+def test_queues_and_offsets_in_rocksdb_are_exact_live_and_transactions_by_the_store(auditor, open_house):  # noqa: F811
+    """R125, and consume queues in RocksDB (storeType=defaultRocksDB)."""
+    with real_rocketmq("5.5.0", storeType="defaultRocksDB", autoCreateTopicEnable="true") as server:
+        audit = auditor(server, FAST, topics="[TopicA]")
+        consumer = server.client("consume", server.namesrv, "CG_ROCKS", "TopicA")
+        consumer.wait_for("done")
+        producer = server.client("produce", server.namesrv, "GID_ROCKSDB", "TopicA", PLANS, "100", "10")
+        producer.wait_for("done")
+        truth = sent(producer)
+        verdicts, evidence = settled(audit, truth, "TopicA")
+        assert not judged_by_evidence(verdicts, truth, evidence)
+        visible = sum(count for count, _ in evidence.values())
+        consumer.wait_for("got", count=visible)
+        wait_until(lambda: (audit.run(LAND), committed(audit, "CG_ROCKS"))[1] == visible)
+        server.kill_broker()
+        by_store = landed_store(audit, open_house, server)
+        assert "rocksdb_offsets: its consumer offsets are in RocksDB" in by_store.err
+        assert "rocksdb_queues" in by_store.err
+        assert {id_: by_store.verdicts[id_] for id_ in truth} == {id_: verdicts[id_] for id_ in truth}
+        report(f"queues and offsets in RocksDB: {Counter(verdicts.values())} live and by the store, 0 wrong;"
+               f" {visible} messages, and CG_ROCKS committed {visible}")  # fmt: skip
+
+
+def test_halves_in_rocksdb_switched_back_stay_undecided_and_no_end_is_invented(auditor):  # noqa: F811
+    """transRocksDBEnable taken back: nobody checks what lies in RocksDB, and a rollback of it leaves no op."""
+    with real_rocketmq("5.5.0", **IN_ROCKSDB, transactionTimeOut="30000") as server:
+        audit = auditor(server, FAST.replace("timeout: 2s", "timeout: 30s"), topics="[TopicA]")
+        first = server.client("produce", server.namesrv, "GID_BACK", "TopicA", "CC,RR,UC,UR,UU", "50", "0")
+        first.wait_for("done")
+        before = sent(first)
+        server.kill_broker()
+        for name in IN_ROCKSDB:
+            server.settings.pop(name)
+        server.settings["transactionTimeOut"] = "2000"
+        server.start_broker()
+        time.sleep(15)
+        second = server.client("produce", server.namesrv, "GID_AFTER", "TopicA", PLANS, "50", "0")
+        second.wait_for("done")
+        after = sent(second)
+        verdicts, evidence = settled(audit, after, "TopicA")
+        assert not judged_by_evidence(verdicts, after, evidence)
+        found = found_in(server, "TopicA")
+        both = audit.verdicts()
+        wrong = {}
+        for id_, plan in before.items():
+            # An op is in memory for half a second, and a killed broker loses it (R76).
+            meant = {"COMMITTED"} if found[id_, False] == 1 else {"DUPLICATED"} if found[id_, False] else {
+                "PENDING", "DISCARDED_UNSEEN", *(("ROLLED_BACK",) if plan == "RR" else ())}  # fmt: skip
+            if both[id_] not in meant:
+                wrong[id_] = (plan, both[id_], found[id_, False])
+        assert not wrong
+        assert not any(both[id_] == "ROLLED_BACK" for id_, plan in before.items() if plan != "RR")
+        report(f"switched back from RocksDB: before {Counter(both[id_] for id_ in before)}, after"
+               f" {Counter(verdicts.values())}, 0 wrong")  # fmt: skip
+
+
+def test_messages_that_go_to_lmqs_as_well_are_judged_by_their_own_topic(auditor):  # noqa: F811
+    with real_rocketmq("5.5.0", enableLmq="true", enableMultiDispatch="true") as server:
+        audit = auditor(server, FAST, topics="[TopicA]")
+        lmqs = ("with", "INNER_MULTI_DISPATCH", "%LMQ%a,%LMQ%b")
+        producer = server.client(*lmqs, "produce", server.namesrv, "GID_LMQ", "TopicA", PLANS, "100", "10")
+        producer.wait_for("done")
+        truth = sent(producer)
+        verdicts, evidence = settled(audit, truth, "TopicA")
+        assert not judged_by_evidence(verdicts, truth, evidence)
+        (row,) = audit.house.rows("broker_set_up")
+        assert row["set_ups"] == "lmq"
+        with Connection(server.address, server.access) as connection:
+            (end,) = max_offsets(connection, [Queue("%LMQ%a", 0)])
+        visible, given_up = (sum(each) for each in zip(*evidence.values(), strict=True))
+        halves = len(audit.house.rows("half_message"))
+        assert end == halves + visible + given_up, "an LMQ has what nobody has committed as well (R135)"
+        report(
+            f"messages in two LMQs: {Counter(verdicts.values())}, 0 wrong; {end} in %LMQ%a: {halves} halves and copies"
+        )
