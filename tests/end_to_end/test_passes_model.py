@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 from engine_model import Check, Engine, GivenUp, Limits, Pending, Transaction, Visible
 from histories import PLACES, START_MS, STORED, Event, audit_history, engine_history, rows_of
-from truth import Facts, pending, verdicts
+from truth import Facts, pending, said
 
 K = TypeVar("K")
 BATCHES, SPAN_MS = 4, 12_000
@@ -173,7 +173,7 @@ def without_proof(verdicts: dict[K, str]) -> dict[K, str]:
 
 
 def judge_audit(house, facts: Facts) -> None:
-    expected = {(key.transaction_id, key.born_ms): counted.verdict for key, counted in verdicts(facts).items()}
+    expected = {(key.transaction_id, key.born_ms): verdict for key, verdict in said(facts).items()}
     rows = house.rows("verdict")
     with_half = {
         (row["transaction_id"], ms(row["born_timestamp"])): row["verdict"] for row in rows if row["half_count"]

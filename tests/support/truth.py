@@ -106,6 +106,30 @@ def verdicts(given: Facts) -> dict[Transaction, Counted]:
     return {key: _counted(chain, ops, given_up[key], committed) for key, chain in copies.items()}
 
 
+def said(given: Facts) -> dict[Transaction, str]:
+    """The verdict of every transaction with a half row, as far as these rows show it.
+
+    What has the id of a committed message whose half is not among them is not undecided: that message may be its own.
+    """
+    found = {key: counted.verdict for key, counted in verdicts(given).items()}
+    orphaned = _ids_without_half(given)
+    for key, verdict in found.items():
+        if verdict in ("PENDING", "DISCARDED") and key.transaction_id in orphaned:
+            found[key] = "RESOLVED_UNKNOWN"
+    return found
+
+
+def _ids_without_half(given: Facts) -> set[str]:
+    there = {(row["commitLogOffset"], row["properties"]["UNIQ_KEY"]) for row in (*given.half, *given.max_time)}
+    committed = [row for row in given.visible if row["sysFlag"] & 0xC == 8 and not _is_no_real_topic(row["topic"])]
+    named = {(row["preparedTransactionOffset"], row["properties"].get("UNIQ_KEY")) for row in committed}
+    return {name for place, name in named - there if place > 0 and name is not None}
+
+
+def _is_no_real_topic(topic: str) -> bool:
+    return topic.startswith(("%RETRY%", "%DLQ%", "rmq_sys_")) or topic == "SCHEDULE_TOPIC_XXXX"
+
+
 def pending(given: Facts) -> set[Transaction]:
     """Transactions with no op, no visible and no given-up row; a resumed one is pending again."""
     return {
