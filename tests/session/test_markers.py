@@ -271,7 +271,10 @@ def test_a_secret_is_in_nothing_that_others_may_read(place: Path, echo: str, is_
     assert all("127.0.0.1:1" in words for command, words in shown.items() if BROKERS in command)
     assert {f"page {path}" for path in PAGES} < meanwhile.keys(), "marks of runs too"
     runs = {*re.findall(r"'command': '([^']*)'", tables["run"])}
-    assert runs >= ({"serve", "hold", "resend --to-broker"} if is_whole else {"serve"})
+    assert any(run.startswith("serve") for run in runs), (
+        "where the table is slow, its own row is left and its rounds' is there"
+    )
+    assert not is_whole or {"hold", "resend --to-broker"} <= runs
 
     searched = {
         "output of serve": (ended.out + ended.err).encode(),
