@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
+from txmq_lib.cli.run.warehouse_findings import warehouse_findings
 from txmq_lib.config.object_stores import LOG_STORE, LOG_STORE_KEY, fault_of
 
 ACCOUNT = "box@account.blob.core.windows.net"
@@ -35,3 +38,11 @@ def test_where_both_may_be_taken_the_place_is_refused_by_name(uri):
 def test_what_lets_both_be_taken_on_s3_is_refused_by_name(stated, environ, named):
     assert named in fault_of("s3://b/w", stated, environ)
     assert fault_of("gs://b/w", stated, environ) == ""
+
+
+def test_doctor_tells_of_such_a_place_before_it_is_asked(monkeypatch):
+    monkeypatch.setenv("AWS_S3_LOCKING_PROVIDER", "dynamodb")
+    for uri, named in (("oss://b/w", "oss://"), ("s3://b/w", "AWS_S3_LOCKING_PROVIDER")):
+        (only,) = warehouse_findings(uri, datetime(2026, 11, 24, tzinfo=UTC), {})
+        assert (only.check, only.state) == ("warehouse", "fail")
+        assert named in only.found

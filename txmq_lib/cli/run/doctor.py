@@ -71,7 +71,7 @@ def findings_of(options: Options, now: Callable[[], datetime]) -> Iterator[Findi
         return
     yield Finding("settings", OK, f"no fault; fingerprint {settings.fingerprint()}")
     yield from source_findings(settings.sources)
-    of_warehouse = list(warehouse_findings(location(settings.warehouse), now()))
+    of_warehouse = list(warehouse_findings(location(settings.warehouse), now(), settings.spark))
     if not any(each.check == "warehouse" and each.state == FAIL for each in of_warehouse):
         yield from role_findings(settings)  # which it keeps
     yield from of_warehouse

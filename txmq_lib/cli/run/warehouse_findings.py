@@ -5,13 +5,13 @@ from __future__ import annotations
 import glob
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from txmq_lib.cli.options import location
 from txmq_lib.cli.run.findings import FAIL, OK, WARN, Finding, directory_finding
-from txmq_lib.config.object_stores import storage_options
+from txmq_lib.config.object_stores import fault_of, storage_options
 from txmq_lib.config.sections import Source
 from txmq_lib.config.settings import Settings
 from txmq_lib.config.table_specs import table_specs
@@ -60,8 +60,14 @@ def source_finding(source: Source, path: str) -> Finding:
     return Finding("sources", OK, words)
 
 
-def warehouse_findings(uri: str, now: datetime) -> Iterator[Finding]:
-    """The warehouse can be written, its tables are whole and as `schemas/` has them, and its times are not ahead."""
+def warehouse_findings(uri: str, now: datetime, spark: Mapping[str, str]) -> Iterator[Finding]:
+    """The warehouse can be written, its tables are whole and as `schemas/` has them, and its times are not ahead.
+
+    spark  Spark's settings as the user has them
+    """
+    if fault := fault_of(uri, spark):
+        yield Finding("warehouse", FAIL, fault, "every job refuses before that")
+        return
     local = None if "://" in uri.removeprefix("file://") else Path("/" + uri.removeprefix("file:").lstrip("/"))
     if local is None:
         reach = reach_finding(uri)
