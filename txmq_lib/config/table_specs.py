@@ -16,6 +16,8 @@ WRITES = ("append", "overwrite", "upsert")
 GROWING = ("long", "timestamp")
 # Written by commands at their end, in no pass: nothing of it is planned, pinned or taken back.
 RUN_TABLE = "run"
+# In C where the package has that: every command reads these.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # A type name of Spark, or a nested type as Spark writes it in JSON.
 SparkType = str | dict[str, Any]
 
@@ -142,7 +144,7 @@ class TableSpec:
 def _load(path: Path) -> TableSpec:
     text = path.read_text(encoding="utf-8")
     doc = text.splitlines()[0].removeprefix("# ")
-    raw = yaml.safe_load(text)
+    raw = yaml.load(text, Loader=_LOADER)
     if not raw["writes"] or {*raw["writes"]} - {*WRITES} or raw["table"] != path.stem:
         raise ValueError(f"{path.name}: writes must be some of {WRITES} and table the file's name")
     fields = tuple(Field(f["name"], f["type"], f["nullable"], f["comment"]) for f in raw["fields"])
@@ -164,7 +166,8 @@ def _load(path: Path) -> TableSpec:
 @cache
 def table_specs() -> dict[str, TableSpec]:
     """The spec of every table that passes know, by name, in alphabetical order; RUN_TABLE is none of them."""
-    return {path.stem: _load(path) for path in sorted(schemas_dir().glob("*.yaml")) if path.stem != RUN_TABLE}
+    names = sorted(path.stem for path in schemas_dir().glob("*.yaml"))
+    return {name: table_spec(name) for name in names if name != RUN_TABLE}
 
 
 @cache
