@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from tests.bench import backfill_duckdb, backfill_polars, backfill_spark
 from tests.bench.bench import Bench
-from tests.bench.data import NOW, Stream, append, ends, frontier, halves
+from tests.bench.data import NOW, Stream, append, ends, engine, frontier, halves
 from tests.bench.digest import digest, must_agree
 from tests.bench.figures import Figure
 from tests.bench.warehouses import copied, opened, timed, wall_clock
@@ -75,6 +75,7 @@ def prepare(path: str, count: int) -> None:
     """Land `count` halves and the ends of all but a thousandth."""
     warehouse, _ = opened(path)
     stream = Stream()
+    append(warehouse, "broker", engine(warehouse))
     append(warehouse, "half_message", halves(warehouse.spark, stream, 0, count))
     append(warehouse, "end_transaction", ends(warehouse.spark, stream, 0, count))
     append(warehouse, "landing_frontier", frontier(warehouse, {(HALF_TOPIC, 0): count}))

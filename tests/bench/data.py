@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.conform import conform, struct_type
 from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.names import END_COMMIT, END_ROLLBACK, HALF_TOPIC, OP_TOPIC, ORIGIN_LANDED
+from txmq_lib.names import END_COMMIT, END_ROLLBACK, HALF_TOPIC, OP_TOPIC, ORIGIN_LANDED, ROLE_ENGINE
 from txmq_lib.pipeline.land.files.events import END_CONTENT
 from txmq_lib.spark.local_frame import local_frame
 
@@ -179,6 +179,12 @@ def frontier(warehouse: Warehouse, next_offsets: dict[tuple[str, int], int]) -> 
         for (topic, queue_id), offset in next_offsets.items()
     ]
     return local_frame(warehouse.spark, rows, struct_type(table_spec("landing_frontier")))
+
+
+def engine(warehouse: Warehouse) -> DataFrame:
+    """The row of broker that a landing records before any other: txmq decides for it."""
+    row = {"broker_name": BROKER, "role": ROLE_ENGINE, "job": "land", "pass_number": 1, "recorded_timestamp": NOW}
+    return local_frame(warehouse.spark, [row], struct_type(table_spec("broker")))
 
 
 def queue_ends(count: int) -> dict[tuple[str, int], int]:

@@ -23,7 +23,8 @@ CHECK, PENDING, VERDICT = ("rules/test_check.py",), ("rules/test_pending.py",), 
 FRONTIER_VERDICT, PROOF = ("rules/test_verdict_frontier.py",), ("rules/test_proof.py",)
 RUNS, FRONTIER = ("rules/test_runs.py",), ("rules/test_frontier.py",)
 EFFECTS, OFFSETS, ACKS = ("rules/test_effects.py",), ("rules/test_offsets.py",), ("rules/test_acks.py",)
-RESTORING = ("plain/test_restoring.py",)
+RESTORING, NUMBERING = ("plain/test_restoring.py",), ("plain/test_numbering.py",)
+PLAIN_ENDS, OP_FILES = ("rules/test_plain_ends.py",), ("plain/test_op_files.py",)
 BITMAP = ("rules/test_offset_bitmap.py",)
 CONTRACT, TAKE_BACK = ("rules/test_contract.py",), "end_to_end/test_take_back.py"
 LARGE_LINES = ("plain/test_large_lines.py",)
@@ -146,6 +147,23 @@ MUTANTS = (
     Mutant("with_membership", "every offset is there", "== 1", ">= 0", BITMAP),
     Mutant("ranked_offsets", "ranks begin anew with each word", 'F.col("before") + ', "", BITMAP),
     Mutant("ranked_offsets", "the largest bit is lost", "(0, 63)", "(0, 62)", BITMAP),
+    Mutant("are_plain", "an end of another broker is plain", 'pc.equal(ends["broker_name"], halves["broker_name"]),', "", PLAIN_ENDS),
+    Mutant("are_plain", "an end of another group is plain (R16)", 'pc.equal(ends["producer_group"], halves["producer_group"]),', "", PLAIN_ENDS),
+    Mutant("are_plain", "an end of another queue offset is plain (R16)", 'pc.equal(ends["tran_state_table_offset"], halves["queue_offset"]),', "", PLAIN_ENDS),
+    Mutant("are_plain", "an end is plain whatever immunity its half has (R15)", 'pc.is_null(halves["check_immunity"]),', "", PLAIN_ENDS),
+    Mutant("are_plain", "an unknown is plain (R13)", 'pc.or_(pc.equal(code, END_COMMIT), pc.equal(code, END_ROLLBACK)),', "", PLAIN_ENDS),
+    Mutant("are_plain", "a message may go to a system topic", 'pc.invert(pc.is_in(halves["real_topic"], pa.array(TRANSACTION_TOPICS, pa.string()))),', "", PLAIN_ENDS),
+    Mutant("are_plain", "a message may go to no queue", 'pc.greater_equal(halves["real_queue_id"], 0),', "", PLAIN_ENDS),
+    Mutant("plain_ends.outcome_rows", "a plain rollback commits", "pc.if_else(is_commit, COMMIT, ROLLBACK)", "COMMIT", PLAIN_ENDS),
+    Mutant("judged_by_files", "several ends of one transaction are plain (R18)", "if len(again):", "if False:", PLAIN_ENDS),
+    Mutant("_Work._plain", "an end of two halves at its place is plain", " == 1", " >= 1", PLAIN_ENDS),
+    Mutant("_Work._plain", "a transaction that was decided is decided again", " & ~_is_among(pairs.transactions, self.doubtful)", "", PLAIN_ENDS),
+    Mutant("_Work._plain", "halves in quarantine claim no place of a plain end", " & ~_is_among(places, self.refused)", "", PLAIN_ENDS),
+    Mutant("_Work._ends", "rollbacks are numbered", 'pc.and_(outcomes["is_effective"], pc.equal(outcomes["decision"], COMMIT))', 'outcomes["is_effective"]', NUMBERING),
+    Mutant("_Work.number", "messages in the order of their rows", "[np.lexsort([rows[name] for name in reversed(_ORDER)])]", '[np.argsort(rows["queue"], kind="stable")]', NUMBERING),
+    Mutant("_Work.number", "every pass numbers from 0", "firsts[of_queue] - first", "-first", NUMBERING),
+    Mutant("op_files._stretches", "ops are numbered from 0", 'ends.get((queue["broker_name"], queue["queue_id"])) or 0', "0", OP_FILES),
+    Mutant("op_files._stretches", "ops of a file begin anew", "start + int(before[low])", "start", OP_FILES),
     # --- offsets of queues by kind
     Mutant("queue_kinds", "an open rewind needs no look", 'F.col("rewound_from_offset").isNotNull()', "F.lit(False)", KINDS),
     Mutant("queue_kinds", "two clients are one", '(F.col("clients") > 1)', '(F.col("clients") > 2)', KINDS),

@@ -18,7 +18,7 @@ from deltalake.exceptions import CommitFailedError
 
 from txmq_lib.config.table_specs import TableSpec, table_spec
 from txmq_lib.delta import arrow_files, arrow_writes
-from txmq_lib.delta.arrow_files import TableFile, WrittenFile, arrow_schema
+from txmq_lib.delta.arrow_files import TableFile, WrittenFile, arrow_schema, stored_schema
 from txmq_lib.delta.arrow_writes import ArrowWrite
 from txmq_lib.delta.small_writes import create_table
 
@@ -165,9 +165,29 @@ def test_a_file_that_is_not_finished_is_removed(path, monkeypatch):
     assert [name for name in os.listdir(path) if name.endswith(".parquet")] == []
 
 
-def test_a_table_with_partitions_is_left_to_spark(tmp_path):
-    with pytest.raises(ValueError, match="Spark writes it"):
+def test_a_file_of_a_table_with_partitions_is_of_one_of_them(tmp_path):
+    with pytest.raises(ValueError, match="has the partitions"):
         TableFile(str(tmp_path), table_spec("verdict"))
+    with pytest.raises(ValueError, match="has the partitions"):
+        TableFile(str(tmp_path), SPEC, {"is_held": "false"})
+
+
+def test_rows_of_a_partition_come_back_with_its_value(tmp_path):
+    spec = table_spec("end_outcome")
+    create_table(str(tmp_path), spec, {})
+    schema = stored_schema(spec)
+    row = {
+        field.name: {"int32": 1, "int64": 2, "string": "x", "bool": False}.get(str(field.type), NOON)
+        for field in schema
+    }
+    with TableFile(str(tmp_path), spec, {"is_held": "false"}) as file:
+        file.write(pa.RecordBatch.from_pylist([row], schema))
+        written = file.finish()
+    assert os.path.dirname(written[0].path) == "is_held=false"
+    STEP.append(str(tmp_path), written)
+    assert DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist() == [row | {"is_held": False}]
+    assert DeltaTable(str(tmp_path)).to_pyarrow_table(filters=[("is_held", "=", True)]).num_rows == 0
+    assert "is_held" not in json.loads(written[0].stats)["minValues"]
 
 
 def test_a_step_is_written_once_under_its_number(path):

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Final
@@ -41,6 +41,7 @@ class WrittenFile:
     path         below the table
     modified_ms  when it was written, epoch ms
     stats       what Delta's log says of its rows, JSON: count, and least, greatest and nulls of skipping columns
+    partition    values of the table's partition columns, as the log has them
     """
 
     path: str
@@ -48,6 +49,7 @@ class WrittenFile:
     rows: int
     modified_ms: int
     stats: str
+    partition: Mapping[str, str] = field(default_factory=dict)
 
 
 def arrow_schema(spec: TableSpec) -> pa.Schema:
@@ -55,16 +57,26 @@ def arrow_schema(spec: TableSpec) -> pa.Schema:
     return to_arrow_schema(struct_type(spec))
 
 
-class TableFile:
-    """One Parquet file in the making: `write` batches, then `finish`. What is not finished is removed at the exit."""
+def stored_schema(spec: TableSpec) -> pa.Schema:
+    """Those of them that its files hold: partition columns are in the log."""
+    return pa.schema([column for column in arrow_schema(spec) if column.name not in spec.partition_by])
 
-    def __init__(self, table_path: str, spec: TableSpec) -> None:
-        if spec.partition_by:
-            raise ValueError(f"{spec.table} has partitions: Spark writes it")
+
+class TableFile:
+    """One Parquet file in the making: `write` batches, then `finish`. What is not finished is removed at the exit.
+
+    partition  the value of each of the table's partition columns, as the log has it; plain words
+    """
+
+    def __init__(self, table_path: str, spec: TableSpec, partition: Mapping[str, str] | None = None) -> None:
+        self._partition = dict(partition or {})
+        if list(self._partition) != list(spec.partition_by):
+            raise ValueError(f"{spec.table} has the partitions {spec.partition_by}: a file is of one of them")
+        folders = [f"{name}={value}" for name, value in self._partition.items()]
         # No two attempts, tasks or processes may meet in a name.
-        self._name = f"part-{secrets.token_hex(16)}.{COMPRESSION}.parquet"
-        self._path = os.path.join(table_path, self._name)
-        self._schema = arrow_schema(spec)
+        self._name = "/".join([*folders, f"part-{secrets.token_hex(16)}.{COMPRESSION}.parquet"])
+        self._root, self._path = table_path, os.path.join(table_path, self._name)
+        self._schema = stored_schema(spec)
         self._columns = {name: _ColumnStats() for name in spec.skipping_columns}
         self._held: list[pa.RecordBatch] = []
         self._writer: pq.ParquetWriter | None = None
@@ -83,7 +95,7 @@ class TableFile:
             os.unlink(self._path)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows; they go to the disk once there are ROW_GROUP_BYTES of them."""
+        """Add rows (of `stored_schema`); they go to the disk once there are ROW_GROUP_BYTES of them."""
         if batch.num_rows:
             self._held.append(batch)
             self.held_bytes += batch.get_total_buffer_size()
@@ -96,6 +108,7 @@ class TableFile:
             return
         rows = pa.Table.from_batches(self._held, self._schema)
         if self._writer is None:
+            os.makedirs(os.path.dirname(self._path), exist_ok=True)
             self._writer = _writer(self._path, rows)
         for name, column in self._columns.items():
             column.add(rows[name])
@@ -111,10 +124,10 @@ class TableFile:
             return []
         self._writer.close()
         self._writer = None
-        sync_files(os.path.dirname(self._path), [self._name])
+        sync_files(self._root, [self._name])
         status = os.stat(self._path)
         modified_ms = status.st_mtime_ns // 1_000_000
-        return [WrittenFile(self._name, status.st_size, self._rows, modified_ms, self._stats())]
+        return [WrittenFile(self._name, status.st_size, self._rows, modified_ms, self._stats(), self._partition)]
 
     def _stats(self) -> str:
         columns = self._columns.items()

@@ -47,7 +47,7 @@ def _add(file: WrittenFile) -> AddAction:
     return AddAction(
         path=file.path,
         size=file.size,
-        partition_values={},
+        partition_values=dict(file.partition),
         modification_time=file.modified_ms,
         data_change=True,
         stats=file.stats,

@@ -32,11 +32,11 @@ class RowGroups:
         with _opened(self.path) as file:
             return file.read_row_groups(list(self.groups), columns=list(columns), use_threads=False)
 
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Sequence[str], *, most_rows: int = MOST_ROWS) -> Iterator[pa.RecordBatch]:
         """These columns of all rows, in order, a few MiB at a time."""
         with _opened(self.path) as file:
             rows = sum(file.metadata.row_group(group).num_rows for group in self.groups)
-            size = max(1, min(MOST_ROWS, BATCH_BYTES * rows // max(1, self.size)))
+            size = max(1, min(most_rows, BATCH_BYTES * most_rows // MOST_ROWS * rows // max(1, self.size)))
             yield from file.iter_batches(size, row_groups=list(self.groups), columns=list(columns), use_threads=False)
 
 
@@ -45,15 +45,26 @@ def files_near(path: str, version: int, column: str, ranges: Sequence[tuple[int,
 
     None where not all are plain Parquet below the table.
     """
+    added = _plain_files(path, version)
+    if added is None:
+        return None
+    near = [row for row in added if _may_hold(row.get(f"min.{column}"), row.get(f"max.{column}"), ranges)]
+    return [os.path.join(path, unquote(str(row["path"]))) for row in near]
+
+
+def all_files(path: str, version: int) -> list[str] | None:
+    """Files of a version of the table; None where not all are plain Parquet below it."""
+    added = _plain_files(path, version)
+    return None if added is None else [os.path.join(path, unquote(str(row["path"]))) for row in added]
+
+
+def _plain_files(path: str, version: int) -> list[dict[str, Any]] | None:
     table = DeltaTable(path, version=version)
     is_mapped = table.metadata().configuration.get(COLUMN_MAPPING, "none") != "none"
     if is_mapped or "deletionVectors" in (table.protocol().reader_features or ()):
         return None
     added = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    if any(_is_elsewhere(str(row["path"])) for row in added):
-        return None
-    near = [row for row in added if _may_hold(row.get(f"min.{column}"), row.get(f"max.{column}"), ranges)]
-    return [os.path.join(path, unquote(str(row["path"]))) for row in near]
+    return None if any(_is_elsewhere(str(row["path"])) for row in added) else added
 
 
 def groups_near(path: str, column: str, ranges: Sequence[tuple[int, int]], *, most_bytes: int) -> list[RowGroups]:
@@ -72,6 +83,32 @@ def groups_near(path: str, column: str, ranges: Sequence[tuple[int, int]], *, mo
         else:
             runs.append(RowGroups(path, (number,), group.total_byte_size))
     return runs
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A row group of a Parquet file: how many rows it has, and the least and greatest of one of its columns."""
+
+    group: RowGroups
+    rows: int
+    least: int
+    greatest: int
+
+
+def stretches(path: str, column: str, columns: Sequence[str]) -> list[Stretch] | None:
+    """The row groups of a file, each with what of `column`, whole numbers, is in it; None where it lacks `columns`."""
+    metadata = pq.read_metadata(path)
+    names = metadata.schema.names
+    if not {column, *columns} <= set(names):
+        return None
+    found = []
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        statistics = group.column(names.index(column)).statistics
+        is_known = statistics is not None and statistics.has_min_max
+        least, greatest = (statistics.min, statistics.max) if is_known else (-(2**63), 2**63 - 1)
+        found.append(Stretch(RowGroups(path, (number,), group.total_byte_size), group.num_rows, least, greatest))
+    return found
 
 
 def _opened(path: str) -> pq.ParquetFile:

@@ -6,9 +6,11 @@ process. A pass over many rows spends it on rows: it keeps what is dear to compu
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from tempfile import mkdtemp
 from typing import TypeVar
 from weakref import WeakSet
 
@@ -16,6 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.files.materialized import MATERIALIZED_BYTES
+from txmq_lib.files.scratch import scratch
 from txmq_lib.passes.plan import Plan
 from txmq_lib.spark.local_frame import materialized
 from txmq_lib.spark.tuning import tuned
@@ -31,6 +34,7 @@ class Frames(Plan):
     """Frames of a pass, kept until it ends."""
 
     _persisted: list[DataFrame] = field(default_factory=list)
+    _directories: list[str] = field(default_factory=list)
     _local: WeakSet[DataFrame] = field(default_factory=WeakSet)
 
     def cached(self, frame: DataFrame) -> DataFrame:
@@ -92,7 +96,14 @@ class Frames(Plan):
         finally:
             self.is_small = was_small
 
+    def directory(self, prefix: str) -> str:
+        """A new directory on this machine, for this process alone, kept until the pass ends."""
+        self._directories.append(mkdtemp(dir=scratch(), prefix=prefix))
+        return self._directories[-1]
+
     def release(self) -> None:
         """Let go of all that is kept."""
+        while self._directories:
+            shutil.rmtree(self._directories.pop(), ignore_errors=True)
         while self._persisted:
             self._persisted.pop().unpersist()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
+from txmq_lib.delta.log_actions import real_path
+from txmq_lib.delta.row_groups import all_files
 from txmq_lib.passes.frames import Frames
 from txmq_lib.passes.pass_log import taken_back
 
@@ -30,6 +33,19 @@ class Reader(Frames):
         if since is not None and since < upto:
             gone = taken_back(self.warehouse.log_upto(table, upto), table, since, upto)
         return self.warehouse.rows_between(table, since, upto, taken_back=gone)
+
+    def new_files(self, table: str) -> list[str] | None:
+        """Files of this machine that hold the rows of `new_rows` and no others; None where Spark has to find them."""
+        path, since, upto = self.warehouse.local_path(table), self.known_to(table), self.input_versions[table]
+        if path is None:
+            return None
+        if since is None:
+            return all_files(path, upto)
+        if since >= upto:
+            return []
+        log = self.warehouse.log_upto(table, upto)
+        files = None if taken_back(log, table, since, upto) else log.inserted_files(since, upto)
+        return None if files is None else [os.path.join(path, real_path(file)) for file in files]
 
     def new_bytes(self, tables: Iterable[str]) -> int | None:
         """Bytes that landed in `tables` since the last committed pass of this job; None where the logs do not tell."""

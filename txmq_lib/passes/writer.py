@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from txmq_lib.delta.arrow_files import WrittenFile
 from txmq_lib.delta.arrow_writes import ArrowWrite
 from txmq_lib.delta.conflicts import CONFLICTS, WRITE_ATTEMPTS
 from txmq_lib.delta.conform import conform
+from txmq_lib.delta.log_actions import real_path
 from txmq_lib.delta.log_view import TaggedCommit
 from txmq_lib.delta.small_writes import SmallWrite, with_own_arrays
 from txmq_lib.delta.spark_writes import SparkWrite
@@ -66,8 +68,10 @@ class Writer(Claims):
             must_be_open=not even_if_given_up,
         )
 
-    def append_files(self, table: str, files: Sequence[WrittenFile], *, step: str) -> int:
+    def append_files(self, table: str, files: Sequence[WrittenFile], *, step: str, is_ahead: bool = False) -> int:
         """Append the rows of files that were written from Arrow (`Warehouse.local_path` is where), once; how many.
+
+        is_ahead  before its turn: the `append` of the step, when it comes, writes nothing
 
         No files make no commit. Files that no commit names, as where another process made the write, VACUUM takes.
         """
@@ -76,7 +80,10 @@ class Writer(Claims):
         if path is None:
             raise InvariantViolation(f"{self.warehouse.path(table)} cannot be written from Arrow: Spark has to")
         by = ArrowWrite(app_id(self.job, table, step), self.number, self.tag(step))
-        return self._write_once(table, step, lambda: by.append(path, files), is_empty=lambda: not files)
+        rows = self._write_once(table, step, lambda: by.append(path, files), is_empty=lambda: not files)
+        if is_ahead:
+            self._written_ahead.add(step)
+        return rows
 
     def append_ahead(self, table: str, frame: DataFrame, *, step: str, even_if_empty: bool = False) -> DataFrame | None:
         """Where rows are many, `append` them before their turn, and give them as they are in the table then.
@@ -185,6 +192,14 @@ class Writer(Claims):
         if commit is None:
             return self.warehouse.empty(table)
         return self.warehouse.rows_between(table, commit.version - 1, commit.version)
+
+    def written_files(self, table: str, step: str) -> list[str] | None:
+        """Files of this machine with those rows; None where Spark has to find them."""
+        commit, path = self._landed_commit(table, step), self.warehouse.local_path(table)
+        if commit is None or path is None:
+            return None if path is None else []
+        files = self.warehouse.log_upto(table, commit.version).inserted_files(commit.version - 1, commit.version)
+        return None if files is None else [os.path.join(path, real_path(file)) for file in files]
 
     def as_stored(self, table: str, frame: DataFrame) -> DataFrame:
         """`frame`, all that the table holds now; read from there where rows are many: nothing is computed again."""

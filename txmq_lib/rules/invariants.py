@@ -19,30 +19,32 @@ def broken_invariants(
     """One row (invariant, broker_name, example) per row that breaks a rule; empty for a sound pass.
 
     effective    ends that decided a transaction in this pass, with its key
-    places       where their messages were restored to
+    places       where their messages were restored to; broker and topic are enough where they are matched
     pending      pending_half after the pass
     are_matched  whether messages were made of these places already, as many as there are commits, each of another half
     """
-    commits = effective.where(F.col("decision") == COMMIT)
-    # A rebuilt broker may have had two halves at one physical offset.
-    place = ("broker_name", "commit_log_offset", "half_queue_offset")
-    both = commits.select(*place, F.lit(1).alias("commits"), F.lit(0).alias("messages")).unionByName(
-        places.select(*place, F.lit(0).alias("commits"), F.lit(1).alias("messages"))
-    )
-    not_one = both.groupBy(*place).agg(F.sum("commits").alias("commits"), F.sum("messages").alias("messages"))
     rules = {
         "system topic among messages": places.where(F.col("topic").isin(*TRANSACTION_TOPICS)).select(
             "broker_name", F.col("topic").alias("example")
-        ),
-        NOT_ONE: not_one.where("not (commits = 1 and messages = 1)").select(
-            "broker_name", F.col("commit_log_offset").cast("string").alias("example")
         ),
         # What is decided may be much, what is left is less: it is that which is sent around.
         "a transaction pending and decided": join_transaction(
             effective.select(*TRANSACTION_KEY), pending.select(*TRANSACTION_KEY), "left_semi"
         ).select("broker_name", F.col("transaction_id").alias("example")),
     }
-    if are_matched:
-        del rules[NOT_ONE]
+    if not are_matched:
+        rules[NOT_ONE] = _not_one(effective.where(F.col("decision") == COMMIT), places)
     frames = [rows.select(F.lit(name).alias("invariant"), "broker_name", "example") for name, rows in rules.items()]
     return reduce(DataFrame.unionByName, frames)
+
+
+def _not_one(commits: DataFrame, places: DataFrame) -> DataFrame:
+    # A rebuilt broker may have had two halves at one physical offset.
+    place = ("broker_name", "commit_log_offset", "half_queue_offset")
+    both = commits.select(*place, F.lit(1).alias("commits"), F.lit(0).alias("messages")).unionByName(
+        places.select(*place, F.lit(0).alias("commits"), F.lit(1).alias("messages"))
+    )
+    counts = both.groupBy(*place).agg(F.sum("commits").alias("commits"), F.sum("messages").alias("messages"))
+    return counts.where("not (commits = 1 and messages = 1)").select(
+        "broker_name", F.col("commit_log_offset").cast("string").alias("example")
+    )

@@ -107,14 +107,19 @@ def has_waiting_ends(current: Pass) -> bool:
 
 def candidate_ends(current: Pass) -> DataFrame:
     """Ends to judge: new ones, and those held so far (`was_held`)."""
-    waiting = current.read("end_outcome").where("is_held").drop("transaction_id")
-    former = waiting.withColumnRenamed("end_transaction_id", "transaction_id").select(*END_COLUMNS)
     new = current.new_rows("end_transaction").select(*END_COLUMNS)
     if current.known_to("end_transaction") is None:
         # All ends there are, as nobody knows which are new: those judged before have their outcome.
         judged = current.read("end_outcome").select(*END_KEY)
         new = new.join(judged, on=list(END_KEY), how="left_anti").select(*END_COLUMNS)
-    return new.withColumn("was_held", F.lit(False)).unionByName(former.withColumn("was_held", F.lit(True)))
+    return new.withColumn("was_held", F.lit(False)).unionByName(waiting_before(current))
+
+
+def waiting_before(current: Pass) -> DataFrame:
+    """Ends held so far, as rows of end_transaction, with `was_held`."""
+    waiting = current.read("end_outcome").where("is_held").drop("transaction_id")
+    named = waiting.withColumnRenamed("end_transaction_id", "transaction_id").select(*END_COLUMNS)
+    return named.withColumn("was_held", F.lit(True))
 
 
 def waiting_ends(current: Pass, which: Column) -> DataFrame:
@@ -124,11 +129,14 @@ def waiting_ends(current: Pass, which: Column) -> DataFrame:
     return ends.join(judged, on=list(END_KEY), how="left_anti").select(*END_COLUMNS)
 
 
-def halves_named_by(current: Pass, ends: DataFrame) -> DataFrame:
-    """Half rows at the physical or queue offsets that `ends` name, and some around them."""
+def halves_named_by(current: Pass, ends: DataFrame, *, whole_if_new: bool = True) -> DataFrame:
+    """Half rows at the physical or queue offsets that `ends` name, and some around them.
+
+    whole_if_new  all of them, where all are new: as many as there are ends
+    """
     by_physical = near_offsets("commit_log_offset", ends, "commit_log_offset")
     by_queue = near_offsets("queue_offset", ends, "tran_state_table_offset")
-    return (by_physical | by_queue).rows(current, "half_message", whole_if_new=True)
+    return (by_physical | by_queue).rows(current, "half_message", whole_if_new=whole_if_new)
 
 
 def refused_places(current: Pass, ends: DataFrame) -> DataFrame:

@@ -11,15 +11,17 @@ from pyspark.sql import functions as F
 
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.names import TRANSACTION_KEY
+from txmq_lib.names import ROCKSDB_QUEUE_ID, TRANSACTION_KEY
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.frames import KEYS
 from txmq_lib.passes.job import Job
 from txmq_lib.passes.runner import next_pass, run_passes
 from txmq_lib.pipeline.reconcile import inputs
 from txmq_lib.pipeline.reconcile.inputs import WAKING_TABLES, Inputs
-from txmq_lib.pipeline.reconcile.outcomes_ahead import kept_outcomes
-from txmq_lib.pipeline.reconcile.writes import Outcome, write
+from txmq_lib.pipeline.reconcile.many_ends import judged_in_arrow
+from txmq_lib.pipeline.reconcile.outcomes_ahead import Kept, kept_outcomes, kept_with_files
+from txmq_lib.pipeline.reconcile.tally import Outcome
+from txmq_lib.pipeline.reconcile.writes import write
 from txmq_lib.pipeline.shared.idle import is_idle
 from txmq_lib.pipeline.shared.roles import record, require_same_role
 from txmq_lib.rules import check, settle
@@ -47,7 +49,8 @@ def run_reconcile(
 def _decide(current: Pass, known: Inputs) -> Outcome:
     """What becomes of each end, of each undecided transaction, and what is pending then."""
     now, policies = current.now, known.policies
-    outcomes = _outcomes(current, known)
+    kept = _outcomes(current, known)
+    outcomes = kept.outcomes
     effective = outcomes.where(settle.decides(policies))
     with current.timed("pending"):
         undecided = _undecided(current, known, effective)
@@ -56,6 +59,8 @@ def _decide(current: Pass, known: Inputs) -> Outcome:
     return Outcome(
         policies=policies,
         outcomes=outcomes,
+        files=kept.files,
+        held=kept.held,
         effective=effective,
         undecided=undecided,
         pending=pending,
@@ -63,18 +68,26 @@ def _decide(current: Pass, known: Inputs) -> Outcome:
     )
 
 
-def _outcomes(current: Pass, known: Inputs) -> DataFrame:
-    """Rows of end_outcome for the ends to judge, with `was_held`."""
+def _outcomes(current: Pass, known: Inputs) -> Kept:
+    """What becomes of the ends to judge."""
     if known.ends is None:
-        return current.planned_once(current.warehouse.empty("end_outcome").withColumn("was_held", F.lit(False)))
-    ends, halves, refused_places = known.ends
+        none = current.warehouse.empty("end_outcome").withColumn("was_held", F.lit(False))
+        return Kept(current.planned_once(none))
+    if (most := judged_in_arrow(current, known.ends)) is None:
+        return kept_outcomes(current, known.ends.rows, _judged(current, known, known.ends))
+    others = None if most.others is None else current.cached(_judged(current, known, most.others))
+    return kept_with_files(current, most.files, others)
+
+
+def _judged(current: Pass, known: Inputs, ends: inputs.Ends) -> DataFrame:
+    """Rows of end_outcome for `ends`, with `was_held`."""
+    rows, halves, refused_places = ends
     with current.timed("settle"):
         bitmap = current.broadcastable(settle.landed_offsets(halves))
-        matched = current.planned_once(settle.matched_ends(ends, halves, bitmap, refused_places))
+        matched = current.planned_once(settle.matched_ends(rows, halves, bitmap, refused_places))
         prior = inputs.prior_decisions(current, current.narrowest(matched, halves), halves)
         judged = settle.judged_ends(matched, prior, policies=known.policies, now=current.now)
-        rows = settle.outcome_rows(judged, now=current.now, pass_number=current.number)
-    return kept_outcomes(current, ends, rows)
+        return settle.outcome_rows(judged, now=current.now, pass_number=current.number)
 
 
 def _undecided(current: Pass, known: Inputs, effective: DataFrame) -> DataFrame:
@@ -105,6 +118,9 @@ def _decided_keys(
     current: Pass, effective: DataFrame, decided_by_name: DataFrame | None, candidates: DataFrame
 ) -> DataFrame:
     """Keys of what ends of this pass decide and of what was left out by name: another copy may be a candidate."""
+    if decided_by_name is not None and current.known_to("half_message") is None:
+        # All halves there are were looked at: those that ends decide are named, but where ops name another offset.
+        effective = effective.where(F.col("half_queue_id") == ROCKSDB_QUEUE_ID)
     keys = effective.select(*TRANSACTION_KEY)
     if decided_by_name is not None:
         keys = keys.unionByName(decided_by_name)

@@ -11,9 +11,14 @@ from pyspark.sql import DataFrame
 
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import WrittenFile, arrow_schema
+from txmq_lib.delta.row_groups import RowGroups
+from txmq_lib.names import COMMIT, MAX_TIME_TOPIC, OP_TOPIC
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.reconcile import restored_rows, restoring
-from txmq_lib.rules import effects
+from txmq_lib.pipeline.reconcile.numbering import numbered_places
+from txmq_lib.pipeline.reconcile.tally import Outcome, Tally
+from txmq_lib.rules import check, effects
+from txmq_lib.spark.local_frame import local_frame
 
 MESSAGES, GIVEN_UP = "message", "trans_check_max_time"
 
@@ -22,6 +27,7 @@ class Placed(NamedTuple):
     """Where restored and given-up messages go, from `queue_ends` (rows of landing_frontier).
 
     messages, given_up  files of both tables, made of their halves already; None where Spark has to make the rows
+    places              broker and topic at least, where messages are made
     """
 
     places: DataFrame
@@ -31,24 +37,48 @@ class Placed(NamedTuple):
     queue_ends: DataFrame
 
 
-def placed(
-    current: Pass, effective: DataFrame, giving_up: DataFrame, *, commits: int, given_up: int, kept: ExitStack
-) -> Placed:
+def placed(current: Pass, outcome: Outcome, tally: Tally, kept: ExitStack) -> Placed:
     """Places of restored and given-up messages, and their rows where those are made from Arrow.
 
-    effective, giving_up  as reconcile decided; `commits` of these and all `given_up` of those get a message
-    kept                  holds what lies on disk as long as places are read
+    kept  holds what lies on disk as long as places are read
 
     InvariantViolation where a place has no half, or a half several places.
     """
+    effective, giving_up = outcome.effective, outcome.giving_up
     queue_ends = current.read("landing_frontier")
-    places, message_files = _made(
+    commits, given_up = tally.decisions[COMMIT], tally.actions.get(check.GIVE_UP, 0)
+    numbered = _numbered_here(current, outcome, tally, queue_ends)
+    places, message_files = numbered or _made(
         current, kept, effects.restored_places(effective, queue_ends), effective, _of_messages(current), commits
     )
     routed, given_up_files = _made(
         current, kept, effects.given_up_places(giving_up, queue_ends), giving_up, _of_given_up(current), given_up
     )
     return Placed(places, message_files, routed, given_up_files, queue_ends)
+
+
+def _numbered_here(
+    current: Pass, outcome: Outcome, tally: Tally, queue_ends: DataFrame
+) -> tuple[DataFrame, Sequence[WrittenFile]] | None:
+    """The queues that get messages, and files with these; None where Spark has to number them."""
+    rows, count = _of_messages(current), tally.decisions[COMMIT]
+    if not count or outcome.files is None or not restoring.is_possible(current, rows.table):
+        return None
+    ends = queue_ends.select(*effects.QUEUE, "next_offset").collect()
+    queues = {queue: grown for queue, grown in tally.grown.items() if queue[1] not in (OP_TOPIC, MAX_TIME_TOPIC)}
+    with current.timed("places"):
+        laid = numbered_places(
+            outcome.files,
+            current.directory("places-"),
+            rows=queues,
+            starts={(row["broker_name"], row["topic"], row["queue_id"]): row["next_offset"] for row in ends},
+            threads=current.warehouse.spark.sparkContext.defaultParallelism,
+        )
+        halves = None if laid is None else restoring.halves_of(current, laid)
+    if laid is None or halves is None:
+        return None
+    frame = local_frame(current.warehouse.spark, queues, "broker_name string, topic string, queue_id int")
+    return frame, _files(current, rows, laid, halves, count)
 
 
 def _made(
@@ -67,21 +97,26 @@ def _made(
         halves = restoring.halves_of(current, laid)
     if halves is None:
         return frame, None
+    return frame, _files(current, rows, laid, halves, count)
+
+
+def _files(
+    current: Pass, rows: restoring.Restoring, places: restoring.Places, halves: Sequence[RowGroups], count: int
+) -> Sequence[WrittenFile]:
     # Another process carried this plan so far; the step is called as its table.
     if not current.is_own and current.has_landed(rows.table, rows.table):
-        return frame, []
+        return []
     warehouse = current.warehouse
     with current.timed(rows.table):
-        files = restoring.write_files(
+        return restoring.write_files(
             str(warehouse.local_path(rows.table)),
             rows,
-            laid,
+            places,
             halves,
             count=count,
             threads=warehouse.spark.sparkContext.defaultParallelism,
             on_part=partial(warehouse.on_part, rows.table, rows.table),
         )
-    return frame, files
 
 
 def _of_messages(current: Pass) -> restoring.Restoring:

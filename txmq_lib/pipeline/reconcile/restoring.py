@@ -148,6 +148,7 @@ def write_files(
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+    pa.default_memory_pool().release_unused()
     rows = sum(file.rows for file in files)
     if rows != count:
         raise InvariantViolation(f"{restoring.table}: {count} places, and {rows} halves there")

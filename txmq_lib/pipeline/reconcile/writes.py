@@ -2,62 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.errors import InvariantViolation
-from txmq_lib.names import COMMIT, END_KEY, HALF_TOPICS, MAX_TIME_TOPIC, OP_TOPIC, OUTCOME_REFUSED
+from txmq_lib.names import COMMIT, END_KEY, HALF_TOPICS, OUTCOME_REFUSED
 from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.pipeline.reconcile.op_files import op_files
 from txmq_lib.pipeline.reconcile.placing import GIVEN_UP, MESSAGES, Placed, placed
+from txmq_lib.pipeline.reconcile.tally import Outcome, Tally, tallied
 from txmq_lib.pipeline.shared.pruning import near_offsets
 from txmq_lib.pipeline.shared.quarantining import append_quarantine
 from txmq_lib.pipeline.shared.watermark import move_frontier
-from txmq_lib.rules import check, effects, frontier, settle
+from txmq_lib.rules import check, effects, frontier
 from txmq_lib.rules.half import table_queue_id
 from txmq_lib.rules.invariants import broken_invariants
-from txmq_lib.rules.policy import Policies
 from txmq_lib.spark.local_frame import local_frame
 
-QUEUES_OF_END = ("broker_name", "real_topic", "real_queue_id", "half_queue_id")
 NOT_OF_THE_END = ("pass_number", "judged_timestamp")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What a pass has decided.
-
-    outcomes   rows of end_outcome, with `was_held`
-    effective  those of them that decide a transaction
-    undecided  transactions that stay so or are given up, with `action` and `reason`
-    pending    rows of pending_half from now on
-    giving_up  those of `undecided` that are given up
-    """
-
-    policies: Policies
-    outcomes: DataFrame
-    effective: DataFrame
-    undecided: DataFrame
-    pending: DataFrame
-    giving_up: DataFrame
-
-
-class Tally(NamedTuple):
-    """How many there are of each: ends, those of them that decide by decision, undecided transactions by action.
-
-    grown  rows that each queue (broker, topic, queue) of messages, ops and given-up ones gets
-    """
-
-    ends: list[Row]
-    decisions: Counter[str]
-    actions: Counter[str]
-    grown: Counter[tuple[str, str, int]]
 
 
 def write(current: Pass, outcome: Outcome) -> PassReport:
@@ -67,7 +34,7 @@ def write(current: Pass, outcome: Outcome) -> PassReport:
 
 
 def _written(current: Pass, outcome: Outcome, kept: ExitStack) -> PassReport:
-    tally = _tally(current, outcome)
+    tally = tallied(current, outcome)
     there = None
     if tally.decisions or check.GIVE_UP in tally.actions:
         # A pass that must not be ends here: of effects nothing is written yet.
@@ -85,37 +52,6 @@ def _written(current: Pass, outcome: Outcome, kept: ExitStack) -> PassReport:
     dues = [due_ms, *[row["refused_after_ms"] for row in tally.ends if row["is_held"]]]
     next_due_ms = min((due for due in dues if due is not None), default=None)
     return current.commit(checkpoints=checkpoints, next_due_ms=next_due_ms)
-
-
-def _tally(current: Pass, outcome: Outcome) -> Tally:
-    policies = outcome.policies
-    with current.timed("tally"):
-        actions = outcome.undecided.groupBy("action", "broker_name", "queue_id").count().collect()
-        refused_after = F.unix_millis("ts") + policies.column("file_reserved_time_ms") + 1
-        kinds = ("outcome", "is_held", "was_held", "decision")
-        decides = settle.decides(policies)
-        queues = [F.when(decides, F.col(name)).alias(name) for name in QUEUES_OF_END]
-        ends = (
-            outcome.outcomes.groupBy(*kinds, decides.alias("decides"), *queues)
-            .agg(F.count("*").alias("rows"), F.min(refused_after).alias("refused_after_ms"))
-            .collect()
-        )
-    tally = Tally(ends, Counter(), Counter(), Counter())
-    for row in ends:
-        if row["decides"]:
-            tally.decisions[row["decision"]] += row["rows"]
-            tally.grown[row["broker_name"], OP_TOPIC, row["half_queue_id"]] += row["rows"]
-            if row["decision"] == COMMIT:
-                tally.grown[row["broker_name"], row["real_topic"], row["real_queue_id"]] += row["rows"]
-        name = f"ends_{row['outcome']}"
-        current.counts[name] = current.counts.get(name, 0) + row["rows"]
-    for row in actions:
-        tally.actions[row["action"]] += row["count"]
-        if row["action"] == check.GIVE_UP:
-            tally.grown[row["broker_name"], MAX_TIME_TOPIC, effects.MAX_TIME_QUEUE_ID] += row["count"]
-            if current.settings.roll_back_given_up:
-                tally.grown[row["broker_name"], OP_TOPIC, row["queue_id"]] += row["count"]
-    return tally
 
 
 def _write_pending(current: Pass, outcome: Outcome, actions: Mapping[str, int]) -> None:
@@ -137,7 +73,7 @@ def _digest(pending: DataFrame) -> tuple[int, int]:
     return int(row["rows"]), int(row["sum"])
 
 
-def _write_held(current: Pass, outcomes: DataFrame, ends: list[Row]) -> None:
+def _write_held(current: Pass, outcomes: DataFrame, ends: Sequence[Mapping[str, Any]]) -> None:
     if any(row["is_held"] != row["was_held"] for row in ends):
         # Those that waited before keep the row that first held them.
         before = current.read("end_outcome").where("is_held")
@@ -146,7 +82,7 @@ def _write_held(current: Pass, outcomes: DataFrame, ends: list[Row]) -> None:
         current.overwrite("end_outcome", held, step="end_held", where="is_held = true")
 
 
-def _quarantine_refused(current: Pass, outcomes: DataFrame, ends: list[Row]) -> None:
+def _quarantine_refused(current: Pass, outcomes: DataFrame, ends: Sequence[Mapping[str, Any]]) -> None:
     if all(row["outcome"] != OUTCOME_REFUSED for row in ends):
         return
     refused = outcomes.where(F.col("outcome") == OUTCOME_REFUSED)
@@ -164,13 +100,11 @@ def _quarantine_refused(current: Pass, outcomes: DataFrame, ends: list[Row]) -> 
 
 def _placed_or_withdrawn(current: Pass, outcome: Outcome, tally: Tally, kept: ExitStack) -> Placed:
     """Where messages go, with no invariant broken; else what was written ahead is deleted, and InvariantViolation."""
-    effective, giving_up = outcome.effective, outcome.giving_up
-    commits, given_up = tally.decisions[COMMIT], tally.actions.get(check.GIVE_UP, 0)
     try:
-        there = placed(current, effective, giving_up, commits=commits, given_up=given_up, kept=kept)
+        there = placed(current, outcome, tally, kept)
         with current.timed("invariants"):
             are_matched = there.messages is not None
-            broken = broken_invariants(effective, there.places, outcome.pending, are_matched=are_matched)
+            broken = broken_invariants(outcome.effective, there.places, outcome.pending, are_matched=are_matched)
             found = [
                 f"{row['invariant']} ({row['broker_name']}: {row['example']})" for row in broken.limit(10).collect()
             ]
@@ -201,15 +135,23 @@ def _write_effects(current: Pass, outcome: Outcome, there: Placed, tally: Tally)
         halves = near_offsets("commit_log_offset", there.routed, "half_commit_log_offset").rows(current, "half_message")
         given_up = effects.given_up_messages(there.routed, halves, now=now, pass_number=number, rolls_back=rolls_back)
         current.append(GIVEN_UP, given_up, step=GIVEN_UP, count=given_up_count)
+    _write_ops(current, outcome, there.queue_ends, tally)
+    _move_frontier(current, tally, there.queue_ends)
+
+
+def _write_ops(current: Pass, outcome: Outcome, queue_ends: DataFrame, tally: Tally) -> None:
+    rolls_back, given_up_count = current.settings.roll_back_given_up, tally.actions.get(check.GIVE_UP, 0)
     decided = outcome.effective.select("broker_name", F.col("half_queue_id").alias("queue_id"), "half_queue_offset")
     if rolls_back:
         decided = decided.unionByName(
             outcome.giving_up.select("broker_name", "queue_id", F.col("queue_offset").alias("half_queue_offset"))
         )
+    if (files := op_files(current, decided, queue_ends)) is not None:
+        current.append_files("op_message", files, step="op_message")
+        return
     count = tally.decisions.total() + (given_up_count if rolls_back else 0)
-    ops = effects.op_rows(decided, there.queue_ends, now=now, pass_number=number, count=count)
+    ops = effects.op_rows(decided, queue_ends, now=current.now, pass_number=current.number, count=count)
     current.append("op_message", ops, step="op_message", count=count)
-    _move_frontier(current, tally, there.queue_ends)
 
 
 def _move_frontier(current: Pass, tally: Tally, queue_ends: DataFrame) -> None:

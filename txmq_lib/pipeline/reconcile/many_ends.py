@@ -1,0 +1,97 @@
+"""Ends of a large pass: most are judged in Arrow (judging.py), the rest by Spark; one commit has both."""
+
+from __future__ import annotations
+
+from functools import reduce
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from txmq_lib.config.table_specs import table_spec
+from txmq_lib.delta.arrow_files import TableFile, WrittenFile, stored_schema
+from txmq_lib.delta.conform import conform, struct_type
+from txmq_lib.passes.current import Pass
+from txmq_lib.passes.frames import KEYS, NUMBERS
+from txmq_lib.pipeline.reconcile import inputs, judging
+from txmq_lib.pipeline.reconcile.inputs import END_COLUMNS, Ends
+from txmq_lib.pipeline.reconcile.judging import ENDS, JUDGED_NOW, OUTCOMES
+from txmq_lib.pipeline.reconcile.named_halves import PLACE
+from txmq_lib.pipeline.reconcile.plain_ends import Numbers
+from txmq_lib.rules.settle import PLACE as PLACE_OF_BROKER
+from txmq_lib.spark.glob_escape import pattern_of
+
+ROWS_AT_ONCE: Final = 1 << 14
+
+
+class Most(NamedTuple):
+    """Files of end_outcome with the rows of most ends, which no commit names yet; `others` are to be judged."""
+
+    files: list[WrittenFile]
+    others: Ends | None
+
+
+def judged_in_arrow(current: Pass, ends: Ends) -> Most | None:
+    """Most of `ends`, judged from file to file; None where Spark has to judge all of them."""
+    if current.is_small or current.is_dry:
+        return None
+    is_there = not current.is_own and current.has_landed(OUTCOMES, OUTCOMES)
+    if is_there or current.warehouse.local_path(OUTCOMES) is None:
+        return None
+    with current.timed("settle"):
+        waits = inputs.has_waiting_ends(current)
+        decided = _decided(current, ends, waits=waits)
+        refused = _values(ends.refused_places.select(PLACE), PLACE, most=KEYS)
+        if decided is None or refused is None:
+            return None
+        found = judging.judged_by_files(current, decided=decided, refused=refused)
+        if found is None:
+            return None
+        return Most(found.files, _others(current, found.others, waits=waits))
+
+
+def files_of(current: Pass, outcomes: DataFrame) -> list[WrittenFile]:
+    """Files of end_outcome with `outcomes`, judged now: by way of this machine's disk, as they may be many."""
+    spec, path = table_spec(OUTCOMES), str(current.warehouse.local_path(OUTCOMES))
+    directory, schema = current.directory("outcomes-"), stored_schema(spec)
+    with current.timed(OUTCOMES):
+        conform(outcomes, spec).drop(*spec.partition_by).write.parquet(directory, mode="append")
+        with TableFile(path, spec, JUDGED_NOW) as file:
+            for part in sorted(Path(directory).glob("*.parquet")):
+                for batch in pq.ParquetFile(part).iter_batches(ROWS_AT_ONCE, columns=schema.names):
+                    file.write(batch.cast(schema))
+            return file.finish()
+
+
+def _decided(current: Pass, ends: Ends, *, waits: bool) -> Numbers | None:
+    """Hashes of transactions that were decided before, or that an end waits for which is to be judged as well."""
+    frames = [inputs.prior_decisions(current, ends.halves, ends.halves)]
+    if waits:
+        waiting = current.read(OUTCOMES).where("is_held").select(*PLACE_OF_BROKER)
+        halves = inputs.halves_named_by(current, inputs.waiting_before(current), whole_if_new=False)
+        frames.append(halves.join(waiting, list(PLACE_OF_BROKER)))
+    hashes = reduce(DataFrame.unionByName, [frame.select(F.xxhash64("transaction_id").alias("h")) for frame in frames])
+    return _values(hashes, "h", most=NUMBERS)
+
+
+def _values(frame: DataFrame, column: str, *, most: int) -> Numbers | None:
+    """The values of a column, ascending, each once; None where they are more than `most`."""
+    values = frame.distinct().limit(most + 1).toArrow()[column].to_numpy()
+    return np.sort(values) if len(values) <= most else None
+
+
+def _others(current: Pass, directory: str | None, *, waits: bool) -> Ends | None:
+    """The ends that are left, and those that have waited, with what they name."""
+    if directory is None and not waits:
+        return None
+    rows = inputs.waiting_before(current)
+    if directory is not None:
+        schema = StructType([field for field in struct_type(table_spec(ENDS)) if field.name in END_COLUMNS])
+        left = current.warehouse.spark.read.schema(schema).parquet(pattern_of(directory)).select(*END_COLUMNS)
+        rows = rows.unionByName(left.withColumn("was_held", F.lit(False)))
+    refused = current.sent_if_few(inputs.refused_places(current, rows))
+    return Ends(rows, inputs.halves_named_by(current, rows, whole_if_new=False), refused)
