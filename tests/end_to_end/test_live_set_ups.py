@@ -39,12 +39,6 @@ POLICY = "transaction_timeout: 600s\ntransaction_check_interval: 3s\ntransaction
 
 PLANS = "CU,RU,UC,UR,UU"
 IN_ROCKSDB = {"transRocksDBEnable": "true", "transWriteOriginTransHalfEnable": "false"}
-# A verdict while a master was gone, and what may become of it when the halves are checked again.
-LATER = {
-    ("COMMITTED", "DUPLICATED"),
-    ("COMMITTED", "COMMITTED_AND_DISCARDED"),
-    ("DISCARDED", "COMMITTED_AND_DISCARDED"),
-}
 
 
 def ask(server: RealRocketmq, code: int, *, at: str = "", **fields: str) -> None:
@@ -159,35 +153,6 @@ def test_under_a_controller_masters_fail_over_and_back_and_no_verdict_is_wrong(a
         conflicts = Counter(row["reason"] for row in audit.house.rows("quarantine"))
         report(f"controller, masters {masters}: {len(truth)} sent, {len(verdicts)} landed, {Counter(verdicts.values())},"
                f" quarantine {dict(conflicts)}, 0 wrong")  # fmt: skip
-
-
-def test_a_slave_that_acts_for_its_master_is_named_and_what_it_passes_over_is_told(auditor):  # noqa: F811
-    """enableSlaveActingMaster: it checks no half, it sends those that are due to other brokers, of which there are none."""
-    with real_pair(has_controller=False, slaveReadEnable="true") as pair:  # else it gives nothing to anybody
-        audit = auditor(pair, FAST, topics="[TopicA]")
-        producer = pair.client("produce", pair.namesrv, "GID_ACTING", "TopicA", "CC,RR,UU", "60", "0")
-        producer.wait_for("sent", count=60)
-        truth = sent(producer)
-        time.sleep(20)  # the slave copies messages, and now and then what topics there are
-        pair.kill("first")
-        pair.wait_for(lambda: pair.master() == "second", 120)
-        audit.run(LAND)
-        assert "slave: it acts for a master that is gone" in audit.err
-        (row,) = audit.house.rows("broker_set_up")
-        assert (row["set_ups"], row["broker_role"]) == ("slave", "SLAVE")
-        while_away = audit.verdicts()
-        pair.start_one("first")
-        pair.wait_for(lambda: pair.master() == "first", 120)
-        verdicts, evidence = settled(audit, truth, "TopicA")
-        assert not judged_by_evidence(verdicts, truth, evidence)
-        wrong = {
-            id_: (truth[id_], verdict, verdicts[id_])
-            for id_, verdict in while_away.items()
-            if verdict not in ("PENDING", "RESOLVED_UNKNOWN", verdicts[id_]) and (verdict, verdicts[id_]) not in LATER
-        }
-        assert not wrong
-        report(f"a slave that acts: {Counter(while_away.values())} while its master was gone, then"
-               f" {Counter(verdicts.values())}, 0 wrong")  # fmt: skip
 
 
 def test_a_log_over_several_directories_is_exact_live_and_its_store_refused(auditor):  # noqa: F811
