@@ -53,9 +53,9 @@ def test_places_are_those_of_the_ends_in_order(tmp_path: Path, monkeypatch, seed
     # A broker that decides itself gets none of these.
     commits = [row for row in rows if row["is_effective"] and row["decision"] == "commit"]
     ours = [row for row in commits if queue_of(row) != ("b", "TopicB", 2)]
-    wanted = Counter(map(queue_of, ours))
+    per_queue = Counter(map(queue_of, ours))
     (tmp_path / "places").mkdir()
-    places = numbered_places(files, str(tmp_path / "places"), rows=wanted, starts=STARTS, threads=2)
+    places = numbered_places(files, str(tmp_path / "places"), rows=per_queue, starts=STARTS, threads=2)
     assert places is not None
     in_order = defaultdict(list)
     order = ("ts", "commit_or_rollback", "landed_pass", "landing_order", "commit_log_offset")

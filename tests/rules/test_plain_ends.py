@@ -43,10 +43,10 @@ class Warehouse(SimpleNamespace):
     def on_part(self, table: str, step: str) -> None:
         assert table == step == "end_outcome"
 
-    def land(self, table: str, given: list[dict[str, Any]]) -> None:
+    def land(self, table: str, values: list[dict[str, Any]]) -> None:
         spec = table_spec(table)
         create_table(self.local_path(table), spec, table_properties(spec))
-        columns = [dict(zip(spec.columns, row(table, **each), strict=True)) for each in given]
+        columns = [dict(zip(spec.columns, row(table, **each), strict=True)) for each in values]
         size = -(-len(columns) // self.files)
         parts = [columns[begin : begin + size] for begin in range(0, len(columns), size)]
         written = [file for part in parts for file in self.write(table, part)]
@@ -73,14 +73,14 @@ def a_pass(warehouse: Warehouse) -> Any:
     )
 
 
-def half_at(number: int, **given: Any) -> dict[str, Any]:
+def half_at(number: int, **values: Any) -> dict[str, Any]:
     place = {"queue_offset": number, "commit_log_offset": STEP * number, "born_timestamp": at(number)}
-    return {"transaction_id": f"T{number}", **place, **given}
+    return {"transaction_id": f"T{number}", **place, **values}
 
 
-def end_of(number: int, **given: Any) -> dict[str, Any]:
+def end_of(number: int, **values: Any) -> dict[str, Any]:
     named = {"tran_state_table_offset": number, "commit_log_offset": STEP * number, "producer_group": "PG"}
-    return {"ts": NOW, "commit_or_rollback": COMMIT, "transaction_id": f"T{number}", **named, **given}
+    return {"ts": NOW, "commit_or_rollback": COMMIT, "transaction_id": f"T{number}", **named, **values}
 
 
 def histories() -> tuple[list[dict[str, Any]], list[dict[str, Any]], set[str]]:
@@ -98,9 +98,9 @@ def histories() -> tuple[list[dict[str, Any]], list[dict[str, Any]], set[str]]:
         if outcome == "accepted" and code in (COMMIT, ROLLBACK) and half.get("check_immunity") is None:
             plain.add(why)
         place += 1
-    for why, prior, told, _ in STORIES:
+    for why, prior, story_ends, _ in STORIES:
         halves += [half_at(place, transaction_id=why), half_at(place + 1, transaction_id=why, born_timestamp=at(place))]
-        for turn, each in enumerate(told):
+        for turn, each in enumerate(story_ends):
             story = {name: value for name, value in each.items() if not name.startswith("_")}
             ends.append(end_of(place + bool(each.get("_copy")), **{**story, "msg_id": f"{why}/{turn}/{prior}"}))
         place += 2
@@ -127,20 +127,20 @@ def random_histories(seed: int) -> tuple[list[dict[str, Any]], list[dict[str, An
     dice = random.Random(seed)
     halves: list[dict[str, Any]] = []
     for number in range(400):
-        given: dict[str, Any] = {"broker_name": dice.choice("bbbc")}
+        values: dict[str, Any] = {"broker_name": dice.choice("bbbc")}
         if halves and dice.random() < 0.06:  # a copy, or a twin of the id
             of = dice.choice(halves)
-            given["transaction_id"] = of["transaction_id"]
+            values["transaction_id"] = of["transaction_id"]
             if dice.random() < 0.5:
-                given |= {name: of[name] for name in ("broker_name", "born_timestamp")}
+                values |= {name: of[name] for name in ("broker_name", "born_timestamp")}
         if halves and dice.random() < 0.03:
-            given["commit_log_offset"] = dice.choice(halves)["commit_log_offset"]
+            values["commit_log_offset"] = dice.choice(halves)["commit_log_offset"]
         odd = {"producer_group": [None, "PH"], "real_topic": [None, "RMQ_SYS_TRANS_HALF_TOPIC"], "real_queue_id": [None, -1],
                "check_immunity": ["60", "x"]}  # fmt: skip
         if dice.random() < 0.06:
             name = dice.choice(sorted(odd))
-            given[name] = dice.choice(odd[name])
-        halves.append(half_at(number, **given))
+            values[name] = dice.choice(odd[name])
+        halves.append(half_at(number, **values))
     ends = []
     for half in halves:
         for _ in range(dice.choice([0] + 12 * [1] + [2])):
