@@ -425,3 +425,13 @@ def test_an_older_broker_tells_of_the_producers_of_one_group_at_a_time():
             producers_of(connection, ["G", "BAD"])
         with pytest.raises(RefusedError, match="something else"):
             producers_of(connection, ["FAILS"])
+
+
+def test_a_broker_that_has_left_the_name_servers_since_it_was_listed_is_none_to_go_on_with():
+    moved = LiveBroker("broker-a", "127.0.0.1:2", (), ())
+    assert job._found_again("broker-a", lambda name: [moved]) is moved
+
+    def unknown(name: str) -> list[LiveBroker]:
+        raise UsageError(f"the name servers know no broker {name}; they know none")
+
+    assert job._found_again("broker-a", unknown) is None

@@ -1,4 +1,4 @@
-"""What Delta raises when somebody else wrote first, and Spark when somebody cancelled a job."""
+"""What Delta raises when somebody else wrote first, and what is raised when somebody asks for an end."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from delta.exceptions import (
 )
 from deltalake.exceptions import CommitFailedError
 
+from txmq_lib.errors import LeftOff
+
 WRITE_ATTEMPTS = 5
 CONFLICTS = (  # in Python they have no common base
     ConcurrentAppendException,
@@ -26,6 +28,6 @@ CONFLICTS = (  # in Python they have no common base
 )
 
 
-def is_cancelled(error: Exception) -> bool:
-    """Whether Spark raised this because its job was cancelled."""
-    return "SPARK_JOB_CANCELLED" in str(error)
+def is_left_off(error: Exception) -> bool:
+    """Whether somebody asked for an end: Spark's job was cancelled, or work was left off between two steps."""
+    return isinstance(error, LeftOff) or "SPARK_JOB_CANCELLED" in str(error)

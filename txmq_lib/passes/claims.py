@@ -22,7 +22,7 @@ from txmq_lib.delta.small_writes import SmallWrite
 from txmq_lib.delta.spark_writes import SparkWrite
 from txmq_lib.errors import PassConflict
 from txmq_lib.files.started_by import started_by
-from txmq_lib.passes.pass_log import ABANDONED, CLAIM, app_id, durable_versions, pass_tag
+from txmq_lib.passes.pass_log import ABANDONED, CLAIM, app_id, durable_versions, last_ended, pass_tag
 from txmq_lib.passes.plan import Plan
 from txmq_lib.spark.local_frame import arrow_rows, local_frame
 
@@ -47,8 +47,8 @@ class Claims(Plan):
         return commit is not None and commit.note == claimed
 
     def abandon(self) -> None:
-        """Give the plan up for good: its inputs are gone, or it must not be. What it wrote stays."""
-        if self.warehouse.log("pass").txn_version(app_id(self.job, "pass", ABANDONED)) < self.number:
+        """Give the plan up for good, unless it has ended. What it wrote stays."""
+        if last_ended(self.warehouse.log("pass"), self.job) < self.number:
             self.append_row(ABANDONED, {})
 
     @property

@@ -65,10 +65,12 @@ class Frames(Plan):
         """
         if self.is_small:
             return None
+        before = len(self._persisted)
         kept = self.cached(frame)
         if kept.count() <= most:
             return kept
-        kept.unpersist()
+        if len(self._persisted) > before:  # nobody else reads it
+            self._persisted.pop().unpersist()
         return None
 
     def sent_if_few(self, frame: DataFrame) -> DataFrame:

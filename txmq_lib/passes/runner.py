@@ -11,7 +11,7 @@ from typing import Any
 
 from txmq_lib.config.settings import Settings
 from txmq_lib.config.table_specs import table_specs
-from txmq_lib.delta.conflicts import is_cancelled
+from txmq_lib.delta.conflicts import is_left_off
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import PassConflict, PassReplayed, PlanInputsGone, RoleChanged
 from txmq_lib.files.boot import this_boot
@@ -137,6 +137,8 @@ def run_passes(
             finally:
                 current.release()
             current = _planned(current, taken_back=taken_back)
+        if not current.is_own and last_ended(warehouse.log("pass"), job.name) >= current.number:
+            continue  # the process that planned it has ended it meanwhile
         if not _claim_or_abandon(current, job):
             continue
         report = _carried_out(current, job)
@@ -156,7 +158,7 @@ def _carried_out(current: Pass, job: Job[Any, Any]) -> PassReport:
     except Exception as error:
         # A plan that cannot be carried out must not stand in the way of the next one; one cut off can be. A write may
         # have landed and failed behind its commit, and another process may be about to make one.
-        is_untouched = not (current.has_written or is_cancelled(error)) and current.has_landed_nothing()
+        is_untouched = not (current.has_written or is_left_off(error)) and current.has_landed_nothing()
         if is_untouched and current.claim(GIVEN_UP):
             current.abandon()
         raise
@@ -196,6 +198,7 @@ def _claim_or_abandon(current: Pass, job: Job[Any, Any]) -> bool:
             _has_lost_inputs(current, lands_again=job.lands_again)
             or (others := in_the_way(current.warehouse, current.job, current.number))
             or is_older_than_take_back(current.warehouse, current.job, current.number)
+            or (not current.is_own and current.is_withdrawn)
         )
         if is_clear and (current.is_own or (current.claim(CARRIED_ON) and not _is_of_another_role(current, job))):
             return True

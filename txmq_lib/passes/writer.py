@@ -29,6 +29,7 @@ from txmq_lib.passes.pass_log import app_id
 
 # What these say of a plan that was given up stands all the same: nothing was decided by it.
 NOT_DECIDING = frozenset({"broker"})
+WITHDRAWN = "withdrawn"  # the step that deletes what another step has put into a table
 TAKEN = "taken"  # note of a commit that takes a step's number without rows
 # As many rows without bodies take less time from here than a commit of Spark does.
 FEW_ROWS = 100_000
@@ -153,15 +154,19 @@ class Writer(Claims):
 
     def withdraw(self, table: str, which: Column, *, of_step: str) -> None:
         """Delete what a step of this plan has put into a table, if it has, and give the plan up for good."""
-        step = "withdrawn"
-        by = SparkWrite(app_id(self.job, table, step), self.number, self.tag(step))
+        by = SparkWrite(app_id(self.job, table, WITHDRAWN), self.number, self.tag(WITHDRAWN))
         self._write_once(
             table,
-            step,
+            WITHDRAWN,
             lambda: by.delete(self.warehouse.spark, self.warehouse.path(table), which),
             is_empty=lambda: not self.has_landed(table, of_step),
         )
         self.abandon()
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """Whether a step of this plan was deleted again: its process died before it gave the plan up."""
+        return any(self.has_landed(table, WITHDRAWN) for table in self.input_versions)
 
     def is_taken(self, table: str, step: str) -> bool:
         """Whether a step's number was taken without rows, by a process that was giving the plan up."""

@@ -21,10 +21,10 @@ from txmq_lib.answers.protocol import Answer, Resolver
 from txmq_lib.answers.resolvers import resolver_of
 from txmq_lib.config.settings import Settings
 from txmq_lib.config.table_specs import table_spec
-from txmq_lib.delta.conflicts import is_cancelled
+from txmq_lib.delta.conflicts import is_left_off
 from txmq_lib.delta.conform import struct_type
 from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.errors import LeftOff, SettingsError
+from txmq_lib.errors import SettingsError
 from txmq_lib.names import COMMIT, ORIGIN_RESOLVE, ROLE_AUDIT, ROLLBACK, UNKNOWN
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import job_of_steps
@@ -165,7 +165,7 @@ def _rows_of_step(
                     rows += batch
                     current.warehouse.on_part(ANSWERS, step)
     except Exception as error:
-        if rows and (isinstance(error, LeftOff) or is_cancelled(error)):
+        if rows and (is_left_off(error)):
             with uncancelled(current.warehouse.spark):
                 _land(current, step, rows)
         raise

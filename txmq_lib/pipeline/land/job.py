@@ -12,7 +12,7 @@ from typing import Any
 
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.errors import RemotingError, UnreachableError
+from txmq_lib.errors import RemotingError, UnreachableError, UsageError
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.pass_log import last_note
 from txmq_lib.passes.ready import make_ready
@@ -201,8 +201,8 @@ def _land_live(
         try:
             return next(plans, of_now)()
         except UnreachableError:
-            (broker,) = brokers_now(reading.broker.name)
-            if broker.address in (None, reading.broker.address):
+            broker = _found_again(reading.broker.name, brokers_now)
+            if broker is None or broker.address in (None, reading.broker.address):
                 raise
             before, reading.broker = reading.broker.address, broker
             moment = of_now()
@@ -220,3 +220,12 @@ def _land_live(
     whole = () if reading.counts[UNREAD] or Parts.QUEUES not in reading.parts else (reading.broker.name,)
     report = replace(report, brokers=whole)
     return replace(report, counts={**report.counts, **reading.counts}) if "idle" in report.counts else report
+
+
+def _found_again(name: str, brokers_now: Callable[..., list[LiveBroker]]) -> LiveBroker | None:
+    """A broker that was listed before; None where it has left the name servers since, as one that is stopped does."""
+    try:
+        (broker,) = brokers_now(name)
+    except UsageError:
+        return None
+    return broker

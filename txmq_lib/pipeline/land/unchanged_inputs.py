@@ -14,7 +14,7 @@ from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.names import JOB_TAKE_BACK
 from txmq_lib.passes.current import Pass
-from txmq_lib.passes.pass_log import COMMITTED, app_id
+from txmq_lib.passes.pass_log import COMMITTED, app_id, last_note
 from txmq_lib.pipeline.land.kinds import ROCKETMQ, STORE
 
 NOTE = "landed"
@@ -35,7 +35,9 @@ def word_of(current: Pass, unread: Sequence[Mapping[str, Any]] = ()) -> dict[str
 
     unread  files that were to land and could not be read: they are looked at again
     """
-    before = known(current.warehouse, current.settings, current.last_note)
+    # A plan of another process comes without the note of the pass before it.
+    note = last_note(current.warehouse, current.warehouse.log("pass"), current.job)
+    before = known(current.warehouse, current.settings, note)
     arguments = current.arguments
     if unread:
         arguments = {**arguments, "files": [file for file in arguments["files"] if file not in unread]}

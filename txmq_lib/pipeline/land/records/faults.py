@@ -11,6 +11,7 @@ from txmq_lib.rules.half import property_of, stored_queue_id
 from txmq_lib.rules.landing_contract import MESSAGE_COLUMNS
 
 SAID = ("topic", "queue_id", "queue_offset", "commit_log_offset")
+PLACES = {"queue_offset": "queue offset", "commit_log_offset": "physical offset"}
 
 
 def fault_columns() -> list[Column]:
@@ -19,12 +20,15 @@ def fault_columns() -> list[Column]:
     return [*named, property_of(PROPERTY_UNIQ_KEY).alias("transaction_id")]
 
 
-def conflict_rows(judged: DataFrame) -> DataFrame:
-    """Rows for quarantine of those of `judged` whose key another record has, with other content."""
+def conflict_rows(judged: DataFrame, *, at: str = "queue_offset") -> DataFrame:
+    """Rows for quarantine of those of `judged` whose key another record has, with other content.
+
+    at  the column of the key that tells the place
+    """
     rivals = judged.where(F.col("status") == CONFLICT).withColumn("queue_id", stored_queue_id())
     return rivals.select(
         F.lit(KEY_CONFLICT).alias("reason"),
-        F.concat(F.lit("other content landed before at queue offset "), F.col("queue_offset")).alias("detail"),
+        F.concat(F.lit(f"other content landed before at {PLACES[at]} "), F.col(at)).alias("detail"),
         as_json().alias("raw"),
         *fault_columns()[3:],
     )

@@ -258,7 +258,7 @@ def _land_prepared(current: Pass, good: DataFrame, broker_name: str, batch: Row)
     halves = prepare.as_halves(new, F.lit(start))
     rows = _own_columns(half_messages(halves.drop(*LANDING_ONLY)), current)
     current.append("half_message", rows, step=PREPARED, count=tally.get(NEW, 0))
-    return halves, conflict_rows(judged)
+    return halves, conflict_rows(judged, at="commit_log_offset")
 
 
 def _own_columns(rows: DataFrame, current: Pass) -> DataFrame:

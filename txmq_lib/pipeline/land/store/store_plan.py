@@ -49,7 +49,7 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
     # Where nothing is new the last record is still the one read before.
     last = end.last or (None if known is None or is_rebuilt else _identity(known))
     first = record_at(files, files[0].base_offset)
-    landed_to = 0 if known is None else int(known["next_offset"])
+    landed_to = 0 if known is None or is_rebuilt else int(known["next_offset"])
     return {
         "kind": STORE,
         "broker_name": broker_name,
@@ -101,7 +101,8 @@ def can_be_carried_on(current: Pass) -> bool:
         return False
     if is_by_tasks(current) and not files_of_tasks.can_write(current.warehouse):
         return False
-    return last is None or record_at(files, last[0]) == RecordIdentity(*last)
+    # A last record that retention has removed was read by a pass before: of this one's range nothing is gone.
+    return last is None or last[0] < files[0].base_offset or record_at(files, last[0]) == RecordIdentity(*last)
 
 
 def is_by_tasks(current: Pass) -> bool:

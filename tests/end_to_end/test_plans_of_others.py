@@ -1,0 +1,129 @@
+"""Plans that another process, or another version, made: carried on, given up or left alone, as they stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from captured import unpack_store
+from histories import HALF_TOPIC, message_row
+from house import House, wall_clock
+from moment import NOW
+from pyspark.sql import functions as F
+from truth import CAPTURES
+
+from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.errors import LeftOff
+from txmq_lib.passes import runner
+from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.job import Job
+from txmq_lib.passes.runner import next_pass
+from txmq_lib.pipeline.land.job import run_land_files
+
+RESTART = CAPTURES / "restart"
+END = RESTART / "ends.jsonl.gz"
+
+
+def states(house: House, job: str) -> list[tuple[int, str]]:
+    return sorted((row["pass_number"], row["state"]) for row in house.rows("pass") if row["job"] == job)
+
+
+def half_file(house: House, name: str, *places: int) -> Path:
+    rows = [
+        message_row(HALF_TOPIC, queue_offset=place, place=place, born_ms=0, stored_ms=0, body="",
+                    properties={"UNIQ_KEY": f"T{place}", "PGROUP": "G"})
+        for place in places
+    ]  # fmt: skip
+    house.land_rows("half", rows, broker=name)
+    return house.scratch / f"half-{house.written}.jsonl.gz"
+
+
+def test_a_landing_of_a_version_that_knew_fewer_tables_is_given_up_and_the_next_one_goes_on(open_house, tmp_path):
+    house, store = open_house("role=audit"), unpack_store("restart", tmp_path / "store")
+    newest = Warehouse.newest_versions
+    with pytest.MonkeyPatch.context() as before:
+        fewer = {"end_trace"}
+        before.setattr(
+            Warehouse,
+            "newest_versions",
+            lambda self: {name: version for name, version in newest(self).items() if name not in fewer},
+        )
+        with house.killed_after("started"):
+            house.land_store(store)
+    moved = store.rename(store.with_name("moved"))
+    house.land_store(moved)
+    assert states(house, "land") == [(1, "abandoned"), (1, "started"), (2, "committed"), (2, "started")]
+    assert len(house.rows("half_message")) == 133
+
+
+def test_a_plan_that_its_own_process_ends_meanwhile_is_not_given_up_after_it(open_house, monkeypatch):
+    house = open_house("role=audit")
+    mine, theirs = half_file(house, "a", 1, 2), half_file(house, "b", 3)
+    before = len(states(house, "land"))
+    planned, overtaken = runner._planned, []
+
+    def overtaking(current, *, taken_back):
+        if not overtaken:
+            overtaken.append(current.number)
+            with pytest.MonkeyPatch.context() as other:
+                other.setattr(runner.os, "getpid", lambda: -1)  # another process, which plans are told apart by
+                house.land("half", theirs, broker="b2")
+            theirs.unlink()  # as a live broker, it does not give the same again
+        return planned(current, taken_back=taken_back)
+
+    monkeypatch.setattr(runner, "_planned", overtaking)
+    house.land("half", mine, broker="a2")
+    (number,) = overtaken
+    ended = states(house, "land")[before:]
+    assert ended == [(number, "committed"), (number, "started"), (number + 1, "committed"), (number + 1, "started")]
+    assert sorted(row["broker_name"] for row in house.rows("half_message")) == ["a", "a", "a2", "a2", "b", "b2"]
+
+
+def test_a_pass_whose_outcomes_were_deleted_again_is_not_carried_on(open_house):
+    house = open_house()
+    house.land("half", RESTART / "half.jsonl.gz")
+    house.land("end", END)
+    with house.killed_after("end_outcome"):
+        house.reconcile()
+    found = next_pass(house.warehouse, "reconcile", now=NOW, arguments={}, settings=house.settings,
+                      wall_clock=wall_clock)  # fmt: skip
+    with house.killed_after("withdrawn"):
+        found.withdraw("end_outcome", F.lit(True), of_step="end_outcome")
+    house.reconcile()
+    ended = states(house, "reconcile")
+    assert ended == [(1, "abandoned"), (1, "started"), (2, "committed"), (2, "started")]
+    assert len(house.rows("end_outcome")) == len(house.rows("end_transaction"))
+
+
+def test_a_pass_that_was_left_off_before_its_first_write_is_carried_on(open_house):
+    house = open_house()
+    house.land("half", RESTART / "half.jsonl.gz")
+
+    def leave_off(job: Job, current: Pass) -> PassReport:
+        raise LeftOff("left off; the next start carries the pass on")
+
+    with pytest.MonkeyPatch.context() as service:
+        service.setattr(Job, "run", leave_off)
+        with pytest.raises(LeftOff):
+            house.reconcile()
+    assert states(house, "reconcile") == [(1, "started")]
+    house.reconcile()
+    assert (1, "committed") in states(house, "reconcile")
+
+
+def test_a_landing_that_is_carried_on_forgets_nothing_that_landed_before(open_house):
+    house = open_house("role=audit")
+    house.land("half", RESTART / "half.jsonl.gz")
+    with house.killed_after("end"):
+        house.land("end", END)
+    house.land("end", END)
+
+    def passed_over(kind: str, path: Path) -> bool:
+        report = run_land_files(
+            house.warehouse, house.settings, kind=kind, paths=[str(path)], broker_name="oracle-a", now=NOW,
+            wall_clock=wall_clock, is_idle_when_landed=True,
+        )  # fmt: skip
+        return report.counts == {"idle": 1}
+
+    assert passed_over("end", END)
+    assert passed_over("half", RESTART / "half.jsonl.gz")
