@@ -80,6 +80,8 @@ MUTANTS = (
            'F.col("commit_log_offset") == row["commit_log_offset"]', (f"{RIVALS}::test_settle_reckons_with_an_end_of_another_copy_that_has_landed_and_is_not_judged_yet",)),
     Mutant("requests.may_be_sent", "each copy has an end of its own", " and not done & _rivals(row)", "", (SENT_ONCE,)),
     Mutant("done_before", "a refused end is the only one", "not in refused]", "not in set()]", (SENT_ONCE,)),
+    Mutant("_is_decided_by_txmq", "ops of a broker are the engine's", ' & (F.col("landed_op_count") == 0)', "", PROOF),
+    Mutant("verdict._has_two_ops", "an op of another half makes a conflict", " & ~has_rival_half()", "", PROOF),
     # --- committed messages without a half
     Mutant("committed_by_brokers", "what consumers sent back needs a half", " *SENT_BACK", "", (f"{ORPHANS}::test_only_what_a_broker_committed_into_a_real_topic_needs_a_half",)),
     Mutant("committed_by_brokers", "what was delivered late needs a half", ' & (F.col("prepared_transaction_offset") > 0)', "", (f"{ORPHANS}::test_only_what_a_broker_committed_into_a_real_topic_needs_a_half",)),
@@ -209,7 +211,7 @@ MUTANTS = (
     Mutant("bad_places._told", "a record without a place lies nowhere", "F.lit(2**63 - 1)", "F.lit(-2)", PROOF),
     Mutant("_lowest_of_more", "of too many rivals the lowest are forgotten", "> MOST_PLACES", "> MOST_PLACES + 2**40", PROOF),
     Mutant("bad_places._of_queues", "whatever is in quarantine is a rival", 'F.col("reason") == KEY_CONFLICT', "F.lit(True)", PROOF),
-    Mutant("verdict._is_unknown", "a committed message without a half says nothing of its id", ' | (F.col("orphan_count") > 0)', "", PROOF),
+    Mutant("verdict._is_unknown", "a committed message without a half says nothing of its id", ' | (policies.has_role(ROLE_AUDIT) & (F.col("orphan_count") > 0))', "", PROOF),
     Mutant("_beside_new_rivals", "what was proved stands beside new rivals", "rivals.isEmpty()", "True",
            ("end_to_end/test_rebuilt_broker.py",)),
     Mutant("judged", "what expired is never told as forgotten", " | may_be_unseen", "",

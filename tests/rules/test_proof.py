@@ -138,14 +138,14 @@ PROVED = [  # why, frontier rows of its broker, by what it is proved or what is 
 ROLLED_BACK = {"read_past_op", "log_read", "live_read", "file_end"}
 
 
-def resolved(spark, names, **given):
-    """A transaction by each name, of a broker by that name."""
+def resolved(spark, names, origin="landed", **given):
+    """A transaction by each name, of a broker by that name; `origin` of its ops."""
     halves, ops = [], []
     for why in names:
         half = {"broker_name": why, "transaction_id": why}
         halves += [{**half, "commit_log_offset": LOW}, {**half, "commit_log_offset": COPY, "queue_offset": 1,
                                                         "broker_check_times": 1}]  # fmt: skip
-        ops += [{"broker_name": why, "commit_log_offset": 160}, {"broker_name": why, "commit_log_offset": OP}]
+        ops += [{"broker_name": why, "commit_log_offset": place, "origin": origin} for place in (160, OP)]
     return evidence(spark, halves=halves, ops=ops, **given)
 
 
@@ -307,9 +307,21 @@ def test_what_has_the_id_of_a_committed_message_without_a_half_is_not_undecided(
     assert {verdict for verdict, *_ in reasons(spark, found, [], role="engine").values()} == {"PENDING", "DISCARDED"}
 
 
-def test_the_engine_needs_no_proof(spark):
-    found = reasons(spark, resolved(spark, ["T"]), [], role="engine")
-    assert found == {"T": ("ROLLED_BACK", "decided", True)}
+def test_the_engine_needs_proof_only_of_what_a_broker_decided(spark):
+    own = reasons(spark, resolved(spark, ["T"], origin="txmq"), [], role="engine")
+    assert own == {"T": ("ROLLED_BACK", "decided", True)}
+    assert reasons(spark, resolved(spark, ["T"]), [], role="engine") == {"T": ("RESOLVED_UNKNOWN", "left_out", False)}
+    proved = [{"broker_name": "T", **queue((0, 9, 99, 201))}]
+    assert reasons(spark, resolved(spark, ["T"]), proved, role="engine") == {"T": ("ROLLED_BACK", "read_past_op", True)}
+
+
+def test_two_ops_mean_two_ends_unless_one_may_be_that_of_another_half(spark):
+    """A broker made anew under its name uses offsets again: an op of then names a half of before."""
+    names = ("alone", "beside another half")
+    messages = [{"broker_name": why, "transaction_id": why, "prepared_transaction_offset": LOW} for why in names]
+    kept_out = {"broker_name": names[1], "reason": "KEY_CONFLICT", **HALF_QUEUE, "queue_offset": 1}
+    found = reasons(spark, resolved(spark, names, visible=messages), [], [kept_out])
+    assert found == {"alone": ("CONFLICT", "two_ops", True), "beside another half": ("COMMITTED", "visible", True)}
 
 
 OPS_READ = {  # runs of the op queue; why a message without an op has none

@@ -44,7 +44,9 @@ STORIES = [  # why; places of its halves, of halves named by ops, of halves beco
 ]
 
 
-def evidence(spark, stories=STORIES, *, messages=(), outcomes=(), checks=(), diverted=(), resumed=(), **columns):
+def evidence(
+    spark, stories=STORIES, *, messages=(), outcomes=(), checks=(), diverted=(), resumed=(), origin="landed", **columns
+):
     """All rows of the stories; each story has a hundred places of its own, a place being queue and physical offset."""
     halves, ops, visible, given_up = [], [], list(messages), []
     for number, (why, *places) in enumerate(stories):
@@ -52,7 +54,7 @@ def evidence(spark, stories=STORIES, *, messages=(), outcomes=(), checks=(), div
         of = [[100 * number + place for place in found] for found in places[:4]]
         halves += [{**own, "queue_offset": at_, "commit_log_offset": at_} for at_ in of[0]]
         broker = {name: value for name, value in columns.items() if name == "broker_name"}
-        ops += [{**broker, "half_queue_offset": at_, "commit_log_offset": 1} for at_ in of[1]]
+        ops += [{**broker, "half_queue_offset": at_, "commit_log_offset": 1, "origin": origin} for at_ in of[1]]
         visible += [{**own, "prepared_transaction_offset": at_, "commit_log_offset": 1} for at_ in of[2]]
         given_up += [{**own, "commit_log_offset": at_, "queue_offset": at_} for at_ in of[3]]
     landed = rows(spark, "message", visible)
@@ -174,9 +176,9 @@ def test_the_engine_role_follows_what_txmq_decided(spark):
     outcomes = [{"transaction_id": why, "outcome": "contradicting", "landing_order": turn}
                 for why, *_, times, _ in ENDS for turn in range(times)]  # fmt: skip
     outcomes += [{"transaction_id": "undecided", "outcome": outcome} for outcome in ("refused", "accepted", "repeated")]
-    found = evidence(spark, [end[:5] for end in ENDS], outcomes=outcomes)
+    own, found = [evidence(spark, [end[:5] for end in ENDS], outcomes=outcomes, origin=of) for of in ("txmq", "landed")]
     # Nothing was read of the real topic: no matter, the engine wrote the messages itself.
-    engine = table_of(verdicts(spark, found, role="engine", frontier=()), "transaction_id", "verdict",
+    engine = table_of(verdicts(spark, own, role="engine", frontier=()), "transaction_id", "verdict",
                       "contradicting_count", "reason")  # fmt: skip
     assert {why: told[:2] for why, told in engine.items()} == {
         why: (verdict, times) for why, *_, times, verdict in ENDS

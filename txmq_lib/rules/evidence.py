@@ -83,7 +83,9 @@ def transaction_figures(evidence: Evidence) -> DataFrame:
             given_up.withColumn("_place", F.coalesce("half_commit_log_offset", "commit_log_offset")),
             at="store_timestamp", times="broker_check_times", place="_place", queue_offset="queue_offset", **_REAL,
         ),
-        _said(OP, named_by_ops(halves, evidence.ops), at="op_store_timestamp", place="op_place"),
+        _said(
+            OP, named_by_ops(halves, evidence.ops), at="op_store_timestamp", place="op_place", is_true="is_op_landed"
+        ),
         _said(
             MESSAGE,
             messages_there(halves, given_up, evidence.visible),
@@ -134,6 +136,7 @@ def _gathered(said: DataFrame) -> DataFrame:
         F.max(F.when(kind == HALF, F.col("immunity"))).alias("check_immunity"),
         F.max(F.when(kind == HALF, F.col("at"))).alias("half_store_timestamp"),
         F.max(F.when(kind == OP, F.col("place"))).alias("op_place"),
+        F.count_if((kind == OP) & F.col("is_true")).alias("landed_op_count"),
         F.max(F.when(kind == HALF, F.col("place"))).alias("_newest_half"),
         F.max(F.when(kind == GIVEN_UP, F.col("place"))).alias("_last_given_up"),
         F.max(F.when(kind == GIVEN_UP, F.col("queue_offset"))).alias("_given_up_offset"),
@@ -163,7 +166,7 @@ def _counted(said: DataFrame) -> DataFrame:
         *("check_times", "broker_check_times"),
         F.least("_first_timestamp", F.array_min("_visible.at")).alias("first_timestamp"),
         F.greatest("_last_timestamp", F.array_max("_visible.at")).alias("last_timestamp"),
-        *("original_place", "half_queue_id", "half_offsets", "op_place"),
+        *("original_place", "half_queue_id", "half_offsets", "op_place", "landed_op_count"),
         F.array_max("_visible.place").alias("visible_place"),
         elsewhere.alias("elsewhere_count"),
         ((F.col("given_up_count") > 0) & is_final).alias("is_discarded"),

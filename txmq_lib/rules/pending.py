@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.names import SYS_FLAG_COMMIT, SYS_FLAG_TRANSACTION_MASK, TRANSACTION_KEY
+from txmq_lib.names import ORIGIN_LANDED, SYS_FLAG_COMMIT, SYS_FLAG_TRANSACTION_MASK, TRANSACTION_KEY
 from txmq_lib.rules.decisions import not_resumed
 from txmq_lib.rules.half import named_offset
 from txmq_lib.rules.offset_bitmap import offset_bitmap, with_membership
@@ -111,18 +111,19 @@ def closed(
 
 
 def named_by_ops(copies: DataFrame, ops: DataFrame) -> DataFrame:
-    """One row per (copy, op row naming it): transaction key, op_store_timestamp and op_place (R26)."""
+    """One row per (copy, op row naming it): transaction key, op_store_timestamp, op_place, is_op_landed (R26)."""
     tokens = ops.select(
         "broker_name",
         "queue_id",
         F.col("half_queue_offset").alias("queue_offset"),
         F.col("store_timestamp").alias("op_store_timestamp"),
         F.col("commit_log_offset").alias("op_place"),
+        (F.col("origin") == ORIGIN_LANDED).alias("is_op_landed"),
     )
     named = copies.withColumn("queue_offset", named_offset()).join(
         tokens, on=["broker_name", "queue_id", "queue_offset"], how="inner"
     )
-    return named.select(*TRANSACTION_KEY, "op_store_timestamp", "op_place")
+    return named.select(*TRANSACTION_KEY, "op_store_timestamp", "op_place", "is_op_landed")
 
 
 def made_visible(copies: DataFrame, given_up: DataFrame, visible: DataFrame) -> DataFrame:

@@ -33,6 +33,7 @@ from txmq_lib.names import (
     ROLLED_BACK,
     TRANSACTION_KEY,
 )
+from txmq_lib.rules.bad_places import has_rival_half
 from txmq_lib.rules.check import check_limit_ms
 from txmq_lib.rules.evidence import FIGURES
 from txmq_lib.rules.policy import Policies
@@ -82,8 +83,7 @@ def _rules(policies: Policies) -> list[tuple[str, Column]]:
         (COMMITTED_AND_DISCARDED, (F.col("visible_count") == 1) & (F.col("given_up_count") > 0)),
         (COMMITTED_OP_LOST, (F.col("visible_count") == 1) & (F.col("op_count") == 0)),
         (COMMITTED, F.col("visible_count") == 1),
-        # The engine writes its messages itself: what it did not write never was.
-        (RESOLVED_UNKNOWN, policies.has_role(ROLE_AUDIT) & _is_unknown()),
+        (RESOLVED_UNKNOWN, _is_unknown(policies)),
         (ROLLED_BACK, F.col("op_count") >= 1),
         (DISCARDED, F.col("is_discarded")),
         (DISCARDED_UNSEEN, policies.has_role(ROLE_AUDIT) & _has_passed("checks_end_timestamp")),
@@ -97,7 +97,7 @@ def _reason(policies: Policies) -> Column:
     reason_of = {
         CONFLICT: F.when(_has_two_ops(), REASON_TWO_OPS).otherwise(REASON_CONTRADICTING_ENDS),
         COMMITTED_OP_LOST: F.when(is_engine | F.col("_is_op_read"), REASON_NO_OP).otherwise(REASON_OP_UNREAD),
-        ROLLED_BACK: F.when(is_engine, REASON_DECIDED).otherwise(F.col("_proof")),
+        ROLLED_BACK: F.when(_is_decided_by_txmq(policies), REASON_DECIDED).otherwise(F.col("_proof")),
         RESOLVED_UNKNOWN: F.col("_missing"),
     }
     only = {verdict: F.lit(reasons[0]) for verdict, reasons in REASONS.items() if len(reasons) == 1}
@@ -153,9 +153,15 @@ def _within_what_was_read(due_ms: Column) -> Column:
     return F.when(due_ms <= F.unix_millis("_highest_timestamp"), due_ms)
 
 
-def _is_unknown() -> Column:
+def _is_unknown(policies: Policies) -> Column:
     """Whether it is decided and nothing tells how: an op names it, or a committed message without a half has its id."""
-    return ((F.col("op_count") >= 1) & F.col("_proof").isNull()) | (F.col("orphan_count") > 0)
+    is_unproved = (F.col("op_count") >= 1) & ~_is_decided_by_txmq(policies) & F.col("_proof").isNull()
+    return is_unproved | (policies.has_role(ROLE_AUDIT) & (F.col("orphan_count") > 0))
+
+
+def _is_decided_by_txmq(policies: Policies) -> Column:
+    """Whether all its ops are the engine's: it writes its messages itself, and what it did not write never was."""
+    return policies.has_role(ROLE_ENGINE) & (F.col("landed_op_count") == 0)
 
 
 def _is_conflict(policies: Policies) -> Column:
@@ -163,8 +169,11 @@ def _is_conflict(policies: Policies) -> Column:
 
 
 def _has_two_ops() -> Column:
-    """Whether two ends of a visible message were accepted: each left an op (R25)."""
-    return (F.col("visible_count") == 1) & (F.col("op_count") >= 2)
+    """Whether two ends of a visible message were accepted: each left an op (R25).
+
+    Of two halves of one offset, each of another life of the broker, an op means either.
+    """
+    return (F.col("visible_count") == 1) & (F.col("op_count") >= 2) & ~has_rival_half()
 
 
 def _is_expired(policies: Policies) -> Column:
