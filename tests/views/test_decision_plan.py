@@ -50,7 +50,12 @@ ROWS = {
         half("OLD", 9, born_timestamp="2026-11-01T11:00:00Z"), half("ELSEWHERE", 0, broker_name="b", producer_group="H"),
         half("DELAYED", 10), half("ALONE", 11), half("BACK", 12), half("BACK", 30), half("GONE", 13), half("GONE", 31),
     ],
-    "message": [{**KEY, "transaction_id": "SEEN", "topic": "T"}],
+    "message": [
+        {**KEY, "transaction_id": "SEEN", "topic": "T", "sys_flag": 8, "prepared_transaction_offset": 1002},
+        # Diverted by a timer, and of another topic: they have the id, and nothing of the transaction is visible.
+        {**KEY, "transaction_id": "OPEN", "topic": "rmq_sys_wheel_timer", "queue_offset": 1},
+        {**KEY, "transaction_id": "LOST", "topic": "U", "sys_flag": 8, "prepared_transaction_offset": 1001},
+    ],
     "op_message": [{"broker_name": "a", "queue_id": 0, "half_queue_offset": 3}],
     "trans_check_max_time": [
         lost("LOST", 0), lost("SEEN", 1), lost("AGAIN", 2), lost("OLD", 3, born_timestamp="2026-11-01T11:00:00Z"),

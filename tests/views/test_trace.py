@@ -334,7 +334,8 @@ def test_a_story_ends_with_what_its_verdict_means_why_and_what_to_do(closing):
     assert closing("DISCARDED", half_message=[half(34, 100, "00.000", None), half(404, 600, "03.000", 3)]) == [
         "means: given up after the last check: nobody decided it",
         "why:   asked 3 times by a broker; no answer and no end has landed",
-        f"do:    ask the database of record, then txmq settle {ID} --commit (or --rollback) --reason TEXT",
+        f"do:    ask the database of record, then txmq settle {ID} --commit --reason TEXT",
+        f"       or, where it rolled back: txmq settle {ID} --rollback --reason TEXT",
         f"       or have it asked again: txmq resume {ID}",
         "       where a broker decides, both with --to-broker",
     ]
@@ -424,14 +425,17 @@ def test_an_id_in_a_command_is_one_word_of_a_shell(warehouse, txmq):
 
 
 def test_what_a_broker_decides_must_be_told_to_it(closing):
-    settle = f"txmq settle {ID} --commit (or --rollback) --reason TEXT"
+    settle = f"txmq settle {ID} --commit --reason TEXT"
+    or_else = f"       or, where it rolled back: txmq settle {ID} --rollback --reason TEXT"
     assert closing("PENDING")[2:] == [
         "do:    wait for the next check, or configure a resolver for GID_P1",
         f"       or ask the database of record, then {settle}",
+        or_else,
         "       where a broker decides, with --to-broker",
     ]
     assert closing("EXPIRED_UNSEEN")[2:] == [
         f"do:    ask the database of record, then {settle}",
+        or_else,
         "       with --to-broker, while the broker still keeps its half; and check the broker's retention",
     ]
 
@@ -441,7 +445,8 @@ def test_what_txmq_decided_itself_is_told_as_it_was(closing):
     assert closing("DISCARDED", trans_check_max_time=[expired]) == [
         "means: given up when it grew older than the reserved time: nobody decided it",
         "why:   never asked about; no answer and no end has landed",
-        f"do:    ask the database of record, then txmq settle {ID} --commit (or --rollback) --reason TEXT",
+        f"do:    ask the database of record, then txmq settle {ID} --commit --reason TEXT",
+        f"       or, where it rolled back: txmq settle {ID} --rollback --reason TEXT",
     ]
     told = closing("CONFLICT")[0]
     assert told.startswith("means: decided, and an end that says otherwise came later")
@@ -475,7 +480,7 @@ def test_a_producer_that_stores_one_id_again_and_again_ends_no_reader(warehouse,
 def test_an_id_that_looks_like_an_option_is_never_shown_as_one(warehouse, txmq, id_):
     verdict = {**KEY, "transaction_id": id_, "verdict": "DISCARDED", "given_up_count": 1}
     told = txmq("--warehouse", warehouse({"verdict": [verdict]}), "trace", "--", id_)[1]
-    assert "do:    ask the database of record, then txmq settle ID --commit (or --rollback) --reason TEXT" in told
+    assert "do:    ask the database of record, then txmq settle ID --commit --reason TEXT" in told
     assert f"where ID stands: leave it out, and end the command with -- {id_}" in told
     assert f"resume {id_}" not in told
 

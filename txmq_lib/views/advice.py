@@ -27,7 +27,7 @@ MEANING = {
     names.EXPIRED_UNSEEN: "too old to be checked, and never given up",
     names.PENDING: "undecided",
 }
-SETTLE = "txmq settle {id} --commit (or --rollback) --reason TEXT"
+SETTLE = "txmq settle {id} --commit --reason TEXT\nor, where it rolled back: txmq settle {id} --rollback --reason TEXT"
 TO_DO = {
     names.DUPLICATED: "consumers must drop repeats by UNIQ_KEY",
     names.CONFLICT: "compare with the database of record",

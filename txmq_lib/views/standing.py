@@ -29,7 +29,13 @@ placed AS (
         arg_max(queue_offset, commit_log_offset) AS tran_state_table_offset,
         arg_max(real_topic, commit_log_offset) AS real_topic
     FROM halves GROUP BY ALL),
-seen AS (SELECT {KEY}, count(*) AS visible FROM message GROUP BY ALL),
+places AS (
+    SELECT {KEY}, commit_log_offset AS place FROM halves UNION SELECT {KEY}, commit_log_offset AS place FROM lost),
+seen AS (  -- what the audit counts as visible: committed, of a half that is there, in its real topic
+    SELECT {", ".join(f"p.{name}" for name in names.TRANSACTION_KEY)}, count(*) AS visible
+    FROM message AS m JOIN places AS t ON {SAME.format("t", "m")} AND t.place = m.prepared_transaction_offset
+        JOIN placed AS p ON {SAME.format("p", "m")} AND p.real_topic = m.topic
+    WHERE m.sys_flag & {names.SYS_FLAG_TRANSACTION_MASK} = {names.SYS_FLAG_COMMIT} GROUP BY ALL),
 closed AS (
     SELECT DISTINCT {", ".join(f"h.{name}" for name in names.TRANSACTION_KEY)}, true AS has_op
     FROM halves AS h JOIN op AS o ON o.broker_name = h.broker_name AND o.queue_id = h.queue_id
@@ -73,6 +79,7 @@ COLUMNS = (
     *("given_up_queue_offset", "given_up_commit_log_offset"),
 )
 GIVEN_UP = ("queue_offset", "commit_log_offset", "half_commit_log_offset")
+OF_MESSAGE = ("topic", "sys_flag", "prepared_transaction_offset")
 PLACE = ("queue_id", "queue_offset", "commit_log_offset", "real_topic")
 
 Planned = dict[str, Any]
@@ -109,7 +116,7 @@ def standing(reader: WarehouseReader, chosen: Chosen, limits: Limits) -> list[Pl
     ours = (*names.TRANSACTION_KEY, "action", "decided_by", "reason", "given_up_queue_offset", "pass_number")
     scans = {
         "half": Scan("half_message", (*names.TRANSACTION_KEY, *PLACE), where),
-        "message": Scan("message", names.TRANSACTION_KEY, where),
+        "message": Scan("message", (*names.TRANSACTION_KEY, *OF_MESSAGE), where),
         "op": Scan("op_message", ("broker_name", "queue_id", "half_queue_offset"), _broker_alone(chosen)),
         "given": Scan("trans_check_max_time", (*names.TRANSACTION_KEY, *GIVEN_UP), where),
         "decided": Scan("manual_decision", ours, where),
