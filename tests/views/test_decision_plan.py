@@ -143,6 +143,7 @@ def test_a_resume_lists_what_is_given_up_now_and_why_some_are_left(planned):
         "LOST": "resume", "GONE": "resume", "OLD": "expired", "ELSEWHERE": "left_to_broker",
     }  # fmt: skip
     assert "1 expired, 1 left_to_broker, 2 resume; nothing was written: --apply does it" in err
+    assert "1 left_to_broker; nothing was written: --apply would do nothing either" in planned("resume", "ELSEWHERE")[2]
     assert [row["transaction_id"] for row in planned("resume", "--group", "H")[1]] == ["ELSEWHERE"]
     assert planned("resume", "AGAIN")[1][0]["action"] == "resumed_before"
     status, _, err = planned("resume", "OPEN", "LOST")

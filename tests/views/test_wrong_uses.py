@@ -22,6 +22,8 @@ USES = [  # what is typed; status; what is said of it
     ("settle T --commit --reason paid", 2, "no half message of transaction T has landed"),
     ("settle T --commit --reason paid --to-broker", 2, "--to-broker needs a name server"),
     ("resume", 2, "resume needs transaction ids, or --group, or --all"),
+    ("resume --group GID_PAI", 2, "no half message of group GID_PAI has landed; there is GID_PAY"),
+    ("runs --since 24", 2, "--since 24: a span needs its unit, such as 24h"),
     ("resume T --apply --dry-run", 2, "give one of them"),
     ("resend T --reason x --namesrv nowhere", 2, "--namesrv must be host:port, not 'nowhere'"),
     ("release T", 2, "no half message of transaction T has landed"),

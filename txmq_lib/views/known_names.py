@@ -52,7 +52,7 @@ def unknown_names(reader: WarehouseReader, view: View, filters: Mapping[str, Seq
             continue
         landed = landed_names(reader, column, values)
         for value in (value for value in values if value not in landed):
-            unknown.append(UnknownName(option, value, _near(reader, column, value)))
+            unknown.append(UnknownName(option, value, near_names(reader, column, value)))
     return unknown
 
 
@@ -72,7 +72,8 @@ def _those_in(reader: WarehouseReader, table: str, column: str, names: Sequence[
     return {row[0] for row in reader.query(sql, list(names), {"base": scan})}
 
 
-def _near(reader: WarehouseReader, column: str, name: str) -> tuple[str, ...]:
+def near_names(reader: WarehouseReader, column: str, name: str) -> tuple[str, ...]:
+    """Names that have landed and look most like `name`; none of ids."""
     if column == "transaction_id":
         return ()  # of millions of ids one that looks alike says nothing
     names: set[str] = set()

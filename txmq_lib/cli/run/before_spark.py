@@ -12,7 +12,7 @@ from txmq_lib.errors import InputError, NothingToLandError, SettingsError, Usage
 from txmq_lib.files import local_files
 from txmq_lib.rocketmq.store.commit_log import files_of
 from txmq_lib.rocketmq.store.set_up import require_readable, set_up_of
-from txmq_lib.views.known_names import landed_names
+from txmq_lib.views.known_names import landed_names, near_names
 from txmq_lib.views.reader import WarehouseReader
 
 # Where any of these is set, a path without a scheme may be of another file system: only Spark can tell.
@@ -63,9 +63,12 @@ def require_landed(settings: Settings, column: str, names: Sequence[str], what: 
 
     TableMissingError where there is no warehouse: nothing can have landed.
     """
-    landed = landed_names(WarehouseReader(location(settings.warehouse)), column, names)
+    reader = WarehouseReader(location(settings.warehouse))
+    landed = landed_names(reader, column, names)
     if missing := [name for name in names if name not in landed]:
-        raise UsageError(f"{what} {', '.join(missing)} has landed")
+        near = near_names(reader, column, missing[0])
+        hint = f"; there is {', '.join(near)}" if near else ""
+        raise UsageError(f"{what} {', '.join(missing)} has landed{hint}")
 
 
 def _found(path: str) -> bool:

@@ -23,6 +23,7 @@ ClockNow = Annotated[
     str | None,
     typer.Option("--now", metavar="T", help="The moment ages count from; without it the time of day."),
 ]
+LEAST_EPOCH_MS = 10**11  # of 1973: nobody means an earlier one
 SINCE_HELP = "Only from this time on: ISO 8601, epoch milliseconds, or a span before now (90s, 10m, 2h, 3d)."
 
 
@@ -56,7 +57,11 @@ def span(text: str, option: str) -> timedelta:
 
 
 def time_ago(text: str, now: datetime) -> datetime:
-    """A moment as `moment` takes it, or a span before `now`."""
+    """A moment as `moment` takes it, or a span before `now`; UsageError where a number is neither."""
+    if text.isdecimal() and int(text) < LEAST_EPOCH_MS:
+        raise UsageError(
+            f"--since {text}: a span needs its unit, such as {text}h or {text}m; epoch milliseconds have 13 digits"
+        )
     try:
         return now - timedelta(milliseconds=milliseconds(text, "s"))
     except ValueError:

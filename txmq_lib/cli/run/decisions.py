@@ -14,7 +14,7 @@ from txmq_lib.cli.output.said import say
 from txmq_lib.cli.output.show import write_rows
 from txmq_lib.cli.run.before_spark import require_landed
 from txmq_lib.config.settings import Settings
-from txmq_lib.names import ACTION_HOLD, ACTION_RELEASE, ACTION_RESUME, COMMIT, ROLE_AUDIT, ROLLBACK
+from txmq_lib.names import ACTION_HOLD, ACTION_RELEASE, ACTION_RESUME, COMMIT, PLAN_BROKERS, ROLE_AUDIT, ROLLBACK
 from txmq_lib.pipeline.decision_request import PLAN_COLUMNS, DecisionRequest, Planned, findings
 from txmq_lib.views.decision_plan import hold_plan, resume_plan, settle_plan
 from txmq_lib.views.reader import WarehouseReader
@@ -39,6 +39,8 @@ def run_decision(
     """
     settings = settings_of(options)
     require_landed(settings, "transaction_id", request.transaction_ids, "no half message of transaction")
+    require_landed(settings, "producer_group", request.groups, "no half message of group")
+    require_landed(settings, "broker_name", request.brokers, "nothing of broker")
     if apply:
         from txmq_lib.cli.run.passes import run_job
         from txmq_lib.pipeline.decisions import decide
@@ -95,8 +97,10 @@ def summary(plan: Sequence[dict[str, Any]], *, is_sent: bool) -> str:
     if not plan:
         return "nothing to do: no given-up transaction fits; txmq verdicts --state discarded lists those there are"
     actions = sorted({row["action"] for row in plan})
+    is_left = not is_sent and actions == [PLAN_BROKERS]
+    does = "--apply would do nothing either" if is_left else "--apply does it"
     summary = ", ".join(f"{sum(row['action'] == action for row in plan)} {action}" for action in actions)
-    return f"{summary}; nothing was written{' or sent' if is_sent else ''}: --apply does it"
+    return f"{summary}; nothing was written{' or sent' if is_sent else ''}: {does}"
 
 
 def shown(value: object) -> object:
