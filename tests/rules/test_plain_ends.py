@@ -65,6 +65,7 @@ def a_pass(warehouse: Warehouse) -> Any:
     return SimpleNamespace(
         warehouse=warehouse,
         known_to=lambda table: None,
+        read=lambda table: SimpleNamespace(isEmpty=lambda: True),
         input_versions={"end_outcome": 0, "half_message": 1},
         new_files=lambda table: all_files(warehouse.local_path(table), 1),
         directory=lambda prefix: str(directory),
@@ -111,14 +112,13 @@ def histories() -> tuple[list[dict[str, Any]], list[dict[str, Any]], set[str]]:
         half_at(9_998, commit_log_offset=STEP * PLAIN - STEP),
     ]
     plain -= {"plain 5", f"plain {PLAIN - 1}"}
-    # Another broker, and places that two of them share.
+    # Another broker, and places that two of them share: an end means the half of its own broker.
     of_c = [{"broker_name": "c", "commit_log_offset": STEP * number + 1} for number in range(40)]
     halves += [half_at(number, transaction_id=f"C{number}", **each) for number, each in enumerate(of_c)]
     ends += [end_of(number, msg_id=f"c {number}", **each) for number, each in enumerate(of_c)]
     halves += [half_at(number, broker_name="d", transaction_id=f"D{number}") for number in (60, 9_000)]
     ends.append(end_of(9_000, broker_name="e", msg_id="of a broker without halves"))
     plain |= {f"c {number}" for number in range(40)}
-    plain.discard("plain 60")
     return halves, [{**each, "landing_order": turn} for turn, each in enumerate(ends)], plain
 
 
@@ -187,6 +187,16 @@ def judged_in_arrow(place, halves, ends, files, refused=(), decided=()) -> tuple
     rows_made = pa.concat_tables([pq.ParquetFile(path).read() for path in paths]).to_pylist()
     left = [pq.read_table(file) for file in sorted(Path(str(found.others)).glob("*.parquet"))]
     return rows_made, pa.concat_tables(left)["landing_order"].to_pylist()
+
+
+def test_many_halves_and_ends_at_one_place_are_left_to_spark_and_never_paired(tmp_path):
+    at_zero = {"commit_log_offset": 0}
+    warehouse = Warehouse(tmp_path, files=1)
+    warehouse.land("half_message", [half_at(number, **at_zero) for number in range(3_000)])
+    ends = [end_of(number, landing_order=number, **at_zero) for number in range(3_000)]
+    warehouse.land("end_transaction", ends)
+    none = np.empty(0, np.int64)
+    assert judging.judged_by_files(a_pass(warehouse), decided=none, refused=none) is None
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -22,7 +22,15 @@ from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import TableFile, WrittenFile, stored_schema
 from txmq_lib.delta.row_groups import Stretch, files_near, stretches
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.reconcile.named_halves import HALVES, PLACE, NamedHalves, Pairs, columns_of, has_between
+from txmq_lib.pipeline.reconcile.named_halves import (
+    HALVES,
+    PLACE,
+    NamedHalves,
+    Pairs,
+    TooManyPairsError,
+    columns_of,
+    has_between,
+)
 from txmq_lib.pipeline.reconcile.plain_ends import OF_END, OF_HALF, Numbers, are_plain, outcome_rows
 
 ENDS, OUTCOMES = "end_transaction", "end_outcome"
@@ -64,7 +72,10 @@ def judged_by_files(current: Pass, *, decided: Numbers, refused: Numbers) -> Jud
         refused=refused,
     )
     run = partial(_side_by_side, current)
-    done = run(work.done, found)
+    try:
+        done = run(work.done, found)
+    except TooManyPairsError:
+        return None  # no commit names what was written
     again = _repeated(np.concatenate([each.transactions for each in done]))
     if len(again):
         # Several ends of one transaction: who is first is judged with all of them.
@@ -105,7 +116,7 @@ class _Done:
 def _pieces(current: Pass) -> list[_Piece] | None:
     """The work to do; None where it is too much, or files cannot be read from here."""
     is_first = current.known_to(ENDS) is None
-    if is_first and current.input_versions[OUTCOMES] > 0:
+    if is_first and not current.read(OUTCOMES).isEmpty():
         return None  # nobody knows which of them were judged before
     ends = _stretches(current.new_files(ENDS), OF_END)
     path = current.warehouse.local_path(HALVES)
@@ -176,7 +187,7 @@ class _Work:
         with TableFile(self.path, spec, JUDGED_NOW) as file:
             for batch in piece.ends.group.batches(OF_END, most_rows=BATCH_ROWS):
                 ends = batch.cast(columns_of(ENDS, OF_END))
-                pairs = halves.of(ends[PLACE].to_numpy())
+                pairs = halves.of(ends)
                 transactions.append(pairs.transactions)
                 plain, its_halves = self._plain(ends, pairs)
                 rest.append(ends.filter(pa.array(~_mask(plain, ends.num_rows))))

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import arrow_schema
@@ -20,6 +21,12 @@ from txmq_lib.spark.row_hash import row_hash
 HALVES, PLACE = "half_message", "commit_log_offset"
 # Row groups that are kept, some 50 MiB each: ends name one after the other.
 HALVES_KEPT: Final = 2
+# Pairs made of so many ends and halves, at most: at a place that all of them name each would meet each.
+PAIRS_PER_ROW: Final = 4
+
+
+class TooManyPairsError(Exception):
+    """Many ends name a place at which many halves are: who streams them judges them."""
 
 
 @cache
@@ -67,13 +74,14 @@ class NamedHalves:
     stretches: Sequence[Stretch]
     _kept: OrderedDict[int, _OfGroup] = field(default_factory=OrderedDict)
 
-    def of(self, places: Numbers) -> Pairs:
-        """Every half at each of `places`, with the row of the place."""
+    def of(self, ends: pa.RecordBatch) -> Pairs:
+        """Every half of its broker at the place of each of `ends`; raises TooManyPairsError."""
+        places, brokers = ends[PLACE].to_numpy(), ends["broker_name"]
         ascending = np.sort(places)
         found = [Pairs(np.empty(0, np.int64), np.empty(0, np.int64), None)]
         for number, stretch in enumerate(self.stretches):
             if has_between(ascending, stretch.least, stretch.greatest):
-                found.append(_pairs(places, self._group(number)))
+                found.append(_pairs(places, brokers, self._group(number)))
         batches = [each.halves for each in found if each.halves is not None]
         together = pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else []
         return Pairs(
@@ -99,12 +107,17 @@ def _of_group(stretch: Stretch) -> _OfGroup:
     return _OfGroup(halves, hashes, places[rows], rows)
 
 
-def _pairs(places: Numbers, group: _OfGroup) -> Pairs:
+def _pairs(places: Numbers, brokers: pa.Array, group: _OfGroup) -> Pairs:
     first = np.searchsorted(group.places, places, "left")
     counts = np.searchsorted(group.places, places, "right") - first
+    if counts.sum() > PAIRS_PER_ROW * (len(places) + len(group.places)):
+        raise TooManyPairsError
     ends = np.repeat(np.arange(len(places)), counts)
     # The first of each place, then the one behind it.
     steps = np.arange(len(ends)) - np.repeat(np.cumsum(counts) - counts, counts)
     rows = group.rows[np.repeat(first, counts) + steps]
+    theirs = group.halves["broker_name"].take(pa.array(rows))
+    is_same = pc.equal(brokers.take(pa.array(ends)), theirs).to_numpy(zero_copy_only=False)
+    ends, rows = ends[is_same], rows[is_same]
     halves = group.halves.take(pa.array(rows)) if len(rows) else None
     return Pairs(ends, group.transactions[rows], halves)
