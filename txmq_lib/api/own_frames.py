@@ -14,6 +14,7 @@ from txmq_lib.delta.conform import struct_type
 from txmq_lib.errors import UsageError
 from txmq_lib.names import (
     HIGHEST_OFFSET,
+    ORIGIN_LANDED,
     SYS_FLAG_PREPARED,
     SYS_FLAG_ROLLBACK,
     SYS_FLAG_TRANSACTION_MASK,
@@ -48,7 +49,10 @@ NEEDED: Mapping[str, tuple[str, tuple[str, ...]]] = {
             *("real_queue_id", "broker_check_times", "prepared_queue_offset", "check_immunity"),
         ),
     ),
-    "ops": ("op_message", ("broker_name", "queue_id", "half_queue_offset", "commit_log_offset", "store_timestamp")),
+    "ops": (
+        "op_message",
+        ("broker_name", "queue_id", "half_queue_offset", "commit_log_offset", "store_timestamp", "origin"),
+    ),
     "messages": (
         "message",
         (
@@ -69,7 +73,7 @@ NEEDED: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "landing_frontier",
         (
             *("broker_name", "topic", "queue_id", "highest_store_timestamp", "lowest_kept_offset"),
-            *("runs", "told_end", "file_end", "first_told_end"),
+            *("runs", "told_end", "file_end", "first_told_end", "is_untold"),
         ),
     ),
 }
@@ -127,7 +131,7 @@ def records_of(stored: DataFrame, broker: str, *, log_is_whole: bool = False) ->
         read = read.unionByName(_whole_log(stored, broker), allowMissingColumns=True)
     return Records(
         halves=half_messages(of["half"]).withColumn("queue_id", table_queue_id()),
-        ops=op_tokens(hashed),
+        ops=op_tokens(hashed).withColumn("origin", F.lit(ORIGIN_LANDED)),
         messages=messages(rows.where(~F.col("topic").isin(*TRANSACTION_TOPICS))),
         given_up=given_up_messages(of["max-time"]),
         read=read,
