@@ -199,6 +199,13 @@ def test_halves_that_the_checks_have_passed_over_are_told_by_the_landing_that_re
     stands(0)
     land(house, served, now=NOW + timedelta(seconds=3))
     assert passed() == 0, "moved back: they are looked at again"
+    at["offset"] = end
+    stands(end)
+    land(house, served, Parts.OFFSETS, NOW + timedelta(seconds=4))
+    assert passed() == 0, "the halves were not read with it"
+    land(house, served, Parts.QUEUES, NOW + timedelta(seconds=5))
+    assert passed() == undecided, "nothing else is new, and a service reads offsets on their own"
+    assert land(house, served, Parts.QUEUES, NOW + timedelta(seconds=6)).counts["idle"] == 1
 
 
 def without_the_last_ops(served: LiveCapture) -> None:

@@ -350,6 +350,7 @@ MUTANTS = (
     # --- how brokers are set up
     Mutant("_dledger", "a log of DLedger is taken for none", "found or ", "", SET_UP),
     Mutant("rules.cursors._passed", "a cursor that went back has passed what it looks at again", "min(known, now.half_offset)", "known", CURSORS),
+    Mutant("with_passed", "halves that land alone tell nothing of the checks", "passed.get(cursor.queue_id)", "None", CURSORS),
     Mutant("passed_over", "what was decided since it was listed was passed over", "if half.key not in gone_on:", "if True:", STOPPED),
     Mutant("_gone_on", "what was given up before it was put back stays given up", "place > places.get(tuple(key), place)", "tuple(key) in places", STOPPED),
     Mutant("has_tiers", "tiered storage is never told", '"TieredMessageStore" in', '"none" in', SET_UP),

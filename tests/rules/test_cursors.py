@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 from moment import NOW as NOON
 
-from txmq_lib.rules.cursors import Cursor, Place, followed, longest_stand_ms
+from txmq_lib.rules.cursors import Cursor, Place, followed, longest_stand_ms, with_passed
 
 LIMITS = {"transaction_timeout_ms": 6_000, "transaction_check_interval_ms": 30_000}
 STOOD = Cursor(0, 17, 3, NOON, NOON + timedelta(minutes=1), 2, 6_000, 120_000)
@@ -87,3 +87,16 @@ def test_what_a_cursor_has_passed_is_known_by_a_landing_that_read_the_halves_aft
     stood = {} if passed is None else {0: passed}
     (found,) = followed(before, {0: Place(half_offset, 3)}, at(5), **LIMITS, passed=stood)
     assert found.passed_offset == expected
+
+
+@pytest.mark.parametrize(
+    ("known", "half_offset", "passed", "expected"),
+    [(None, 17, 15, 15), (12, 17, 15, 15), (12, 14, 15, 14), (12, 17, 9, 9), (12, 17, None, 12), (12, None, 15, None)],
+    ids=["first", "went on", "the table is older", "went back", "not known", "the broker has none"],
+)  # fmt: skip
+def test_halves_that_are_read_without_the_table_of_offsets_tell_what_was_passed_and_not_how_long_it_stands(
+    known, half_offset, passed, expected
+):
+    cursor = replace(STOOD, half_offset=half_offset, passed_offset=known)
+    stood = {3: 99} if passed is None else {0: passed}
+    assert with_passed([cursor], stood) == [replace(cursor, passed_offset=expected)]

@@ -60,6 +60,17 @@ def followed(
     ]
 
 
+def with_passed(known: Iterable[Cursor], passed: Mapping[int, int]) -> list[Cursor]:
+    """`known` with what each has passed, where halves and ops were read without the broker's table of offsets.
+
+    passed  where they stood before that, all of them; one that was never read with the table waits for it
+    """
+    return [
+        replace(cursor, passed_offset=_passed(cursor, replace(cursor, passed_offset=passed.get(cursor.queue_id))))
+        for cursor in known
+    ]
+
+
 def longest_stand_ms(transaction_check_interval_ms: int, queues: int) -> int:
     """How long a cursor may stand where it is while the broker checks: rounds come one after the other."""
     return ROUNDS * transaction_check_interval_ms + WALK_MS * queues

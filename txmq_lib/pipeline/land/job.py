@@ -17,6 +17,7 @@ from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.pass_log import last_note
 from txmq_lib.passes.ready import make_ready
 from txmq_lib.pipeline.land import unchanged_inputs
+from txmq_lib.pipeline.land.broker_state import check_cursors
 from txmq_lib.pipeline.land.files import message_landing
 from txmq_lib.pipeline.land.files.listing import list_files
 from txmq_lib.pipeline.land.kinds import MESSAGE_TABLES
@@ -212,7 +213,9 @@ def _land_live(
     def is_idle(mine: Pass) -> bool:
         known = unchanged_inputs.known(warehouse, settings, mine.last_note)
         is_moved = mine.arguments["queues"] or mine.arguments.get("untold")
-        return not is_moved and _is_among(known, mine.arguments)
+        if is_moved or not _is_among(known, mine.arguments):
+            return False
+        return reading.offsets is not None or not check_cursors.is_news(mine, reading.passed)
 
     report = run_landing(
         warehouse, settings, arguments, now=now, wall_clock=wall_clock, is_idle=is_idle, reading=reading

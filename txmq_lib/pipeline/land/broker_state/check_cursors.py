@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from txmq_lib.delta.conform import struct_type
 from txmq_lib.names import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, ROLE_AUDIT
 from txmq_lib.passes.current import Pass
 from txmq_lib.rocketmq.store.consumer_offset_file import ConsumerOffsets
-from txmq_lib.rules.cursors import Cursor, Place, followed
+from txmq_lib.rules.cursors import Cursor, Place, followed, with_passed
 from txmq_lib.spark.local_frame import local_frame
 
 TABLE = STEP = "check_cursor"
@@ -40,10 +40,9 @@ def land(
     broker_name = current.arguments["broker_name"]
     policy = current.settings.for_broker(broker_name)
     found = places(offsets, half_queues)
-    if not found or policy.role != ROLE_AUDIT or TABLE not in current.input_versions:
+    if not found or not _are_kept(current):
         return
-    rows = current.warehouse.materialized_rows(TABLE)
-    known = [_cursor(row) for row in rows if row["broker_name"] == broker_name]
+    known = _known(current)
     if is_newest:
         moment = max([moment, *(cursor.last_seen_timestamp for cursor in known)])
     cursors = followed(
@@ -54,7 +53,38 @@ def land(
         transaction_check_interval_ms=policy.transaction_check_interval_ms,
         passed=passed,
     )
-    new = [asdict(cursor) for cursor in cursors if cursor not in known]
+    _keep(current, [cursor for cursor in cursors if cursor not in known])
+
+
+def land_passed(current: Pass, passed: Mapping[int, int]) -> None:
+    """Keep what the checks have passed, by half queue, where the queues land without the table of offsets."""
+    if _are_kept(current):
+        _keep(current, _moved(current, passed))
+
+
+def is_news(current: Pass, passed: Mapping[int, int]) -> bool:
+    """Whether `land_passed` has anything to keep."""
+    return bool(passed) and _are_kept(current) and bool(_moved(current, passed))
+
+
+def _moved(current: Pass, passed: Mapping[int, int]) -> list[Cursor]:
+    known = _known(current)
+    return [cursor for cursor in with_passed(known, passed) if cursor not in known]
+
+
+def _are_kept(current: Pass) -> bool:
+    policy = current.settings.for_broker(current.arguments["broker_name"])
+    return policy.role == ROLE_AUDIT and TABLE in current.input_versions
+
+
+def _known(current: Pass) -> list[Cursor]:
+    broker_name = current.arguments["broker_name"]
+    rows = current.warehouse.materialized_rows(TABLE)
+    return [_cursor(row) for row in rows if row["broker_name"] == broker_name]
+
+
+def _keep(current: Pass, cursors: Sequence[Cursor]) -> None:
+    broker_name, new = current.arguments["broker_name"], [asdict(cursor) for cursor in cursors]
     common = {"broker_name": broker_name, "pass_number": current.number}
     frame = local_frame(current.warehouse.spark, [{**common, **row} for row in new], struct_type(table_spec(TABLE)))
     current.upsert(TABLE, frame, step=STEP, count=len(new))

@@ -40,4 +40,6 @@ def land(current: Pass, reading: BrokerReading) -> None:
         broker_offsets.land(current, [table], broker_name=current.arguments["broker_name"], is_newest=True)
         ends, passed = reading.half_ends, reading.passed
         check_cursors.land(current, reading.offsets, ends, current.now, is_newest=True, passed=passed)
+    elif reading.passed:
+        check_cursors.land_passed(current, reading.passed)
     current.counts.update(reading.counts)
