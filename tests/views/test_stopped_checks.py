@@ -184,3 +184,27 @@ def test_one_that_was_given_up_and_put_back_by_hand_may_be_passed_over_again(war
     rows = {"check_cursor": [PASSED], "pending_half": [pending(17)], "trans_check_max_time": [given_up]}
     _, out, _ = txmq("--warehouse", warehouse(rows), "status", "--now", NOON, "--format", "json")
     assert [each["count"] for each in json.loads(out)["passed_over"]] == [1]
+
+
+def test_those_that_were_decided_since_they_were_listed_do_not_hide_one_that_was_passed_over(warehouse, txmq):
+    """1,200 older ones were put back 15 times each, and are decided by what landed since."""
+    old = [pending(n, half_offsets=[n * 20 + copy for copy in range(16)]) for n in range(1_200)]
+    ops = [{"broker_name": "b", "queue_id": 0, "half_queue_offset": n * 20 + 3} for n in range(1_200)]
+    last = pending(90_000, first_store_timestamp=at("11:30:00"))
+    passed = cursor(half_offset=100_000, passed_offset=100_000)
+    uri = warehouse({"check_cursor": [passed], "op_message": ops, "pending_half": [*old, last]})
+    _, out, _ = txmq("--warehouse", uri, "status", "--now", NOON, "--format", "json")
+    (queue,) = json.loads(out)["passed_over"]
+    assert (queue["count"], queue["oldest_timestamp"], len(queue["keys"])) == (1, "2026-11-21T11:30:00.000Z", 1)
+
+
+def test_all_that_were_passed_over_are_counted_and_told_in_their_traces_though_not_all_are_named(warehouse, txmq):
+    old = [pending(n) for n in range(1_200)]
+    last = pending(90_000, first_store_timestamp=at("11:30:00"))
+    passed = cursor(half_offset=100_000, passed_offset=100_000)
+    uri = warehouse({"check_cursor": [passed], "pending_half": [*old, last]})
+    _, out, _ = txmq("--warehouse", uri, "status", "--now", NOON, "--format", "json")
+    (queue,) = json.loads(out)["passed_over"]
+    assert (queue["count"], len(queue["keys"])) == (1_201, 1_000)
+    _, out, _ = txmq("--warehouse", uri, "trace", "T90000")
+    assert "passed over by the broker's checks: they are at offset 100000 of queue 0" in out

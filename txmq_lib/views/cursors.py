@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from txmq_lib import names
 from txmq_lib.errors import TableMissingError
 from txmq_lib.views.column_sql import in_utc, output, utc
-from txmq_lib.views.reader import KeyValues, Scan, WarehouseReader, matching, sql_literal
+from txmq_lib.views.reader import Scan, WarehouseReader, sql_literal
 
 COLUMNS = (
     "broker_name",
@@ -22,9 +22,30 @@ COLUMNS = (
     "transaction_timeout_ms",
     "longest_stand_ms",
 )
-MOST_PASSED_OVER = 1_000  # that are looked at
+MOST_PASSED_OVER = 1_000  # of a queue that are named
 KEY = f"broker_name, transaction_id, producer_group, {output('born_timestamp', 'timestamp')}"  # names.TRANSACTION_KEY
 OP = ("broker_name", "queue_id", "half_queue_offset")
+FIRST_OFFSET = "list_min(half_offsets)"
+# What reconcile listed as undecided, below a cursor.
+BELOW = """
+    WITH below AS MATERIALIZED (
+        SELECT row_number() OVER () AS number, p.*, passed_offset
+        FROM p JOIN c USING (broker_name, queue_id) WHERE queue_offset < passed_offset)"""
+SAME_KEY = " AND ".join(f"below.{name} IS NOT DISTINCT FROM later.{name}" for name in names.TRANSACTION_KEY)
+# Without those that an op names, or that were put back or given up later.
+PASSED_OVER = f"""{BELOW},
+    places AS (SELECT number, broker_name, queue_id, unnest(half_offsets) AS half_queue_offset FROM below),
+    gone_on AS (
+        SELECT number FROM places SEMI JOIN o USING (broker_name, queue_id, half_queue_offset)
+        UNION SELECT number FROM below JOIN (SELECT * FROM h UNION ALL SELECT * FROM m) AS later
+            ON {SAME_KEY} AND later.commit_log_offset > below.commit_log_offset),
+    left_behind AS (SELECT * FROM below ANTI JOIN gone_on USING (number))
+    SELECT {KEY}, queue_id, passed_offset, count(*) OVER queue, {utc("min(first_store_timestamp) OVER queue")}
+    FROM left_behind
+    WINDOW queue AS (PARTITION BY broker_name, queue_id, passed_offset)
+    QUALIFY list_contains(?, transaction_id) OR {MOST_PASSED_OVER} >= row_number() OVER (
+        PARTITION BY broker_name, queue_id, passed_offset ORDER BY first_store_timestamp, transaction_id)
+    ORDER BY first_store_timestamp, transaction_id"""
 STANDS = "landings >= 2 AND epoch_ms(last_seen_timestamp) - epoch_ms(first_seen_timestamp) > longest_stand_ms"
 
 
@@ -44,8 +65,8 @@ class StoppedChecks:
 
 @dataclass(frozen=True)
 class PassedOver:
-    """Undecided halves of a queue that its broker's checks have passed over: how many (MOST_PASSED_OVER at most), the
-    store time of the first, how far the checks had come, and which (names.TRANSACTION_KEY, as JSON has them)."""
+    """Undecided halves of a queue that its broker's checks have passed over: how far the checks had come, how many,
+    the store time of the first, and which (names.TRANSACTION_KEY, as JSON has them; the first MOST_PASSED_OVER)."""
 
     broker_name: str
     queue_id: int
@@ -101,57 +122,36 @@ def stopped_checks(reader: WarehouseReader) -> list[StoppedChecks]:
     ]
 
 
-class _Half(NamedTuple):
-    """The newest half of an undecided transaction below a cursor; `key` as KEY has it."""
-
-    key: tuple[Any, ...]
-    queue_id: int
-    passed_offset: int
-    place: int
-    half_offsets: list[int]
-    stored: datetime
-
-
-def passed_over(reader: WarehouseReader) -> list[PassedOver]:
+def passed_over(reader: WarehouseReader, *, first: Collection[str] = ()) -> list[PassedOver]:
     """Undecided halves below a check cursor, by queue: a round puts each due half back or gives it up before it goes on
     (R53), so these were skipped, and no round looks at them again. Somebody moved the cursor, a replica took them
     elsewhere, or retention took them first.
 
     What reconcile listed as undecided may be decided by what landed since: that is looked at.
+    first  ids of which all keys are told
     """
-    cursors = Scan("check_cursor", ("broker_name", "queue_id", "passed_offset"), may_be_missing=True)
-    columns = ("queue_id", "queue_offset", "commit_log_offset", "half_offsets", "first_store_timestamp")
-    sql = f"""
-        SELECT {KEY}, queue_id, passed_offset, commit_log_offset, half_offsets,
-            {utc("first_store_timestamp")}
-        FROM p JOIN c USING (broker_name, queue_id) WHERE queue_offset < passed_offset
-        ORDER BY first_store_timestamp LIMIT {MOST_PASSED_OVER}"""
-    scans = {"c": cursors, "p": Scan("pending_half", (*names.TRANSACTION_KEY, *columns))}
-    halves = [_Half(tuple(row[:4]), *row[4:]) for row in reader.query(sql, [], scans)]
-    gone_on = _gone_on(reader, halves) if halves else set()
-    queues: dict[tuple[str, int, int], list[_Half]] = {}
-    for half in halves:
-        if half.key not in gone_on:
-            queues.setdefault((half.key[0], half.queue_id, half.passed_offset), []).append(half)
-    return [
-        PassedOver(*queue, len(those), in_utc(those[0].stored), tuple(half.key for half in those))
-        for queue, those in queues.items()
-    ]
-
-
-def _gone_on(reader: WarehouseReader, halves: Sequence[_Half]) -> set[tuple[Any, ...]]:
-    """Keys of those that an op names, or that were put back or given up later."""
-    brokers = sorted({half.key[0] for half in halves})
-    offsets = sorted({offset for half in halves for offset in half.half_offsets})
-    named = Scan("op_message", OP, ({"broker_name": brokers, "half_queue_offset": offsets},))
-    ops = {tuple(row[name] for name in OP) for row in reader.rows(named)}
-    found = {half.key for half in halves if {(half.key[0], half.queue_id, each) for each in half.half_offsets} & ops}
-    places = {half.key: half.place for half in halves}
-    those: KeyValues = {"broker_name": brokers, "transaction_id": sorted({half.key[1] for half in halves})}
-    condition, values = matching((those,))
+    lowest = next(
+        iter(reader.query(f"{BELOW} SELECT min({FIRST_OFFSET}), min(commit_log_offset) FROM below", [], _listed()))
+    )
+    if lowest[0] is None:
+        return []
+    later = f"commit_log_offset > {lowest[1]}"
     columns = (*names.TRANSACTION_KEY, "commit_log_offset")
-    for table in ("half_message", "trans_check_max_time"):
-        sql = f"SELECT {KEY}, commit_log_offset FROM scan WHERE {condition}"
-        rows = reader.query(sql, [*values], {"scan": Scan(table, columns, (those,))})
-        found |= {tuple(key) for *key, place in rows if place is not None and place > places.get(tuple(key), place)}
-    return found
+    scans = {
+        **_listed(),
+        "o": Scan("op_message", OP, files=f"half_queue_offset >= {lowest[0]}"),
+        "h": Scan("half_message", columns, files=later),
+        "m": Scan("trans_check_max_time", columns, files=later),
+    }
+    queues: dict[tuple[str, int, int, int, datetime], list[tuple[Any, ...]]] = {}
+    for *key, queue_id, passed_offset, count, oldest in reader.query(PASSED_OVER, [list(first)], scans):
+        queues.setdefault((key[0], queue_id, passed_offset, count, in_utc(oldest)), []).append(tuple(key))
+    return [PassedOver(*queue, keys=tuple(keys)) for queue, keys in queues.items()]
+
+
+def _listed() -> dict[str, Scan]:
+    columns = ("queue_id", "queue_offset", "commit_log_offset", "half_offsets", "first_store_timestamp")
+    return {
+        "c": Scan("check_cursor", ("broker_name", "queue_id", "passed_offset"), may_be_missing=True),
+        "p": Scan("pending_half", (*names.TRANSACTION_KEY, *columns)),
+    }

@@ -257,7 +257,7 @@ def _stopped_events(reader: WarehouseReader, found: dict[str, list[dict[str, Any
 def _passed_events(reader: WarehouseReader, undecided: set[Key]) -> list[tuple[Key | None, Event]]:
     """Of undecided transactions, those that the checks of their broker have passed over."""
     events: list[tuple[Key | None, Event]] = []
-    for queue in passed_over(reader):
+    for queue in passed_over(reader, first={str(key[1]) for key in undecided}):
         for values in queue.keys:
             row = dict(zip(names.TRANSACTION_KEY, values, strict=True))
             if _key(row) in undecided:
