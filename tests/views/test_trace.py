@@ -9,7 +9,7 @@ import pytest
 
 from txmq_lib.cli.output import show
 from txmq_lib.views.reader import Scan, WarehouseReader
-from txmq_lib.views.trace import MOST_ROWS
+from txmq_lib.views.trace import MOST_ROWS, traces
 
 ID = "C000020246654E0E2F2A6940C2510000"
 BORN = "2026-11-21T10:30:51.730Z"
@@ -509,3 +509,16 @@ def test_of_a_key_that_everybody_has_the_first_transactions_are_told(warehouse, 
     status, out, err = txmq("--warehouse", warehouse({"half_message": halves}), "trace", "--key", "order")
     assert (status, out.count("half message stored")) == (0, 2)
     assert err == "5 transactions have it, and the first 2 are told: trace others by their ids\n"
+
+
+@pytest.mark.parametrize(
+    ("table", "name"), [("end_outcome", "end_transaction_id"), ("end_transaction", "transaction_id")]
+)
+def test_ends_without_an_id_of_one_half_crowd_out_none_of_another(warehouse, table, name):
+    halves = [half(5, 500, "51", None), {**half(9, 900, "51", None), "transaction_id": "OTHER"}]
+    nameless = {"broker_name": "a", "ts": at("52"), "producer_group": "GID_P1", name: None, "landed_pass": 4}
+    places = [500] * (MOST_ROWS + 500) + [900]
+    ends = [{**nameless, "commit_log_offset": place, "landing_order": n} for n, place in enumerate(places)]
+    stories = traces(WarehouseReader(warehouse({"half_message": halves, table: ends})), [ID, "OTHER"])
+    ended = {id_: sum(event.table == table for story in of for event in story.events) for id_, of in stories.items()}
+    assert ended == {ID: MOST_ROWS, "OTHER": 1}

@@ -116,13 +116,16 @@ class WarehouseReader:
     def rows(self, scan: Scan, *, most_per: tuple[Sequence[str], int] = ((), 0)) -> list[dict[str, Any]]:
         """The scan's rows by column name, values as JSON would have them (see `output`).
 
-        most_per  columns, and how many rows of each value of any of them are read, whichever
+        most_per  columns, and how many rows of each value of any of them are read; where one has none, others bound it
         """
         types = {field.name: field.type for field in table_spec(scan.table).fields}
         columns = ", ".join(output(quoted(name), types[name]) for name in scan.columns)
         condition, parameters = matching(scan.where)
         sql = f"SELECT {columns} FROM scan WHERE {condition}"
-        numbered = [f"row_number() OVER (PARTITION BY {quoted(name)}) <= {most_per[1]}" for name in most_per[0]]
+        numbered = [
+            f"({name} IS NULL OR row_number() OVER (PARTITION BY {name}) <= {most_per[1]})"
+            for name in map(quoted, most_per[0])
+        ]
         if numbered:
             sql += f" QUALIFY {' AND '.join(numbered)}"
         found = self.query(sql, parameters, {"scan": scan})
