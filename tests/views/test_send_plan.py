@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from views.test_decision_plan import BORN, KEY, NOW, ROOT, decision, half, lost
@@ -150,3 +152,16 @@ def test_a_plan_imports_no_spark_and_comes_in_three_seconds_of_work(uri):
         assert ended.returncode == 0, ended.stderr
         assert "--apply does it" in ended.stderr
         assert after.children_user + after.children_system - before.children_user - before.children_system < 3
+
+
+def test_a_warehouse_of_before_that_lacks_what_was_sent_and_decided_is_planned_all_the_same(warehouse, txmq):
+    of_before = ("half_message", "trans_check_max_time")
+    uri = warehouse({name: ROWS[name] for name in of_before})
+    for table in ("broker_request", "check_answer", "manual_decision"):
+        shutil.rmtree(Path(uri) / table)
+    for command in (("resend", "LOST", *RESEND), ("resume", "LOST", "--to-broker", *AT)):
+        status, out, err = txmq("--warehouse", uri, "--set", "role=audit", *command, *NOW, "--format", "json")
+        assert (status, err) == (0, "1 to be sent to brokers; nothing was sent: --apply does it\n"), command
+        assert json.loads(out)["transaction_id"] == "LOST"
+    settings = Settings.load(assignments=["role=audit"], warehouse=uri)
+    assert requests_planned(settings, ToSend("resolve", DecisionRequest()), moment(NOW[1])) == ([], [])

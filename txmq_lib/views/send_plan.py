@@ -34,7 +34,7 @@ def ends_by_answers(reader: WarehouseReader, chosen: Chosen, limits: Limits) -> 
     """The ends that resolvers' answers make, where a broker decides and has not (a row of SEND_COLUMNS each)."""
     answers = [
         row
-        for row in reader.rows(Scan("check_answer", SAID, chosen.where))
+        for row in reader.rows(Scan("check_answer", SAID, chosen.where, may_be_missing=True))
         if row["is_planned_for_broker"] and row["answer"] in (COMMIT, ROLLBACK)
     ]
     answers.sort(key=lambda row: (row["answered_timestamp"], row["pass_number"]))
@@ -107,6 +107,7 @@ def _sendable(reader: WarehouseReader, rows: Sequence[Mapping[str, Any]]) -> lis
     if not rows:
         return []
     ids = sorted({row["transaction_id"] for row in rows})
-    done = done_before(reader.rows(Scan("broker_request", RECORDED, ({"transaction_id": ids},))))
+    sent_before = Scan("broker_request", RECORDED, ({"transaction_id": ids},), may_be_missing=True)
+    done = done_before(reader.rows(sent_before))
     requests = [{**row, "former_verdict": row["verdict"]} for row in rows]
     return [row for row in requests if may_be_sent(row, done)]

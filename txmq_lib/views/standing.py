@@ -119,7 +119,7 @@ def standing(reader: WarehouseReader, chosen: Chosen, limits: Limits) -> list[Pl
         "message": Scan("message", (*names.TRANSACTION_KEY, *OF_MESSAGE), where),
         "op": Scan("op_message", ("broker_name", "queue_id", "half_queue_offset"), _broker_alone(chosen)),
         "given": Scan("trans_check_max_time", (*names.TRANSACTION_KEY, *GIVEN_UP), where),
-        "decided": Scan("manual_decision", ours, where),
+        "decided": Scan("manual_decision", ours, where, may_be_missing=True),
         "verdict": Scan("verdict", (*names.TRANSACTION_KEY, "verdict"), where),
     }
     undecided = ", ".join(f"'{verdict}'" for verdict in names.UNDECIDED)
