@@ -275,6 +275,7 @@ MUTANTS = (
            ("rules/test_duplicates.py",)),
     Mutant("_land_rows", "what landed before is known by its hash alone", '(current, table, broker_name).withColumn("content_hash", event_hash(content))',
            "(current, table, broker_name)", (f"{RIVALS}::test_a_file_landed_before_hashes_told_nulls_apart_adds_nothing_when_it_lands_again",)),
+    Mutant("_runs_of_before", "what is told of no more was told of before", 'F.coalesce("_is_untold", F.col("is_untold"), F.lit(True))', 'F.col("_is_untold")', FRONTIER),
     Mutant("advanced", "a frontier goes back", 'F.greatest("next_offset", "_next_offset")', 'F.col("next_offset")', ("rules/test_frontier.py",)),
     # --- JSON of brokers and name servers (R89)
     Mutant("storable", "half a surrogate pair stays", 'json.loads(text.encode("utf-8", "replace"))', "document", ("plain/test_remoting.py",)),

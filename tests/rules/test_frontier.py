@@ -168,16 +168,32 @@ def test_another_log_in_the_place_of_the_one_before_has_been_read_on_its_own(spa
 @pytest.mark.parametrize("topic", ["**", "TopicA"])
 def test_what_the_last_reading_of_all_queues_said_of_one_stays_when_it_goes_on(spark, topic):
     whole = {"topic": topic, "queue_id": -1, "runs": [run(0, 0, read_to=99)]}
-    still = {"runs": [run(0, 3, 10, 30, 50)], "told_end": 3}
+    still = {"runs": [run(0, 3, 10, 30, 50)], "told_end": 3, "is_untold": False}
     behind_a_gap = {"next_offset": 6, "runs": [run(5, 6, 120, 120, 130)], "told_end": 6}
     assert runs_after(spark, [whole, still], behind_a_gap) == {"TopicA": [(0, 3, 10, 30, 99), (5, 6, 120, 120, 130)]}
-    empty = {"runs": [run(0, 0, read_to=50)], "told_end": 0, "next_offset": 0}
+    empty = {"runs": [run(0, 0, read_to=50)], "told_end": 0, "next_offset": 0, "is_untold": False}
     assert runs_after(spark, [whole, empty], behind_a_gap) == {
         "TopicA": [(0, 0, None, None, 99), (5, 6, 120, 120, 130)]
     }
     assert runs_after(spark, [whole], behind_a_gap) == {"TopicA": [(5, 6, 120, 120, 130)]}, "nobody told of it before"
     untold = {**still, "is_untold": True}
     assert runs_after(spark, [whole, untold], behind_a_gap) == {"TopicA": [(0, 3, 10, 30, 50), (5, 6, 120, 120, 130)]}
+
+
+def test_what_a_reading_of_all_queues_said_of_one_counts_only_if_it_was_told_of_that_queue(spark):
+    """A version of before did not say whether it was: only a broker that tells of the queue now proves that."""
+    whole = {"topic": "**", "queue_id": -1, "runs": [run(0, 0, read_to=500)]}
+    known = {"runs": [run(0, 9, 10, 90, 100)], "told_end": 9}
+    cases = {  # known, reported: up to where it is read then
+        (None, True): 100, (None, False): 500, (None, None): 100, (False, True): 500, (False, None): 500,
+        (True, False): 100,
+    }  # fmt: skip
+    found = {}
+    for before, now in cases:
+        report = {"next_offset": 12, "told_end": 12, "is_untold": now, "runs": []}
+        runs = runs_after(spark, [whole, {**known, "is_untold": before}], report)
+        found[before, now] = runs["TopicA"][0][-1]
+    assert found == cases
 
 
 def test_whether_a_live_broker_tells_of_a_queue_is_what_the_newest_live_landing_says(spark):

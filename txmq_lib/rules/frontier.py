@@ -134,7 +134,9 @@ def _first_told_before() -> Column:
 
 def _runs_of_before() -> Column:
     """The runs known before, with what the last reading of all queues said of this one, before this one goes on."""
-    queue = told_to(F.coalesce("_runs", no_runs()), F.greatest("_all_read_to", "_topic_read_to"), F.col("_is_untold"))
+    # Of a row of before nobody said whether that reading was told of it.
+    is_untold = F.coalesce("_is_untold", F.col("is_untold"), F.lit(True))
+    queue = told_to(F.coalesce("_runs", no_runs()), F.greatest("_all_read_to", "_topic_read_to"), is_untold)
     is_queue = F.col("queue_id") != WHOLE_QUEUE_ID
     return F.when(is_queue, queue).when(F.col("is_anew"), no_runs()).otherwise(F.coalesce("_runs", no_runs()))
 
