@@ -358,6 +358,24 @@ def hidden(commits: int) -> tuple[SmallLog, Row]:
     return log, waiting
 
 
+def test_an_empty_queue_that_nothing_tells_of_is_read_by_the_next_live_landing(open_house, served):
+    """A version of before wrote no row of it; nor did a landing of halves that came otherwise."""
+    house = open_house(AUDIT)
+    log = SmallLog()
+    log.plain()
+    log.op(log.half("back", "Empty", 0))
+    served.read_queues["Empty"] = 1
+    land_live(house, served, log)
+    frontier = house.warehouse.path("landing_frontier")
+    house.warehouse.spark.sql(f"delete from delta.`{frontier}` where topic = 'Empty'")
+    land_live(house, served, log)
+    house.audit()
+    assert said(house) == {"back": ("ROLLED_BACK", "live_read")}
+    before = house.versions()
+    land_live(house, served, log)
+    assert house.versions() == before, "it is told once"
+
+
 @pytest.mark.parametrize("read_queues", [0, 1], ids=["deleted", "beyond readQueueNums"])
 @pytest.mark.parametrize("seen", [0, 1, 2], ids=["never told of", "told of, empty", "told of, with messages"])
 def test_a_queue_of_which_a_live_broker_tells_no_more_proves_nothing(open_house, served, seen, read_queues):

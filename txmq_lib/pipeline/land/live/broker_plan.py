@@ -102,11 +102,10 @@ def _plan_queues(
     whole = {each.queue for each in plans if each.is_whole}
     if any(queue.topic in TRANSACTION_TOPICS and queue not in whole for queue in queues):
         reading.passed.clear()
-    empty = frozenset(each.queue for each in plans if not each.high)
     gone = frozenset(_newly_untold(broker, known, settings.land.topics))
     registered, unreadable = frozenset(broker.queues), frozenset(broker.unreadable)
     heard_of = frozenset(queue for queue, each in known.items() if each.is_untold or each.was_told_of)
-    reading.queues = BrokerQueues(heard_of, registered, unreadable, empty, gone)
+    reading.queues = BrokerQueues(heard_of, registered, unreadable, gone)
     return {
         # What stands still needs no row: a broker may have thousands of queues.
         "queues": [
@@ -126,6 +125,8 @@ def _plan_queues(
 def _is_news(plan_: QueuePlan, known: KnownQueue | None) -> bool:
     if plan_.stop > plan_.start or (known is not None and known.is_untold):
         return True
+    if plan_.high == 0 and plan_.queue.topic not in TRANSACTION_TOPICS and (known is None or not known.was_told_of):
+        return True  # once: that it is empty proves a rollback, whichever landing brings the half
     return plan_.high > 0 and plan_.low != (None if known is None else known.lowest_kept_offset)
 
 

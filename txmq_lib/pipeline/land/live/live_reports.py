@@ -38,14 +38,12 @@ class BrokerQueues:
     heard_of    a live landing of before was told of them, or was not and said so
     registered  the name servers tell of them
     unreadable  topics that may not be read
-    empty       no message ever came to them, as the broker said
     gone        the name servers told of them in the landing before, and do no more
     """
 
     heard_of: frozenset[Queue] = frozenset()
     registered: frozenset[Queue] = frozenset()
     unreadable: frozenset[str] = frozenset()
-    empty: frozenset[Queue] = frozenset()
     gone: frozenset[Queue] = frozenset()
 
 
@@ -84,14 +82,13 @@ def queues_of_rows(current: Pass, rows: DataFrame, good: DataFrame, lost: set[Qu
 def frontier_reports(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -> DataFrame:
     """Frontier reports: per queue that was read, and for all queues together where all were read to their ends.
 
-    Queues that halves name for the first time get a row: where the broker says that they are empty, that this was read;
-    where nobody tells of them, that what they hold was not.
+    Queues of which nobody tells, though halves name them, get a row too: what they hold was not read.
     """
     broker_name = current.arguments["broker_name"]
     landed = current.read("landing_frontier").where(F.col("broker_name") == broker_name)
     with current.timed("read_to"):
         read_to = _read_to(read.newest, landed)
-    queues = _queues_read(current, read.lost, read_to, named_first(current, read, of_broker) & of_broker.empty)
+    queues = _queues_read(current, read.lost, read_to)
     # What retention deletes between plan and read is passed over by the reader: the first record is then a later one.
     is_first_missing = F.col("start").isNotNull() & ~F.col("first_offset").eqNullSafe(F.col("start"))
     lost_before = F.when(F.col("had_lost") | is_first_missing, F.coalesce("first_timestamp", F.lit(current.now)))
@@ -122,18 +119,18 @@ def frontier_reports(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -
 
 def untold(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -> set[Queue]:
     """The queues of which the name servers tell no more, those that halves name for the first time among them."""
-    return (named_first(current, read, of_broker) - of_broker.registered) | of_broker.gone
+    return _named_first(current, read, of_broker) | of_broker.gone
 
 
-def named_first(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -> set[Queue]:
-    """The wanted queues that halves name and of which nothing is known, nor read now."""
+def _named_first(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -> set[Queue]:
+    """The wanted queues that halves name and of which nothing is known, nor told now."""
     patterns = current.arguments["topics"]
     named = {
         queue
         for queue in read.real_queues()
         if is_wanted(queue.topic, patterns) and queue.topic not in of_broker.unreadable
     }
-    return named - of_broker.heard_of - {Queue(topic, queue_id) for topic, queue_id, *_ in current.arguments["queues"]}
+    return named - of_broker.heard_of - of_broker.registered
 
 
 def untold_reports(current: Pass, queues: Iterable[Queue]) -> DataFrame:
@@ -147,18 +144,13 @@ def untold_reports(current: Pass, queues: Iterable[Queue]) -> DataFrame:
     return local_frame(current.warehouse.spark, rows, StructType([*fields, StructField("is_anew", BooleanType())]))
 
 
-def _queues_read(current: Pass, lost_queues: set[Queue], read_to: ReadTo, empty: Iterable[Queue]) -> DataFrame:
-    """One row per queue that was read: from and to where, what is kept of it, and where it ends if that was reached.
-
-    empty  queues in which there was nothing to read
-    """
+def _queues_read(current: Pass, lost_queues: set[Queue], read_to: ReadTo) -> DataFrame:
+    """One row per queue that was read: from and to where, what is kept of it, and where it ends if that was reached."""
     broker_name, held_back = current.arguments["broker_name"], halves_held_back(lost_queues)
     read = [
         (broker_name, topic, queue_id, stop, low, lost > 0, start if stop > start else None, high,
          [dict(zip(RUN_FIELDS, (stop, stop, None, None, read_to.place), strict=True))] if stop == high else [])
-        for topic, queue_id, low, start, stop, lost, high in [
-            *current.arguments["queues"], *((*queue, 0, 0, 0, 0, 0) for queue in empty)
-        ]
+        for topic, queue_id, low, start, stop, lost, high in current.arguments["queues"]
         if Queue(topic, queue_id) not in lost_queues and topic not in held_back
     ]  # fmt: skip
     return local_frame(
