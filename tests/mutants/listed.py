@@ -329,6 +329,8 @@ MUTANTS = (
            (f"{ROLES}::test_an_end_judged_for_an_audited_broker_decides_nothing_once_txmq_decides",)),
     Mutant("prior_decisions", "a broker's ops and messages decide nothing for txmq", " if by_brokers is None else both.unionByName(by_brokers)", "",
            (f"{ROLES}::test_what_a_broker_has_decided_is_decided_when_txmq_takes_over",)),
+    Mutant("_decided_by_brokers", "an op alone rolls back", "F.lit(UNKNOWN)", "F.lit(ROLLBACK)",
+           (f"{ROLES}::test_what_a_broker_has_decided_is_decided_when_txmq_takes_over",)),
     Mutant("take_back.DECISIONS", "a broker's rows that met txmq's stay in quarantine", "reason = 'KEY_CONFLICT' or ", "",
            (f"{ROLES}::test_a_broker_landed_as_engine_by_mistake_gets_its_own_verdicts_once_that_is_taken_back",)),
     Mutant("NOT_DECIDING", "a landing that recorded a role and failed blocks all others", '{"broker"}', "",

@@ -48,6 +48,8 @@ STORIES = [  # why, decided before, ends as listed, what becomes of each
      [REPEATED, CONTRADICTING, ACCEPTED]),
     ("rolled back in an earlier pass, or given up so", "rollback", [end(-9, COMMIT), end(2, ROLLBACK)],
      [CONTRADICTING, REPEATED]),
+    ("decided in an earlier pass, nobody knows how", "unknown", [end(1, COMMIT), end(2, ROLLBACK), end(3, UNKNOWN)],
+     [REPEATED, REPEATED, ACCEPTED]),
     ("decided before, and an end that is refused", "commit", [end(1, COMMIT, tran_state_table_offset=9)], [REFUSED]),
 ]  # fmt: skip
 

@@ -130,7 +130,8 @@ def judged_ends(matched: DataFrame, decided: DataFrame, *, policies: Policies, n
 
     Adds     outcome, decision, reason, code, remark, is_effective (the one that decides the transaction)
     Order    ts, a commit before a rollback, then as landed
-    decided  transactions decided before this pass: transaction key and `prior_decision`
+    decided  transactions decided before this pass: transaction key and `prior_decision`; `unknown` is how nobody knows,
+             and contradicts nothing
     """
     reason = _reason(policies, now)
     with_reason = matched.withColumns({"decision": _decision(), "reason": reason})
@@ -160,7 +161,7 @@ def _outcome() -> Column:
         .when(_is_unknown(), OUTCOME_ACCEPTED)
         .when(F.col("_is_waiting"), OUTCOME_HELD)
         .when(F.col("_is_effective"), OUTCOME_ACCEPTED)
-        .when(F.col("_deciding") == F.col("decision"), OUTCOME_REPEATED)
+        .when((F.col("_deciding") == UNKNOWN) | (F.col("_deciding") == F.col("decision")), OUTCOME_REPEATED)
         .otherwise(OUTCOME_CONTRADICTING)
     )
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.names import COMMIT, END_KEY, HALF_TOPICS, ORIGIN_LANDED, ROLE_ENGINE, ROLLBACK, TRANSACTION_KEY
+from txmq_lib.names import COMMIT, END_KEY, HALF_TOPICS, ORIGIN_LANDED, ROLE_ENGINE, ROLLBACK, TRANSACTION_KEY, UNKNOWN
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.shared.evidence import evidence_of
 from txmq_lib.pipeline.shared.orphans import orphans_of_before
@@ -161,14 +161,14 @@ def prior_decisions(current: Pass, named: DataFrame, halves: DataFrame) -> DataF
     by_brokers = _decided_by_brokers(current, halves)
     both = both if by_brokers is None else both.unionByName(by_brokers)
     # Given up and rolled back twice over, after a resume: still one decision. What is visible was committed.
-    # As a text "commit" comes before "rollback".
+    # As a text "commit" comes before "rollback", and both before "unknown".
     return both.groupBy(*TRANSACTION_KEY).agg(F.min("prior_decision").alias("prior_decision"))
 
 
 def _decided_by_brokers(current: Pass, halves: DataFrame) -> DataFrame | None:
     """Transactions of `halves` that ops or messages which landed decide; None where none of an engine's have landed.
 
-    An op without a message rolls back: what txmq did not write and nobody landed was never visible.
+    Of an op without a message nobody knows what it decided: the message may not have landed.
     """
     # Queues of txmq's own rows have no store time.
     frontier = current.read("landing_frontier").where("highest_store_timestamp is not null")
@@ -184,7 +184,7 @@ def _decided_by_brokers(current: Pass, halves: DataFrame) -> DataFrame | None:
     )
     resolved = named_by_ops(evidence.halves, evidence.ops.where(has_landed))
     return visible.select(*TRANSACTION_KEY, F.lit(COMMIT).alias("prior_decision")).unionByName(
-        resolved.select(*TRANSACTION_KEY, F.lit(ROLLBACK).alias("prior_decision"))
+        resolved.select(*TRANSACTION_KEY, F.lit(UNKNOWN).alias("prior_decision"))
     )
 
 
