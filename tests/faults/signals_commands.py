@@ -135,6 +135,7 @@ COMMANDS = {
         ((*AUDIT, "land", "store", "{place}/store", *BROKER, *NOW), (*AUDIT, "reconcile", *NOW)),
     ),
     "run": Command(("--conf", "{place}/sources.yaml", "run", *NOW)),
+    "land sources": Command(("--conf", "{place}/sources.yaml", "land", "sources", *NOW)),
     "maintain": Command(("--set", "maintain.small_files=2", "maintain"), RECONCILED),
     "take-back": Command(("take-back", *BROKER, "--apply"), LANDED),
     "settle": Command((*AUDIT, "settle", *PAID, "--apply", *NOW), LIVE),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from txmq_lib.cli.run.before_spark import OTHER_FILE_SYSTEMS
+
 ID = "C000020246654E0E2F2A6940C2510000"
 USES = [  # what is typed; status; what is said of it
     ("show config", 2, "No such command 'show'"),
@@ -67,7 +69,8 @@ def test_a_wrong_use_is_said_in_three_lines_at_most_without_a_jvm(
         raise AssertionError("a JVM would have started")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("TXMQ_CONF", raising=False)
+    for name in ("TXMQ_CONF", *OTHER_FILE_SYSTEMS):  # a session of another test may have set some
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("txmq_lib.cli.run.passes.build_session", no_jvm)
     (tmp_path / "tab.yaml").write_text("role: audit\n\twarehouse: x\n")
     ended, out, err = txmq_as_it_is("--warehouse", place, *words.split())
