@@ -418,7 +418,7 @@ def test_bad_records_are_read_once_and_are_not_lost(open_house, served):
     house = open_house(*QUICK)
     queues = served.broker.queues = {(HALF_TOPIC, 0): [], (OP_TOPIC, 0): []}
     numbers, spoils = range(len(BAD)), [spoil for spoil, _ in BAD.values()]
-    served.read_queues["TopicA"] = len(BAD)
+    served.read_queues = {"TopicA": len(BAD)}  # no others of the capture
 
     def stored(number: int, offset: int) -> bytes:
         return encode_record(10**9 + 1000 * number + offset, queue_id=number, queue_offset=offset)
