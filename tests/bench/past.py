@@ -21,7 +21,7 @@ from txmq_lib.names import OP_TAG, ORIGIN_TXMQ
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.runner import run_passes
-from txmq_lib.pipeline.shared.roles import record
+from txmq_lib.pipeline.shared.roles import record_roles
 
 RESTORED_AWAY = ("REAL_TOPIC", "REAL_QID", "TRAN_MSG")
 
@@ -66,7 +66,7 @@ def write_pass(
     """A pass of `job` that appends these rows and commits: the next one takes what lands from here on for new."""
 
     def work(current: Pass) -> PassReport:
-        record(current, BROKER)
+        record_roles(current, BROKER)
         for table, rows in tables.items():
             writes = {"append": current.append, "overwrite": current.overwrite, "upsert": current.upsert}
             writes[table_spec(table).writes[0]](table, rows, step=table)

@@ -23,18 +23,20 @@ from txmq_lib.pipeline.shared.known_runs import frontier_with_runs
 from txmq_lib.pipeline.shared.orphans import Orphans, find_orphans, write_orphans
 from txmq_lib.pipeline.shared.policies import policies_of
 from txmq_lib.pipeline.shared.pruning import Near, near_offsets, near_times, near_twins
-from txmq_lib.pipeline.shared.roles import record, require_same_role
+from txmq_lib.pipeline.shared.roles import record_roles, require_same_role
 from txmq_lib.rules.bad_places import REAL_QUEUE
 from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.evidence import Evidence, diverted_halves, transaction_figures
 from txmq_lib.rules.half import is_of_rocksdb, named_offset
 from txmq_lib.rules.orphans import with_same_id
+from txmq_lib.rules.pending import is_committed
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 from txmq_lib.rules.verdict import changed, expiring, judged, moved_by_settings, next_change
 
 JOB = "audit"
-INPUTS = (
+# A pass has work when one of them has moved. It reads `verdict` and `orphan` as well, which it writes itself.
+WAKING_TABLES = (
     "half_message",
     "op_message",
     "message",
@@ -53,7 +55,7 @@ class Inputs:
 
     touched   keys of the transactions to judge
     evidence  all that landed or was written for them
-    near      the rows of verdict that they may have
+    near      where the rows of `verdict` lie that they have so far, if any
     """
 
     policies: Policies
@@ -100,7 +102,9 @@ def _decide(current: Pass, inputs: Inputs) -> Outcome:
     )
     with current.timed("prune"):
         known = inputs.near.rows(current, "verdict")
-    return Outcome(inputs, current.cached(changed(join_transaction(verdicts, inputs.touched, "left_semi"), known)))
+    # What concerns these may concern others, too, of which the rest was not read: no verdict is said of them.
+    of_touched = join_transaction(verdicts, inputs.touched, "left_semi")
+    return Outcome(inputs, current.cached(changed(of_touched, known)))
 
 
 def _write(current: Pass, outcome: Outcome) -> PassReport:
@@ -113,11 +117,11 @@ def _write(current: Pass, outcome: Outcome) -> PassReport:
 
 
 def _input_bytes(current: Pass) -> int | None:
-    new = current.new_bytes(INPUTS)
+    new = current.new_bytes(WAKING_TABLES)
     if new is None:
         return None
-    # Each pass goes over all that is unsettled, too, and judges again what lacks proof. The log tells the size of a
-    # table of few files only, and most of this one is settled.
+    # Each pass goes over all that is unsettled, too, and judges again what lacks proof. Its rows are counted, since the
+    # bytes that the log tells are mostly those of settled ones.
     return new + current.read("verdict").where("not is_settled").count() * LEAST_ROW_BYTES
 
 
@@ -125,13 +129,16 @@ def _next_due_ms(current: Pass, frontier: DataFrame, policies: Policies) -> int 
     # Verdicts change by the store times that landed; by the clock only where one of them lies ahead of it.
     if frontier.where(F.col("highest_store_timestamp") > F.lit(current.now)).isEmpty():
         return None
-    unsettled = current.warehouse.read("verdict").where("not is_settled")  # as it is now
+    unsettled = current.warehouse.read("verdict").where("not is_settled")  # the newest, with what this pass has written
     due_ms: int | None = next_change(unsettled, frontier, policies=policies, now=current.now).collect()[0]["due_ms"]
     return due_ms
 
 
 def _touched(current: Pass, frontier: DataFrame, orphans: Orphans, policies: Policies) -> DataFrame:
-    """Keys of the transactions some new row concerns, and of the unsettled ones that time has changed."""
+    """Keys of the transactions some new row concerns, and of the unsettled ones that time has changed.
+
+    A row of landing_frontier concerns none by itself: `expiring` looks at all that it may change.
+    """
     new_messages = current.new_rows("message")
     direct = [
         current.new_rows("half_message"),
@@ -146,27 +153,29 @@ def _touched(current: Pass, frontier: DataFrame, orphans: Orphans, policies: Pol
         *[transactions_of(rows) for rows in direct],
         expiring(unsettled, frontier, policies=policies, now=current.now),
     ]
-    if current.since_versions:
-        # At the first pass every half is new already.
+    if current.since_versions:  # at the first pass every half is new, and touched by that
         if current.last_note.get("settings_fingerprint") != current.settings.fingerprint():
             keys.append(moved_by_settings(current.read("verdict"), frontier, policies=policies, now=current.now))
-        keys += [_named_by_new_ops(current), _of_new_messages(current, new_messages), _of_orphans(current, orphans)]
+        keys += [_named_by_new_ops(current), _named_by_messages(current, new_messages), _with_id_of(current, orphans)]
         keys += _beside_new_rivals(current)
     return reduce(DataFrame.unionByName, keys).distinct()  # several new rows may concern one transaction
 
 
 def _named_by_new_ops(current: Pass) -> DataFrame:
     ops = current.new_rows("op_message").select(
-        "broker_name", "queue_id", F.col("half_queue_offset").alias("queue_offset")
+        "broker_name", "queue_id", F.col("half_queue_offset").alias("named_offset")
     )
-    by_queue = near_offsets("queue_offset", ops.where(~is_of_rocksdb()), "queue_offset")
-    by_place = near_offsets("commit_log_offset", ops.where(is_of_rocksdb()), "queue_offset")
-    halves = (by_queue | by_place).rows(current, "half_message").withColumn("queue_offset", named_offset())
-    return transactions_of(halves.join(ops, on=["broker_name", "queue_id", "queue_offset"], how="left_semi"))
+    by_queue_offset = near_offsets("queue_offset", ops.where(~is_of_rocksdb()), "named_offset")
+    by_physical_offset = near_offsets("commit_log_offset", ops.where(is_of_rocksdb()), "named_offset")
+    near = (by_queue_offset | by_physical_offset).rows(current, "half_message")
+    halves = near.withColumn("named_offset", named_offset())
+    return transactions_of(halves.join(ops, on=["broker_name", "queue_id", "named_offset"], how="left_semi"))
 
 
-def _of_new_messages(current: Pass, new_messages: DataFrame) -> DataFrame:
-    places = new_messages.where("prepared_transaction_offset > 0 or sys_flag & 12 = 8").select(
+def _named_by_messages(current: Pass, new_messages: DataFrame) -> DataFrame:
+    """Keys of the transactions whose half a new message names by its place in the commit log."""
+    # Zero is a place as well, but in a message that was never prepared it says nothing.
+    places = new_messages.where((F.col("prepared_transaction_offset") > 0) | is_committed()).select(
         "broker_name", F.col("prepared_transaction_offset").alias("commit_log_offset")
     )
     near = near_offsets("commit_log_offset", places, "commit_log_offset")
@@ -178,7 +187,7 @@ def _of_new_messages(current: Pass, new_messages: DataFrame) -> DataFrame:
     return found[0].unionByName(found[1])
 
 
-def _of_orphans(current: Pass, orphans: Orphans) -> DataFrame:
+def _with_id_of(current: Pass, orphans: Orphans) -> DataFrame:
     """Keys of the transactions that have the id of a new orphan, or of one that is none any more."""
     near = near_twins(orphans.changed)
     halves, given_up = [near.rows(current, table) for table in ("half_message", "trans_check_max_time")]
@@ -214,11 +223,11 @@ def _evidence(current: Pass, touched: DataFrame, orphans: Orphans) -> Evidence:
 
 AUDIT = Job(
     name=JOB,
-    begin=record,
+    begin=record_roles,
     inputs=_inputs,
     decide=_decide,
     write=_write,
-    is_idle=lambda current: is_idle(current, INPUTS),
+    is_idle=lambda current: is_idle(current, WAKING_TABLES),
     input_bytes=_input_bytes,
     require=require_same_role,
 )

@@ -27,7 +27,7 @@ SHORTEST_BESIDE_PASSES_MS = 86_400_000
 FEEDS = {
     RECONCILE.name: WAKING_TABLES,
     rollup.JOB: (rollup.REPORTS, rollup.ACKS),
-    audit.JOB: audit.INPUTS,
+    audit.JOB: audit.WAKING_TABLES,
 }
 
 

@@ -40,7 +40,8 @@ from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.proof import with_proof
 from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 
-# It checks once more than transactionCheckMax (R119), and a round may begin just before a half is due.
+# A broker with halves in RocksDB checks once more than transactionCheckMax (R119); another round may have begun just
+# before a half is due.
 ROUNDS_TO_SPARE = 2
 UNSETTLED = (PENDING, RESOLVED_UNKNOWN)
 # What else lands may refute an end that a file told or a log with a hole in a queue, or prove better what was proved.
@@ -83,6 +84,7 @@ def _rules(policies: Policies) -> list[tuple[str, Column]]:
         (COMMITTED_AND_DISCARDED, (F.col("visible_count") == 1) & (F.col("given_up_count") > 0)),
         (COMMITTED_OP_LOST, (F.col("visible_count") == 1) & (F.col("op_count") == 0)),
         (COMMITTED, F.col("visible_count") == 1),
+        # From here on nothing is visible. An op means rolled back only as what lacks proof is taken out before.
         (RESOLVED_UNKNOWN, _is_unknown(policies)),
         (ROLLED_BACK, F.col("op_count") >= 1),
         (DISCARDED, F.col("is_discarded")),
@@ -121,7 +123,10 @@ def expiring(unsettled: DataFrame, frontier: DataFrame, *, policies: Policies, n
 
 
 def moved_by_settings(verdicts: DataFrame, frontier: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:
-    """Keys of `verdicts` that other settings may have changed: expired unseen and not so under these, or in RocksDB."""
+    """Keys of `verdicts` that other settings may have changed; what expires under them alone `expiring` finds.
+
+    EXPIRED_UNSEEN that under these has not expired; of RocksDB all whose end of checks follows from settings.
+    """
     timed = verdicts.where(F.col("verdict") == EXPIRED_UNSEEN)
     placed = timed.join(F.broadcast(_brokers(frontier, now)), on="broker_name", how="left")
     unexpired = transactions_of(placed.where(~_is_expired(policies)))
@@ -154,7 +159,10 @@ def _within_what_was_read(due_ms: Column) -> Column:
 
 
 def _is_unknown(policies: Policies) -> Column:
-    """Whether it is decided and nothing tells how: an op names it, or a committed message without a half has its id."""
+    """Whether nothing tells how it was decided, asked of what is not visible.
+
+    An op names it and nothing proves that it stayed unseen, or a committed message whose half never landed has its id.
+    """
     is_unproved = (F.col("op_count") >= 1) & ~_is_decided_by_txmq(policies) & F.col("_proof").isNull()
     return is_unproved | (policies.has_role(ROLE_AUDIT) & (F.col("orphan_count") > 0))
 
@@ -177,7 +185,7 @@ def _has_two_ops() -> Column:
 
 
 def _is_expired(policies: Policies) -> Column:
-    # The engine gives such a half up itself; only a broker can have passed it over unseen (R41, R42).
+    # The engine gives a half this old up itself; only a broker can have passed it over unseen (R41, R42).
     born_before = F.unix_millis("_frontier_timestamp") - policies.column("file_reserved_time_ms")
     is_older = F.coalesce(F.unix_millis("born_timestamp") < born_before, F.lit(False))
     return policies.has_role(ROLE_AUDIT) & is_older
@@ -194,7 +202,7 @@ def _checks_end(policies: Policies) -> Column:
 
 
 def _has_passed(timestamp: str) -> Column:
-    """Whether a record stored later than `timestamp` has landed."""
+    """Whether a record stored later than `timestamp` has landed; false where the column is null."""
     return F.coalesce(F.col("_frontier_timestamp") > F.col(timestamp), F.lit(False))
 
 

@@ -22,7 +22,7 @@ from txmq_lib.pipeline.land.live import broker_landing
 from txmq_lib.pipeline.land.live.broker_reading import BrokerReading
 from txmq_lib.pipeline.land.records import messages
 from txmq_lib.pipeline.land.store import store_landing, store_plan
-from txmq_lib.pipeline.shared.roles import OF_NO_ROLE, record, require_same_role
+from txmq_lib.pipeline.shared.roles import OF_NO_ROLE, record_roles, require_same_role
 from txmq_lib.spark.session_conf import session_conf, where_unset
 
 JOB = "land"
@@ -77,7 +77,7 @@ def _land(current: Pass, reading: BrokerReading | None) -> PassReport:
     if not current.is_own and not _can_be_carried_on(current):
         return _taken_and_abandoned(current)
     if kind not in OF_NO_ROLE:
-        record(current, current.arguments["broker_name"])
+        record_roles(current, current.arguments["broker_name"])
     unread: list[LandingFile] = []
     if kind == ROCKETMQ:
         if reading is None:

@@ -23,7 +23,7 @@ from txmq_lib.pipeline.reconcile.outcomes_ahead import Kept, kept_outcomes, kept
 from txmq_lib.pipeline.reconcile.tally import Outcome
 from txmq_lib.pipeline.reconcile.writes import write
 from txmq_lib.pipeline.shared.idle import is_idle
-from txmq_lib.pipeline.shared.roles import record, require_same_role
+from txmq_lib.pipeline.shared.roles import record_roles, require_same_role
 from txmq_lib.rules import check, settle
 from txmq_lib.rules.pending import OF_THE_PASS, closed, named_offsets, opened_unless_named
 from txmq_lib.rules.transaction_key import join_transaction
@@ -151,7 +151,7 @@ def _previewed(current: Pass) -> PassReport:
 
 RECONCILE = Job(
     name=JOB,
-    begin=record,
+    begin=record_roles,
     inputs=inputs.read,
     decide=_decide,
     write=write,

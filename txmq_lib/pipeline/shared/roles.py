@@ -81,7 +81,7 @@ def require_same_roles(settings: Settings, recorded: Mapping[str, str]) -> None:
             raise RoleChanged(_words(settings, name, role))
 
 
-def record(current: Pass, landed: str | None = None) -> None:
+def record_roles(current: Pass, landed: str | None = None) -> None:
     """Record the role of the broker that lands, and of those that landed before roles were recorded, each once.
 
     The first write of a pass: whoever sees other rows of a broker finds its role.
