@@ -151,7 +151,7 @@ def test_a_landing_given_up_by_another_process_writes_nothing_more(open_house):
                              wall_clock=wall_clock)  # fmt: skip
             mine.abandon()
 
-    with house.on_write(give_up), pytest.raises(PassConflict, match="given up by another process"):
+    with house.on_write(give_up), pytest.raises(PassConflict, match="abandoned by another process"):
         house.land("half", half)
     assert not house.rows("half_message")
     house.land("half", half)
@@ -284,7 +284,7 @@ def test_a_landing_given_up_while_it_writes_lands_nothing_twice(open_house, monk
         write(self, table, step, *rest)
 
     monkeypatch.setattr(Pass, "_write_through_conflicts", overtaken)
-    with pytest.raises(PassConflict, match="given up by another process"):
+    with pytest.raises(PassConflict, match="abandoned by another process"):
         house.land("half", file)
     assert sorted(row["queue_offset"] for row in house.rows("half_message")) == [0, 1, 2, 3, 4]
 
@@ -310,7 +310,7 @@ def test_whoever_is_given_up_half_way_tells_nothing_of_what_it_could_not_land(op
         write(self, table, step, *rest)
 
     monkeypatch.setattr(Pass, "_write_through_conflicts", overtaken)
-    with pytest.raises(PassConflict, match="given up by another process"):
+    with pytest.raises(PassConflict, match="abandoned by another process"):
         house.land("half", file)
     assert house.rows("half_message") == house.rows("landing_frontier") == []
     if is_back:

@@ -284,7 +284,7 @@ def test_a_plan_that_another_process_gave_up_before_its_first_request_sends_noth
         append(write, path, rows)
 
     monkeypatch.setattr(SmallWrite, "append", given_up_right_before)
-    with pytest.raises(PassConflict, match="given up by another process"):
+    with pytest.raises(PassConflict, match="abandoned by another process"):
         send(house, deciding, request)
     assert deciding.sent() == []
     assert send(house, deciding, request).counts["accepted"] == 1
@@ -304,7 +304,7 @@ def test_what_brokers_said_is_kept_where_another_process_gave_the_plan_up_meanwh
             assert send(house, deciding, other).counts["accepted"] == 1
 
     deciding.interrupt = another_sends
-    with pytest.raises(PassConflict, match="given up by another process"):
+    with pytest.raises(PassConflict, match="abandoned by another process"):
         send(house, deciding, request)
     assert sorted((name, state) for name, _, state, _ in states(house)) == [
         ("T0", "accepted"), ("T0", "sending"), ("T1", "accepted"), ("T1", "sending"),

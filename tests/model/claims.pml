@@ -1,20 +1,21 @@
 /* The claims on a plan, for Spin: several processes at the plans of one job, of which each may die anywhere.
 
-The job is a landing: it does only what is missing, so a plan whose inputs changed is taken and abandoned. Delta lets one of
+The job is a landing: it does only what is missing, so a plan whose inputs changed is occupied and abandoned. Delta lets one of
 two commits of one number land; that is all the code rests on, and all that is atomic here. Lines `code:` name, in order,
 what each function calls; tests/model/test_claims_model.py holds the code to them.
 
 code: txmq_lib/passes/runner.py _planned: make_durable append_row plan_commit _recorded_pass
-code: txmq_lib/passes/runner.py _claim_or_abandon: _has_lost_inputs in_the_way is_older_than_take_back claim _is_of_another_role abandon
+code: txmq_lib/passes/runner.py _claim_or_abandon: _has_lost_inputs in_the_way is_older_than_take_back _carry_on abandon
+code: txmq_lib/passes/runner.py _carry_on: claim _is_of_another_role
 code: txmq_lib/passes/runner.py _carried_out: run has_landed_nothing claim abandon
 code: txmq_lib/passes/claims.py claim: _append_to_log tagged_commit
 code: txmq_lib/passes/claims.py append_row: make_durable _append_to_log make_durable
-code: txmq_lib/passes/writer.py _write_once: require_open has_landed is_empty _write_through_conflicts _landed_commit _is_taken
+code: txmq_lib/passes/writer.py _write_once: require_open has_landed is_empty _write_through_conflicts _landed_commit _is_occupied
 code: txmq_lib/passes/current.py commit: require_open append_row
-code: txmq_lib/pipeline/land/landing_pass.py _taken_and_abandoned: take abandon
+code: txmq_lib/pipeline/land/landing_pass.py _occupied_and_abandoned: occupy abandon
 
-Seeded faults, each to be found: -DNO_CLAIM (who carries on says nothing), -DNO_TAKE (who abandons takes no step),
--DBLIND (who finds its number taken goes on). */
+Seeded faults, each to be found: -DNO_CLAIM (who carries on says nothing), -DNO_OCCUPY (who abandons occupies no step),
+-DBLIND (who finds its number occupied goes on). */
 
 #ifndef PROCESSES
 #define PROCESSES 3
@@ -24,11 +25,11 @@ Seeded faults, each to be found: -DNO_CLAIM (who carries on says nothing), -DNO_
 
 #define NOBODY 0
 #define CARRIED_ON 1
-#define GIVEN_UP 2
+#define DROPPED 2
 
 #define NOT_YET 0
 #define ROWS 1
-#define TAKEN 2
+#define OCCUPIED 2
 
 byte owner[PLANS];              /* row started: who planned it, 0 for nobody */
 bool committed[PLANS];
@@ -63,8 +64,8 @@ inline take_and_abandon(current) {
   i = 0;
   do
   :: i < STEPS ->
-#ifndef NO_TAKE
-     atomic { if :: step[AT(current, i)] == NOT_YET -> step[AT(current, i)] = TAKEN :: else fi }
+#ifndef NO_OCCUPY
+     atomic { if :: step[AT(current, i)] == NOT_YET -> step[AT(current, i)] = OCCUPIED :: else fi }
 #endif
      i++
   :: else -> break
@@ -76,8 +77,8 @@ inline take_and_abandon(current) {
 inline fail_untouched(current) {
   if
   :: step[AT(current, 0)] == NOT_YET && step[AT(current, 1)] == NOT_YET ->
-     claim(current, GIVEN_UP);
-     if :: fate[current] == GIVEN_UP -> abandon(current) :: else fi
+     claim(current, DROPPED);
+     if :: fate[current] == DROPPED -> abandon(current) :: else fi
   :: else
   fi
 }
@@ -122,7 +123,7 @@ again:
 #endif
      /* by a process that died on the way, or with other inputs than now */
      if
-     :: step[AT(current, 0)] == TAKEN || step[AT(current, 1)] == TAKEN || (is_changed && is_before[current]) ->
+     :: step[AT(current, 0)] == OCCUPIED || step[AT(current, 1)] == OCCUPIED || (is_changed && is_before[current]) ->
         take_and_abandon(current);
         goto again
      :: else
@@ -144,7 +145,7 @@ again:
         atomic {
           if
           :: step[AT(current, i)] == NOT_YET ->
-             assert(fate[current] != GIVEN_UP);
+             assert(fate[current] != DROPPED);
              step[AT(current, i)] = ROWS;
              rows[i]++;
              assert(rows[i] == 1)
@@ -153,7 +154,7 @@ again:
         };
         has_written = true;
 #ifndef BLIND
-        if :: step[AT(current, i)] == TAKEN -> goto done :: else fi
+        if :: step[AT(current, i)] == OCCUPIED -> goto done :: else fi
 #endif
      :: else
      fi;

@@ -13,7 +13,7 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 CODE = re.compile(r"code: (\S+) (\w+): (.+)")
-MODELS = {"claims.pml": ("NO_CLAIM", "NO_TAKE", "BLIND"), "take_back.pml": ("LOOK_FIRST", "NO_NOTE", "NO_LOOK")}
+MODELS = {"claims.pml": ("NO_CLAIM", "NO_OCCUPY", "BLIND"), "take_back.pml": ("LOOK_FIRST", "NO_NOTE", "NO_LOOK")}
 LINES = [
     pytest.param(*found.groups(), id=f"{model}-{found[2]}")
     for model in MODELS

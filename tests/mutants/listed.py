@@ -23,7 +23,7 @@ CHECK, PENDING, VERDICT = ("rules/test_check.py",), ("rules/test_pending.py",), 
 FRONTIER_VERDICT, PROOF = ("rules/test_verdict_frontier.py",), ("rules/test_proof.py",)
 RUNS, FRONTIER = ("rules/test_runs.py",), ("rules/test_frontier.py",)
 EFFECTS, OFFSETS, ACKS = ("rules/test_effects.py",), ("rules/test_offsets.py",), ("rules/test_acks.py",)
-RESTORING, NUMBERING = ("plain/test_restoring.py",), ("plain/test_numbering.py",)
+FILES_OF_HALVES, NUMBERING = ("plain/test_files_of_halves.py",), ("plain/test_numbering.py",)
 PLAIN_ENDS, OP_FILES = ("rules/test_plain_ends.py",), ("plain/test_op_files.py",)
 BITMAP = ("rules/test_offset_bitmap.py",)
 CONTRACT, TAKE_BACK = ("rules/test_contract.py",), "end_to_end/test_take_back.py"
@@ -141,12 +141,12 @@ MUTANTS = (
     Mutant("effects._placed", "every pass numbers from 0", 'F.coalesce("_start", F.lit(0))', "F.lit(0)", EFFECTS),
     Mutant("effects.given_up_messages", "given-up messages do not tell how often asked (R70)", "F.map_concat(others, check_times)",
            'F.col("properties")', EFFECTS),
-    Mutant("restored_rows.restored", "a message restored in Arrow keeps its type bits", "pc.bit_wise_or(type_cleared, pa.scalar(SYS_FLAG_COMMIT, pa.int32()))", "type_cleared", EFFECTS),
-    Mutant("restored_rows.restored", "a message restored in Arrow keeps REAL_TOPIC (R20)", '_without(halves["properties"], CLEARED)', 'halves["properties"]', EFFECTS),
-    Mutant("restored_rows._with_one", "given-up messages made in Arrow tell of another how often asked (R70)", "ends - 1", "ends - ends", EFFECTS),
-    Mutant("_halves_with_places", "a half with two places is restored twice", "(rows[1:] == rows[:-1]).any()", "False", RESTORING),
-    Mutant("restoring.write_files", "a place without a half goes unseen", "rows != count", "False", RESTORING),
-    Mutant("row_groups._may_hold", "a row group at the border is left out", "low <= greatest", "low < greatest", RESTORING),
+    Mutant("effects_in_arrow.restored", "a message restored in Arrow keeps its type bits", "pc.bit_wise_or(type_cleared, pa.scalar(SYS_FLAG_COMMIT, pa.int32()))", "type_cleared", EFFECTS),
+    Mutant("effects_in_arrow.restored", "a message restored in Arrow keeps REAL_TOPIC (R20)", '_without(halves["properties"], CLEARED)', 'halves["properties"]', EFFECTS),
+    Mutant("effects_in_arrow._with_one", "given-up messages made in Arrow tell of another how often asked (R70)", "ends - 1", "ends - ends", EFFECTS),
+    Mutant("_halves_with_places", "a half with two places is restored twice", "(rows[1:] == rows[:-1]).any()", "False", FILES_OF_HALVES),
+    Mutant("files_of_halves.write_files", "a place without a half goes unseen", "rows != count", "False", FILES_OF_HALVES),
+    Mutant("row_groups._may_hold", "a row group at the border is left out", "low <= greatest", "low < greatest", FILES_OF_HALVES),
     Mutant("with_membership", "every offset is there", "== 1", ">= 0", BITMAP),
     Mutant("ranked_offsets", "ranks begin anew with each word", 'F.col("before") + ', "", BITMAP),
     Mutant("ranked_offsets", "the largest bit is lost", "(0, 63)", "(0, 62)", BITMAP),
@@ -298,8 +298,8 @@ MUTANTS = (
     Mutant("offset_fault", "an offset may have no next one", "HIGHEST_OFFSET", "2**63 - 1", CONTRACT),
     Mutant("quick_message_rows", "the quick look passes over braces in texts", '~F.col("value").rlike(ONE_OBJECT),', "", CONTRACT),
     # --- passes beside a take-back
-    Mutant("_claim_or_abandon", "a plan carried on looks at nobody", "others := in_the_way(current.warehouse, current.job, current.number)",
-           "current.is_own and (others := in_the_way(current.warehouse, current.job, current.number))", (f"{TAKE_BACK}::test_a_take_back_killed_as_soon_as_it_was_planned_waits_all_the_same",)),
+    Mutant("_claim_or_abandon", "a plan carried on looks at nobody", "others = in_the_way(current.warehouse, current.job, current.number)",
+           'others = in_the_way(current.warehouse, current.job, current.number) if current.is_own else ""', (f"{TAKE_BACK}::test_a_take_back_killed_as_soon_as_it_was_planned_waits_all_the_same",)),
     Mutant("is_older_than_take_back", "a plan may be older than a take-back",
            "bool(latest) and latest != plan_note(plan_commit(log, job, number)).get(LAST_TAKE_BACK, latest)", "False",
            (f"{TAKE_BACK}::test_a_plan_that_was_read_before_a_take_back_and_recorded_after_it_is_made_anew",)),
@@ -307,12 +307,12 @@ MUTANTS = (
            (f"{TAKE_BACK}::test_a_pass_killed_as_soon_as_it_was_planned_beside_a_take_back_is_planned_anew",)),
     Mutant("_carried_out", "a plan is given up though its write landed", " and current.has_landed_nothing()", "",
            (f"{ONCE}::test_a_write_that_landed_and_failed_behind_its_commit_is_carried_on",)),
-    Mutant("_carried_out", "a plan is given up while another process writes it", " and current.claim(GIVEN_UP)", "",
+    Mutant("_carried_out", "a plan is given up while another process writes it", " and current.claim(DROPPED)", "",
            (f"{ONCE}::test_a_plan_that_another_process_carries_on_is_not_given_up_by_its_own",)),
-    Mutant("_claim_or_abandon", "a plan given up is carried on", "current.claim(CARRIED_ON)", "True",
+    Mutant("runner._carry_on", "a plan that was dropped is carried on", "current.claim(CARRIED_ON)", "True",
            (f"{ONCE}::test_a_plan_given_up_by_its_own_process_is_carried_on_by_nobody",)),
     Mutant("effects.given_up_messages", "given-up halves at one place are told for each other", "*place", '"half_commit_log_offset"', EFFECTS),
-    Mutant("landing_pass._taken_and_abandoned", "the steps of a plan given up stay free", "_appends(current)",
+    Mutant("landing_pass._occupied_and_abandoned", "the steps of a plan given up stay free", "_appends(current)",
            "()", (f"{ONCE}::test_a_landing_given_up_while_it_writes_lands_nothing_twice",)),
     Mutant("_land_prepared", "halves behind the frontier are not seen", "max(end, beyond.collect()[0][0] or 0)", "end",
            (f"{ONCE}::test_halves_made_by_a_landing_that_was_given_up_keep_their_offsets",)),
@@ -323,7 +323,7 @@ MUTANTS = (
            ("plain/test_cli.py::test_no_store_and_no_live_broker_lands_under_a_role_that_nobody_said",)),
     Mutant("roles._known", "a warehouse of before has no roles", "_of_before(current)", "{}",
            (f"{ROLES}::test_a_warehouse_of_before_tells_the_roles_by_what_was_written",)),
-    Mutant("_claim_or_abandon", "a plan of another role is carried on", " and not _is_of_another_role(current, job)", "",
+    Mutant("runner._carry_on", "a plan of another role is carried on", " and not _is_of_another_role(current, job)", "",
            (f"{ROLES}::test_a_plan_of_the_other_role_that_a_version_of_before_left_is_not_carried_on",)),
     Mutant("known_since", "what landed before a new role is not judged anew", "note.get(ROLE_GIVEN, 0) != last_role_given(warehouse)", "False",
            (f"{ROLES}::test_an_end_judged_for_an_audited_broker_decides_nothing_once_txmq_decides",)),
@@ -373,7 +373,7 @@ MUTANTS = (
            (f"{LATE}::test_a_verdict_is_looked_for_only_in_files_that_can_hold_it",)),
     Mutant("_require_stated", "a table is written in a way that its spec does not state", "write not in table_spec(table).writes", "False",
            ("plain/test_table_writes.py",)),
-    Mutant("Writer._write_once", "a frontier moves past what was refused", "_is_taken(commit) and not may_be_taken", "False",
+    Mutant("Writer._write_once", "a frontier moves past what was refused", "_is_occupied(commit) and not may_be_occupied", "False",
            ("end_to_end/test_exactly_once.py::test_whoever_is_given_up_half_way_tells_nothing_of_what_it_could_not_land",)),
     Mutant("reconcile.job._input_bytes", "what is pending weighs nothing", 'current.warehouse.few_bytes("pending_half", current.input_versions["pending_half"])', "0",
            (f"{LATE}::test_what_is_pending_counts_whatever_the_last_commit_of_its_table_was",)),

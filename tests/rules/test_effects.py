@@ -10,7 +10,7 @@ from moment import NOW
 
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import arrow_schema
-from txmq_lib.pipeline.reconcile import restored_rows
+from txmq_lib.pipeline.reconcile import effects_in_arrow
 from txmq_lib.rules.effects import (
     given_up_messages,
     given_up_places,
@@ -93,7 +93,7 @@ def restored(spark, places, halves, in_arrow):
             "commit_log_offset": "commit_log_offset",
             "queue_offset": "half_queue_offset",
         }
-        return made_in_arrow(spark, "message", restored_rows.restored, places, halves, on)
+        return made_in_arrow(spark, "message", effects_in_arrow.restored, places, halves, on)
     return restored_messages(places, halves, now=NOW, pass_number=6)
 
 
@@ -202,7 +202,7 @@ def test_a_given_up_row_keeps_the_half_and_says_how_often_it_was_asked(spark, ro
             "commit_log_offset": "half_commit_log_offset",
             "queue_offset": "half_queue_offset",
         }
-        makes = restored_rows.given_up
+        makes = effects_in_arrow.given_up
         found = made_in_arrow(spark, "trans_check_max_time", makes, places, halves, on, rolls_back=rolls_back)
     else:
         found = given_up_messages(places, halves, now=NOW, pass_number=6, rolls_back=rolls_back)

@@ -18,13 +18,13 @@ SYSTEM, NOT_ONE, BOTH = (
 )
 
 
-def broken(spark, *, effective, places, pending=(), are_matched=False):
+def broken(spark, *, effective, places, pending=(), are_messages_made=False):
     ddl = "broker_name string, commit_log_offset bigint, topic string, half_queue_offset bigint, queue_id int"
     rows_of_places = [(*place[:3], place[3] if place[3:] else place[1] // 100, 0) for place in places]
     frame = local_frame(spark, rows_of_places, ddl).withColumn("queue_offset", F.lit(0).cast("bigint"))
     effective_ends = [{"half_queue_offset": end["commit_log_offset"] // 100, **end} for end in effective]
     ends, open_ones = rows(spark, "end_outcome", effective_ends), rows(spark, "pending_half", pending)
-    found = broken_invariants(ends, frame, open_ones, are_matched=are_matched)
+    found = broken_invariants(ends, frame, open_ones, are_messages_made=are_messages_made)
     return lines_of(found, "invariant", "broker_name", "example")
 
 
@@ -73,5 +73,5 @@ def test_each_broken_rule_is_named_with_an_example(spark):
 def test_commits_of_which_messages_were_made_are_not_looked_at_again(spark):
     effective = [{"commit_log_offset": 100}, {"commit_log_offset": 200, "transaction_id": "P"}]
     places, pending = [("b", 100, "TRANS_CHECK_MAX_TIME_TOPIC")], [{"transaction_id": "P"}]
-    found = broken(spark, effective=effective, places=places, pending=pending, are_matched=True)
+    found = broken(spark, effective=effective, places=places, pending=pending, are_messages_made=True)
     assert found == [(BOTH, "b", "P"), (SYSTEM, "b", "TRANS_CHECK_MAX_TIME_TOPIC")]

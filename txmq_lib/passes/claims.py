@@ -38,7 +38,7 @@ class Claims(Plan):
     def claim(self, claimed: str) -> bool:
         """Say what becomes of this plan, unless a process has said so before; whether `claimed` is what stands.
 
-        claimed  CARRIED_ON or GIVEN_UP of the pass log; said by a commit without rows
+        claimed  CARRIED_ON or DROPPED of the pass log; said by a commit without rows
         """
         tag = pass_tag(self.job, self.number, CLAIM)
         with suppress(*CONFLICTS):  # somebody else has just said it
@@ -47,13 +47,13 @@ class Claims(Plan):
         return commit is not None and commit.note == claimed
 
     def abandon(self) -> None:
-        """Give the plan up for good, unless it has ended. What it wrote stays."""
+        """End the plan without a commit, unless it has ended. What it wrote stays."""
         if last_ended(self.warehouse.log("pass"), self.job) < self.number:
             self.append_row(ABANDONED, {})
 
     @property
-    def is_given_up(self) -> bool:
-        """Whether the plan has been given up by now, by whatever process."""
+    def is_abandoned(self) -> bool:
+        """Whether the plan has been abandoned by now, by whatever process."""
         log = self.warehouse.log("pass")
         if log.version == self._open_at_version:
             return False
@@ -63,12 +63,12 @@ class Claims(Plan):
         return False
 
     def require_open(self) -> None:
-        """PassConflict where the plan has been given up: what another process landed instead must not land twice."""
-        if self.is_given_up:
-            raise self._given_up_by_another()
+        """PassConflict where the plan has been abandoned: what another process landed instead must not land twice."""
+        if self.is_abandoned:
+            raise self._abandoned_by_another()
 
-    def _given_up_by_another(self) -> PassConflict:
-        return PassConflict(f"{self.job} pass {self.number} was given up by another process; run it again")
+    def _abandoned_by_another(self) -> PassConflict:
+        return PassConflict(f"{self.job} pass {self.number} was abandoned by another process; run it again")
 
     def append_row(self, state: str, note: Mapping[str, Any], checkpoints: Mapping[str, int] | None = None) -> None:
         """Append the row of a state to the pass log, once; `note` goes with its commit.

@@ -50,12 +50,12 @@ class Frames(Plan):
         self._persisted.append(frame.persist())
         return self._persisted[-1]
 
-    def planned_once(self, frame: DataFrame) -> DataFrame:
+    def kept_if_small(self, frame: DataFrame) -> DataFrame:
         """`frame`, dearer to plan than to compute: kept where rows are few, elsewhere computed by each reader."""
         return self.cached(frame) if self.is_small else frame
 
-    def narrowest(self, exact: DataFrame, wider: DataFrame) -> DataFrame:
-        """`exact` where `planned_once` has kept it, else `wider`, which holds all its rows and is cheaper then."""
+    def exact_if_kept(self, exact: DataFrame, wider: DataFrame) -> DataFrame:
+        """`exact` where `kept_if_small` has kept it, else `wider`, which holds all its rows and is cheaper then."""
         return exact if self.is_small else wider
 
     def broadcastable(self, frame: DataFrame, *, most: int = NUMBERS) -> DataFrame | None:

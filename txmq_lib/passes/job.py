@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from txmq_lib.passes.current import Pass, PassReport
 
 Inputs = TypeVar("Inputs")
-Outcome = TypeVar("Outcome")
+Decided = TypeVar("Decided")
 
 
 def _nothing(current: Pass) -> None:
@@ -17,7 +17,7 @@ def _nothing(current: Pass) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job(Generic[Inputs, Outcome]):
+class Job(Generic[Inputs, Decided]):
     """One kind of pass. `inputs` reads as the plan pinned it, `decide` applies rules, `write` writes each step once.
     Where rows are many, `decide` may write a table ahead (`Writer.append_ahead`).
 
@@ -30,8 +30,8 @@ class Job(Generic[Inputs, Outcome]):
 
     name: str
     inputs: Callable[[Pass], Inputs]
-    decide: Callable[[Pass, Inputs], Outcome]
-    write: Callable[[Pass, Outcome], PassReport]
+    decide: Callable[[Pass, Inputs], Decided]
+    write: Callable[[Pass, Decided], PassReport]
     begin: Callable[[Pass], None] = _nothing
     is_idle: Callable[[Pass], bool] | None = None
     input_bytes: Callable[[Pass], int | None] | None = None
@@ -50,6 +50,6 @@ def job_of_steps(name: str, work: Callable[[Pass], PassReport], **fields: Any) -
         name=name,
         inputs=_nothing,
         decide=lambda current, inputs: None,
-        write=lambda current, outcome: work(current),
+        write=lambda current, decided: work(current),
         **fields,
     )

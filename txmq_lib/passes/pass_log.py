@@ -18,7 +18,7 @@ from txmq_lib.names import JOB_TAKE_BACK
 
 STARTED, COMMITTED, ABANDONED = "started", "committed", "abandoned"
 # What becomes of a plan whose own process fails while another one may have it in hand: the first to claim it decides.
-CLAIM, CARRIED_ON, GIVEN_UP = "fate", "carried on", "given up"
+CLAIM, CARRIED_ON, DROPPED = "fate", "carried on", "given up"
 # The step by which a take-back gives a broker a new role, and where a job's note keeps the last of these it knows.
 ROLE_GIVEN = "role_given"
 # What plans and committed rows note with their commits.
@@ -30,6 +30,11 @@ _COMMITTED = re.compile(rf"txmq/([^/]+)/pass/{COMMITTED}")
 def app_id(job: str, table: str, step: str) -> str:
     """The transaction name under which a step of a job writes a table, pass after pass."""
     return f"txmq/{job}/{table}/{step}"
+
+
+def app_prefix(job: str) -> str:
+    """What the transaction names of all writes of a job begin with."""
+    return f"txmq/{job}/"
 
 
 def pass_tag(job: str, number: int, step: str) -> str:

@@ -29,7 +29,7 @@ from txmq_lib.passes.job import Job
 from txmq_lib.passes.pass_log import (
     BOOT,
     CARRIED_ON,
-    GIVEN_UP,
+    DROPPED,
     INPUT_VERSIONS,
     OWN_VERSIONS,
     STARTED,
@@ -159,7 +159,7 @@ def _carried_out(current: Pass, job: Job[Any, Any]) -> PassReport:
         # A plan that cannot be carried out must not stand in the way of the next one; one cut off can be. A write may
         # have landed and failed behind its commit, and another process may be about to make one.
         is_untouched = not (current.has_written or is_left_off(error)) and current.has_landed_nothing()
-        if is_untouched and current.claim(GIVEN_UP):
+        if is_untouched and current.claim(DROPPED):
             current.abandon()
         raise
     finally:
@@ -192,15 +192,11 @@ def _claim_or_abandon(current: Pass, job: Job[Any, Any]) -> bool:
 
     PlanInputsGone where rows would be lost; PassConflict where our own has to wait for the end of another pass.
     """
-    others = ""
     try:
-        is_clear = not (
-            _has_lost_inputs(current, lands_again=job.lands_again)
-            or (others := in_the_way(current.warehouse, current.job, current.number))
-            or is_older_than_take_back(current.warehouse, current.job, current.number)
-            or (not current.is_own and current.is_withdrawn)
-        )
-        if is_clear and (current.is_own or (current.claim(CARRIED_ON) and not _is_of_another_role(current, job))):
+        has_lost_inputs = _has_lost_inputs(current, lands_again=job.lands_again)
+        others = in_the_way(current.warehouse, current.job, current.number)
+        is_stale = is_older_than_take_back(current.warehouse, current.job, current.number)
+        if not (has_lost_inputs or others or is_stale) and (current.is_own or _carry_on(current, job)):
             return True
         current.abandon()
     finally:
@@ -208,6 +204,13 @@ def _claim_or_abandon(current: Pass, job: Job[Any, Any]) -> bool:
     if others and current.is_own:
         raise PassConflict(f"{current.job} cannot run now: {others} is unfinished; end it first, then try again")
     return False
+
+
+def _carry_on(current: Pass, job: Job[Any, Any]) -> bool:
+    """Claim a plan of another process. False where its rows were withdrawn, it was dropped, or its role must not be."""
+    if current.is_withdrawn:
+        return False
+    return current.claim(CARRIED_ON) and not _is_of_another_role(current, job)
 
 
 def _has_lost_inputs(current: Pass, *, lands_again: bool) -> bool:

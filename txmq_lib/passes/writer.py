@@ -25,12 +25,12 @@ from txmq_lib.delta.small_writes import SmallWrite, with_own_arrays
 from txmq_lib.delta.spark_writes import SparkWrite
 from txmq_lib.errors import InvariantViolation, PassConflict, PassReplayed
 from txmq_lib.passes.claims import Claims
-from txmq_lib.passes.pass_log import app_id
+from txmq_lib.passes.pass_log import app_id, app_prefix
 
-# What these say of a plan that was given up stands all the same: nothing was decided by it.
+# What these say of a plan that was abandoned stands all the same: nothing was decided by it.
 NOT_DECIDING = frozenset({"broker"})
 WITHDRAWN = "withdrawn"  # the step that deletes what another step has put into a table
-TAKEN = "taken"  # note of a commit that takes a step's number without rows
+OCCUPIED = "taken"  # note of a commit that has a step's number and no rows
 # As many rows without bodies take less time from here than a commit of Spark does.
 FEW_ROWS = 100_000
 
@@ -50,12 +50,13 @@ class Writer(Claims):
         step: str,
         count: int | None = None,
         even_if_empty: bool = False,
-        even_if_given_up: bool = False,
+        even_if_abandoned: bool = False,
     ) -> int:
         """Append `frame` once; the rows written. An empty frame makes no commit, unless it is to tell that it was.
 
+        Nothing is done where `append_ahead` or `append_files` wrote the step before its turn.
         count             how many rows there are, where that is known: it spares looking, and few are written from here
-        even_if_given_up  write also where another process has given the plan up: what the rows tell has happened
+        even_if_abandoned  write also where another process has abandoned the plan: what the rows tell has happened
         """
         if step in self._written_ahead:
             return self.counts[step]
@@ -66,7 +67,7 @@ class Writer(Claims):
             step,
             lambda: write.by.append(write.path, write.rows()),
             is_empty=None if even_if_empty else write.emptiness(count),
-            must_be_open=not even_if_given_up,
+            must_be_open=not even_if_abandoned,
         )
 
     def append_files(self, table: str, files: Sequence[WrittenFile], *, step: str, is_ahead: bool = False) -> int:
@@ -144,16 +145,16 @@ class Writer(Claims):
             is_empty=lambda: self.warehouse.read(table).where(rows).isEmpty(),
         )
 
-    def take(self, table: str, step: str) -> None:
-        """Take the number of a step without rows: whoever carries this plan on and has not made the write must not.
+    def occupy(self, table: str, step: str) -> None:
+        """Occupy the number of a step without rows: whoever carries this plan on and has not made the write must not.
 
         Theirs ends with PassConflict, before anything tells that its rows have landed.
         """
-        write = self._write_of(table, self.warehouse.empty(table), step, 0, note=TAKEN)
-        self._write_once(table, step, lambda: write.by.append(write.path, write.rows()), may_be_taken=True)
+        write = self._write_of(table, self.warehouse.empty(table), step, 0, note=OCCUPIED)
+        self._write_once(table, step, lambda: write.by.append(write.path, write.rows()), may_be_occupied=True)
 
     def withdraw(self, table: str, which: Column, *, of_step: str) -> None:
-        """Delete what a step of this plan has put into a table, if it has, and give the plan up for good."""
+        """Delete what a step of this plan has put into a table, if it has, and abandon the plan."""
         by = SparkWrite(app_id(self.job, table, WITHDRAWN), self.number, self.tag(WITHDRAWN))
         self._write_once(
             table,
@@ -165,12 +166,12 @@ class Writer(Claims):
 
     @property
     def is_withdrawn(self) -> bool:
-        """Whether a step of this plan was deleted again: its process died before it gave the plan up."""
+        """Whether a step of this plan was deleted again: its process died before it abandoned the plan."""
         return any(self.has_landed(table, WITHDRAWN) for table in self.input_versions)
 
-    def is_taken(self, table: str, step: str) -> bool:
-        """Whether a step's number was taken without rows, by a process that was giving the plan up."""
-        return self.has_landed(table, step) and _is_taken(self._landed_commit(table, step))
+    def is_occupied(self, table: str, step: str) -> bool:
+        """Whether a step's number has been occupied without rows, by a process that was abandoning the plan."""
+        return self.has_landed(table, step) and _is_occupied(self._landed_commit(table, step))
 
     @property
     def has_written(self) -> bool:
@@ -183,7 +184,7 @@ class Writer(Claims):
 
     def has_landed_nothing(self) -> bool:
         """True where no write of this plan, by whatever process, is in a table."""
-        ours = app_id(self.job, "", "").removesuffix("/")
+        ours = app_prefix(self.job)
         written = [self.warehouse.log(name).txn_versions() for name in self.input_versions if name not in NOT_DECIDING]
         return not any(
             writer.startswith(ours) and version >= self.number
@@ -207,7 +208,7 @@ class Writer(Claims):
         return None if files is None else [os.path.join(path, real_path(file)) for file in files]
 
     def as_stored(self, table: str, frame: DataFrame) -> DataFrame:
-        """`frame`, all that the table holds now; read from there where rows are many: nothing is computed again."""
+        """`frame`, all that the table holds now: where rows are many its newest version, not what the plan saw."""
         return frame if self.is_small else self.warehouse.read(table)
 
     @contextmanager
@@ -240,20 +241,24 @@ class Writer(Claims):
         is_empty: Callable[[], bool] | None = None,
         *,
         must_be_open: bool = True,
-        may_be_taken: bool = False,
+        may_be_occupied: bool = False,
     ) -> int:
+        """The gate of all writes; rows written.
+
+        is_empty  looked at before the write, which is left out then; None: an empty commit is made all the same
+        """
         with self.timed(step):
             if must_be_open:
                 self.require_open()
-            # Nothing of a plan of our own can have landed; should another process carry it on, Delta's check decides.
+            # Of our own plan nothing lies there before. Should another process carry it on, Delta lets one land.
             if self.is_own or not self.has_landed(table, step):
                 if is_empty is not None and is_empty():
                     self.counts[step] = 0
                     return 0
                 self._write_through_conflicts(table, step, write)
             commit = self._landed_commit(table, step)
-        if _is_taken(commit) and not may_be_taken:
-            raise self._given_up_by_another()
+        if _is_occupied(commit) and not may_be_occupied:
+            raise self._abandoned_by_another()
         self.counts[step] = commit.rows if commit is not None else 0
         if commit is not None:
             self._own_versions.setdefault(table, []).append(commit.version)
@@ -309,5 +314,5 @@ def _require_stated(table: str, write: str) -> None:
         raise InvariantViolation(f"{table} is not written by {write}: see schemas/{table}.yaml")
 
 
-def _is_taken(commit: TaggedCommit | None) -> bool:
-    return commit is not None and commit.note == TAKEN
+def _is_occupied(commit: TaggedCommit | None) -> bool:
+    return commit is not None and commit.note == OCCUPIED

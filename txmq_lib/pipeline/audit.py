@@ -67,7 +67,7 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Decided:
     """What a pass has decided: verdicts that are new or have changed."""
 
     inputs: Inputs
@@ -91,7 +91,7 @@ def _inputs(current: Pass) -> Inputs:
     return Inputs(policies, frontier, orphans, touched, _evidence(current, touched, orphans), near)
 
 
-def _decide(current: Pass, inputs: Inputs) -> Outcome:
+def _decide(current: Pass, inputs: Inputs) -> Decided:
     verdicts = judged(
         transaction_figures(inputs.evidence),
         inputs.frontier,
@@ -104,11 +104,11 @@ def _decide(current: Pass, inputs: Inputs) -> Outcome:
         known = inputs.near.rows(current, "verdict")
     # What concerns these may concern others, too, of which the rest was not read: no verdict is said of them.
     of_touched = join_transaction(verdicts, inputs.touched, "left_semi")
-    return Outcome(inputs, current.cached(changed(of_touched, known)))
+    return Decided(inputs, current.cached(changed(of_touched, known)))
 
 
-def _write(current: Pass, outcome: Outcome) -> PassReport:
-    inputs, verdicts = outcome.inputs, outcome.verdicts
+def _write(current: Pass, decided: Decided) -> PassReport:
+    inputs, verdicts = decided.inputs, decided.verdicts
     current.upsert("verdict", verdicts, step="verdict", within=lambda: inputs.near.condition("t."))
     write_orphans(current, inputs.orphans)
     with current.timed("count"):

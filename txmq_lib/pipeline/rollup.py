@@ -45,7 +45,7 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Decided:
     """What a pass has decided: reports found, and rows of consumer_offset that have changed, with counts."""
 
     found: DataFrame
@@ -71,12 +71,12 @@ def _inputs(current: Pass) -> Inputs:
         found = current.cached(_found_from_acks(current))
         # A table's version 0 is its creation, unless it is another's copy.
         if not current.input_versions[OFFSETS] and state.isEmpty():
-            reports = current.planned_once(current.new_rows(REPORTS).unionByName(found))
+            reports = current.kept_if_small(current.new_rows(REPORTS).unionByName(found))
             return Inputs(state, found, state, reports)
         return Inputs(state, found, *_started(current, state, found))
 
 
-def _decide(current: Pass, inputs: Inputs) -> Outcome:
+def _decide(current: Pass, inputs: Inputs) -> Decided:
     state, seeds, reports = inputs.state, inputs.seeds, inputs.reports
     with current.timed("find"):
         kinds = current.broadcastable(queue_kinds(seeds, reports), most=QUEUES)
@@ -84,13 +84,13 @@ def _decide(current: Pass, inputs: Inputs) -> Outcome:
         window_ms = CONFLICT_INTERVALS * current.settings.persist_consumer_offset_interval_ms
         rolled = current.cached(rolled_up(seeds, reports, conflict_window_ms=window_ms, kinds=kinds))
         rows = current.cached(_changed(_with_redelivery(current, state, rolled), state, current.number))
-        return Outcome(inputs.found, rows, *_tally(rows, state))
+        return Decided(inputs.found, rows, *_tally(rows, state))
 
 
-def _write(current: Pass, outcome: Outcome) -> PassReport:
-    current.append(REPORTS, outcome.found, step="from_acks")
-    current.upsert(OFFSETS, outcome.rows, step=OFFSETS, count=outcome.row_count)
-    return current.commit(outcome.counts)
+def _write(current: Pass, decided: Decided) -> PassReport:
+    current.append(REPORTS, decided.found, step="from_acks")
+    current.upsert(OFFSETS, decided.rows, step=OFFSETS, count=decided.row_count)
+    return current.commit(decided.counts)
 
 
 def _found_from_acks(current: Pass) -> DataFrame:

@@ -257,7 +257,7 @@ def _sent(current: Pass, name_servers: Sequence[str], access: Access) -> list[Re
             _record(current, [{**row, "state": REQUEST_SENDING} for row in part], f"{REQUEST_SENDING}_{number:06}")
             current.make_durable()
             # Who gave this plan up has made one of its own, maybe before that record of ours was there to see.
-            if current.is_given_up:
+            if current.is_abandoned:
                 results = [{**row, "state": REQUEST_NOT_SENT, "remark": GIVEN_UP_UNSENT} for row in part]
             else:
                 with current.timed("send"):
@@ -303,18 +303,18 @@ def _ask(connection: Connection, row: Request) -> Command:
     return end_transaction(connection, end)
 
 
-def _record(current: Pass, rows: Sequence[Request], step: str, *, even_if_given_up: bool = False) -> None:
+def _record(current: Pass, rows: Sequence[Request], step: str, *, even_if_abandoned: bool = False) -> None:
     frame = local_frame(current.warehouse.spark, rows, struct_type(table_spec(REQUESTS)))
-    current.append(REQUESTS, frame, step=step, count=len(rows), even_if_given_up=even_if_given_up)
+    current.append(REQUESTS, frame, step=step, count=len(rows), even_if_abandoned=even_if_abandoned)
 
 
 def _record_outcome(current: Pass, rows: Sequence[Request], step: str) -> None:
     """What became of requests; where another process has given the plan up, PassConflict once that is recorded."""
-    if not current.is_given_up:
-        _record(current, rows, step, even_if_given_up=True)
+    if not current.is_abandoned:
+        _record(current, rows, step, even_if_abandoned=True)
     else:
         # A step of this name may have landed under a later pass: Delta would leave this one out.
-        _record(current, rows, f"{step}_of_{current.number}", even_if_given_up=True)
+        _record(current, rows, f"{step}_of_{current.number}", even_if_abandoned=True)
     current.require_open()
 
 

@@ -1,6 +1,6 @@
 """What a decision writes: the restored message, the op row, the given-up row (R20, R26, R70). Pure.
 
-For rows in Arrow pipeline/reconcile/restored_rows.py says the same; tests/plain/test_restoring.py holds both together.
+pipeline/reconcile/effects_in_arrow.py makes the same of rows in Arrow; tests/rules/test_effects.py holds both together.
 """
 
 from __future__ import annotations

@@ -14,14 +14,15 @@ NOT_ONE = "a commit without exactly one message"
 
 
 def broken_invariants(
-    effective: DataFrame, places: DataFrame, pending: DataFrame, *, are_matched: bool = False
+    effective: DataFrame, places: DataFrame, pending: DataFrame, *, are_messages_made: bool = False
 ) -> DataFrame:
     """One row (invariant, broker_name, example) per row that breaks a rule; empty for a sound pass.
 
-    effective    ends that decided a transaction in this pass, with its key
-    places       where their messages were restored to; broker and topic are enough where they are matched
-    pending      pending_half after the pass
-    are_matched  whether messages were made of these places already, as many as there are commits, each of another half
+    effective  ends that decided a transaction in this pass, with its key
+    places     where their messages were restored to; broker and topic are enough where messages are made
+    pending    pending_half after the pass
+    are_messages_made  whether there are files with the messages already: who makes them finds one half for each place,
+                       and as many as there are commits, so NOT_ONE holds
     """
     rules = {
         "system topic among messages": places.where(F.col("topic").isin(*TRANSACTION_TOPICS)).select(
@@ -32,7 +33,7 @@ def broken_invariants(
             effective.select(*TRANSACTION_KEY), pending.select(*TRANSACTION_KEY), "left_semi"
         ).select("broker_name", F.col("transaction_id").alias("example")),
     }
-    if not are_matched:
+    if not are_messages_made:
         rules[NOT_ONE] = _not_one(effective.where(F.col("decision") == COMMIT), places)
     frames = [rows.select(F.lit(name).alias("invariant"), "broker_name", "example") for name, rows in rules.items()]
     return reduce(DataFrame.unionByName, frames)

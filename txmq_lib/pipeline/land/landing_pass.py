@@ -72,10 +72,10 @@ def _input_bytes(current: Pass) -> int:
 
 
 def _land(current: Pass, reading: BrokerReading | None) -> PassReport:
-    """Land what the plan names, and commit. A plan of another process that nobody can go on with is given up."""
+    """Land what the plan names, and commit. A plan of another process that nobody can go on with is abandoned."""
     kind = current.arguments["kind"]
     if not current.is_own and not _can_be_carried_on(current):
-        return _taken_and_abandoned(current)
+        return _occupied_and_abandoned(current)
     if kind not in OF_NO_ROLE:
         record_roles(current, current.arguments["broker_name"])
     unread: list[LandingFile] = []
@@ -89,14 +89,14 @@ def _land(current: Pass, reading: BrokerReading | None) -> PassReport:
         unread = message_landing.land(current, _files(current), kind)
     else:
         unread = events.land(current, _files(current), kind=kind, broker_name=current.arguments["broker_name"])
-    return current.commit(note=unchanged_inputs.word_of(current, [asdict(file) for file in unread]))
+    return current.commit(note=unchanged_inputs.note_of(current, [asdict(file) for file in unread]))
 
 
 def _can_be_carried_on(current: Pass) -> bool:
-    """Whether what another process planned to land is still there, and none of it was taken from that process."""
+    """Whether what another process planned to land is still there, and no step of it is occupied."""
     kind = current.arguments["kind"]
-    if any(current.is_taken(*each) for each in _appends(current)):
-        return False  # by a process that died as it gave the plan up
+    if any(current.is_occupied(*each) for each in _appends(current)):
+        return False  # by a process that died as it abandoned the plan
     if kind == ROCKETMQ:
         # What a broker gave to another process it may not give again, and nobody knows how much of it has landed.
         return False
@@ -132,10 +132,10 @@ def _are_unchanged(current: Pass, files: list[LandingFile]) -> bool:
     return found == files
 
 
-def _taken_and_abandoned(current: Pass) -> PassReport:
-    # Its inputs changed or went since it died: landing is by key, so landing them again adds what is missing. Where it
-    # has not died, its steps are taken: what it writes from here on would land beside the same rows of the next plan.
+def _occupied_and_abandoned(current: Pass) -> PassReport:
+    # Its inputs changed or went since it died: landing is by key, so landing them again adds what is missing. Should it
+    # live, what it writes from here on would land beside the same rows of the next plan: so its steps are occupied.
     for table, step in _appends(current):
-        current.take(table, step)
+        current.occupy(table, step)
     current.abandon()
     return PassReport(current.job, current.number, {}, {})

@@ -19,7 +19,7 @@ from txmq_lib.names import (
 from txmq_lib.rocketmq.remoting.broker import Queue
 
 EVERY_TOPIC = ("*",)
-ALWAYS_TAKEN = (*TRANSACTION_TOPICS, *DIVERTING_TOPICS)
+ALWAYS_LANDED = (*TRANSACTION_TOPICS, *DIVERTING_TOPICS)
 
 
 def trace_topics(land: Land) -> tuple[str, ...]:
@@ -32,9 +32,9 @@ def is_every_topic(patterns: Sequence[str]) -> bool:
     return tuple(patterns) == EVERY_TOPIC
 
 
-def is_taken(topic: str, patterns: Sequence[str]) -> bool:
-    """Whether a topic is always taken or fits one of the patterns."""
-    return topic in ALWAYS_TAKEN or any(fnmatchcase(topic, pattern) for pattern in patterns)
+def is_landed_topic(topic: str, patterns: Sequence[str]) -> bool:
+    """Whether a topic lands: always, or since it fits one of the patterns."""
+    return topic in ALWAYS_LANDED or any(fnmatchcase(topic, pattern) for pattern in patterns)
 
 
 def real_queues(rows: DataFrame) -> set[Queue]:

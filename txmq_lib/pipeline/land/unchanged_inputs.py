@@ -30,7 +30,7 @@ def known(warehouse: Warehouse, settings: Settings, note: Mapping[str, Any]) -> 
     return dict(note.get(NOTE, {})) if is_same and note.get("taken_back") == _taken_back(warehouse) else {}
 
 
-def word_of(current: Pass, unread: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+def note_of(current: Pass, unread: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """What the commit of a landing leaves for the next: all that was known, and what it landed.
 
     unread  files that were to land and could not be read: they are looked at again

@@ -47,8 +47,8 @@ class Ends(NamedTuple):
     refused_places: DataFrame
 
 
-class New(NamedTuple):
-    """Half rows of transactions that new rows concern, and the ops that may name them."""
+class Touched(NamedTuple):
+    """All half rows of transactions of which something new has landed, and the ops that may name them."""
 
     halves: DataFrame
     ops: DataFrame
@@ -58,40 +58,42 @@ class New(NamedTuple):
 class Inputs:
     """What a pass reads before it decides.
 
+    None says that there is nothing of the kind, and spares Spark a plan.
+
     ends     None where nobody sent one and none waits
     pending  rows of pending_half
-    new      None where nothing has landed since the pass before
+    touched  None where nothing has landed since the pass before
     held     transactions that a person holds; None where nobody has decided anything by hand
     """
 
     policies: Policies
     ends: Ends | None
     pending: DataFrame
-    new: New | None
+    touched: Touched | None
     held: DataFrame | None
 
 
-def read(current: Pass) -> Inputs:
+def read_inputs(current: Pass) -> Inputs:
     """All that can be read before anything is decided. What of the past a decision concerns is read with it."""
     policies, pending = policies_of(current.settings), current.read("pending_half")
-    return Inputs(policies, _ends(current), pending, _new(current), _held_by_people(current))
+    return Inputs(policies, _ends(current), pending, _touched(current), _held_by_people(current))
 
 
 def _ends(current: Pass) -> Ends | None:
     if not current.has_new_rows("end_transaction") and not has_waiting_ends(current):
         return None
     with current.timed("settle"):
-        ends = current.planned_once(candidate_ends(current))
+        ends = current.kept_if_small(candidate_ends(current))
         refused = current.sent_if_few(refused_places(current, ends))
         return Ends(ends, halves_named_by(current, ends), refused)
 
 
-def _new(current: Pass) -> New | None:
+def _touched(current: Pass) -> Touched | None:
     if not any(current.has_new_rows(table) for table in WAKING_TABLES):
         return None
     with current.timed("pending"):
-        halves = current.planned_once(touched_halves(current))
-        return New(halves, relevant_ops(current, halves))
+        halves = current.kept_if_small(touched_halves(current))
+        return Touched(halves, relevant_ops(current, halves))
 
 
 def _held_by_people(current: Pass) -> DataFrame | None:

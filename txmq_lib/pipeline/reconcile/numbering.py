@@ -1,7 +1,7 @@
 """Places of many restored messages, numbered here: rows of a few numbers, sorted in files of this machine.
 
 The places are those that rules.effects.restored_places gives of frames. Rows go to files of whole queues first, where
-they are put in the order of their ends and numbered; then to files by stretches of the commit log, as restoring.py
+they are put in the order of their ends and numbered; then to files by stretches of the log, as files_of_halves.py
 looks them up.
 """
 
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from txmq_lib.names import COMMIT
-from txmq_lib.pipeline.reconcile.restoring import PLACES_IN_A_PART, Places
+from txmq_lib.pipeline.reconcile.files_of_halves import PLACES_IN_A_PART, Places
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
 Queue = tuple[str, str, int]  # broker, real topic, real queue

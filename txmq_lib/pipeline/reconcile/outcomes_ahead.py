@@ -19,7 +19,7 @@ from txmq_lib.pipeline.reconcile.many_ends import files_of
 
 
 class Kept(NamedTuple):
-    """Rows of end_outcome with `was_held`; `files` and `held` as Outcome (tally.py) has them."""
+    """Rows of end_outcome with `was_held`; `files` and `held` as Decided (tally.py) has them."""
 
     outcomes: DataFrame
     files: list[str] | None = None

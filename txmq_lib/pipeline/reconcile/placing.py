@@ -14,67 +14,71 @@ from txmq_lib.delta.arrow_files import WrittenFile, arrow_schema
 from txmq_lib.delta.row_groups import RowGroups
 from txmq_lib.names import COMMIT, MAX_TIME_TOPIC, OP_TOPIC
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.reconcile import restored_rows, restoring
+from txmq_lib.pipeline.reconcile import effects_in_arrow, files_of_halves
 from txmq_lib.pipeline.reconcile.numbering import numbered_places
-from txmq_lib.pipeline.reconcile.tally import Outcome, Tally
+from txmq_lib.pipeline.reconcile.tally import Decided, Tally
 from txmq_lib.rules import check, effects
 from txmq_lib.spark.local_frame import local_frame
 
-MESSAGES, GIVEN_UP = "message", "trans_check_max_time"
+MESSAGE_TABLE, GIVEN_UP_TABLE = "message", "trans_check_max_time"
 
 
 class Placed(NamedTuple):
     """Where restored and given-up messages go, from `queue_ends` (rows of landing_frontier).
 
-    messages, given_up  files of both tables, made of their halves already; None where Spark has to make the rows
-    places              broker and topic at least, where messages are made
+    message_places   broker and topic at least, where messages are made
+    message_files    with their rows, made of the halves already: [] for none, and where another process has written
+                     them; None where Spark has to make the rows
+    given_up_places  of given-up messages
+    given_up_files   as `message_files`
     """
 
-    places: DataFrame
-    messages: Sequence[WrittenFile] | None
-    routed: DataFrame
-    given_up: Sequence[WrittenFile] | None
+    message_places: DataFrame
+    message_files: Sequence[WrittenFile] | None
+    given_up_places: DataFrame
+    given_up_files: Sequence[WrittenFile] | None
     queue_ends: DataFrame
 
 
-def placed(current: Pass, outcome: Outcome, tally: Tally, kept: ExitStack) -> Placed:
+def place(current: Pass, decided: Decided, tally: Tally, kept: ExitStack) -> Placed:
     """Places of restored and given-up messages, and their rows where those are made from Arrow.
 
     kept  holds what lies on disk as long as places are read
 
     InvariantViolation where a place has no half, or a half several places.
     """
-    effective, giving_up = outcome.effective, outcome.giving_up
+    effective, giving_up = decided.effective, decided.giving_up
     queue_ends = current.read("landing_frontier")
     commits, given_up = tally.decisions[COMMIT], tally.actions.get(check.GIVE_UP, 0)
-    numbered = _numbered_here(current, outcome, tally, queue_ends)
-    places, message_files = numbered or _made(
+    numbered = _numbered_here(current, decided, tally, queue_ends)
+    message_places, message_files = numbered or _made(
         current, kept, effects.restored_places(effective, queue_ends), effective, _of_messages(current), commits
     )
-    routed, given_up_files = _made(
+    given_up_places, given_up_files = _made(
         current, kept, effects.given_up_places(giving_up, queue_ends), giving_up, _of_given_up(current), given_up
     )
-    return Placed(places, message_files, routed, given_up_files, queue_ends)
+    return Placed(message_places, message_files, given_up_places, given_up_files, queue_ends)
 
 
 def _numbered_here(
-    current: Pass, outcome: Outcome, tally: Tally, queue_ends: DataFrame
+    current: Pass, decided: Decided, tally: Tally, queue_ends: DataFrame
 ) -> tuple[DataFrame, Sequence[WrittenFile]] | None:
     """The queues that get messages, and files with these; None where Spark has to number them."""
     rows, count = _of_messages(current), tally.decisions[COMMIT]
-    if not count or outcome.files is None or not restoring.is_possible(current, rows.table):
+    if not count or decided.files is None or not files_of_halves.is_possible(current, rows.table):
         return None
     ends = queue_ends.select(*effects.QUEUE, "next_offset").collect()
-    queues = {queue: grown for queue, grown in tally.grown.items() if queue[1] not in (OP_TOPIC, MAX_TIME_TOPIC)}
+    others = (OP_TOPIC, MAX_TIME_TOPIC)
+    queues = {queue: rows for queue, rows in tally.rows_per_queue.items() if queue[1] not in others}
     with current.timed("places"):
         laid = numbered_places(
-            outcome.files,
+            decided.files,
             current.directory("places-"),
             rows=queues,
             starts={(row["broker_name"], row["topic"], row["queue_id"]): row["next_offset"] for row in ends},
             threads=current.warehouse.spark.sparkContext.defaultParallelism,
         )
-        halves = None if laid is None else restoring.halves_of(current, laid)
+        halves = None if laid is None else files_of_halves.halves_of(current, laid)
     if laid is None or halves is None:
         return None
     frame = local_frame(current.warehouse.spark, queues, "broker_name string, topic string, queue_id int")
@@ -82,33 +86,42 @@ def _numbered_here(
 
 
 def _made(
-    current: Pass, kept: ExitStack, places: DataFrame, offsets: DataFrame, rows: restoring.Restoring, count: int
+    current: Pass,
+    kept: ExitStack,
+    places: DataFrame,
+    cheaper: DataFrame,
+    rows: files_of_halves.RowsOfHalves,
+    count: int,
 ) -> tuple[DataFrame, Sequence[WrittenFile] | None]:
     """`count` places, computed once, and files with the rows there: None where Spark has to make the rows, [] for none.
 
-    offsets  has the places' offsets in the commit log
+    cheaper  has the places' offsets in the commit log, too
     """
-    if not count or not restoring.is_possible(current, rows.table):
+    if not count or not files_of_halves.is_possible(current, rows.table):
         return current.cached(places), [] if not count else None
     with current.timed("places"):
         frame, laid = kept.enter_context(
-            restoring.laid_down(current, places, rows.offset, count=count, offsets=offsets)
+            files_of_halves.laid_down(current, places, rows.offset, count=count, cheaper=cheaper)
         )
-        halves = restoring.halves_of(current, laid)
+        halves = files_of_halves.halves_of(current, laid)
     if halves is None:
         return frame, None
     return frame, _files(current, rows, laid, halves, count)
 
 
 def _files(
-    current: Pass, rows: restoring.Restoring, places: restoring.Places, halves: Sequence[RowGroups], count: int
+    current: Pass,
+    rows: files_of_halves.RowsOfHalves,
+    places: files_of_halves.Places,
+    halves: Sequence[RowGroups],
+    count: int,
 ) -> Sequence[WrittenFile]:
     # Another process carried this plan so far; the step is called as its table.
     if not current.is_own and current.has_landed(rows.table, rows.table):
         return []
     warehouse = current.warehouse
     with current.timed(rows.table):
-        return restoring.write_files(
+        return files_of_halves.write_files(
             str(warehouse.local_path(rows.table)),
             rows,
             places,
@@ -119,23 +132,26 @@ def _files(
         )
 
 
-def _of_messages(current: Pass) -> restoring.Restoring:
+def _of_messages(current: Pass) -> files_of_halves.RowsOfHalves:
     # A rebuilt broker may have had another half at the same physical offset.
     half = {"queue_id": "half_queue_id", "queue_offset": "half_queue_offset"}
     made = partial(
-        restored_rows.restored, schema=arrow_schema(table_spec(MESSAGES)), now=current.now, pass_number=current.number
+        effects_in_arrow.restored,
+        schema=arrow_schema(table_spec(MESSAGE_TABLE)),
+        now=current.now,
+        pass_number=current.number,
     )
     on = {"broker_name": "broker_name", "commit_log_offset": "commit_log_offset", **half}
-    return restoring.Restoring(table=MESSAGES, on=on, made=made)
+    return files_of_halves.RowsOfHalves(table=MESSAGE_TABLE, on=on, made=made)
 
 
-def _of_given_up(current: Pass) -> restoring.Restoring:
+def _of_given_up(current: Pass) -> files_of_halves.RowsOfHalves:
     made = partial(
-        restored_rows.given_up,
-        schema=arrow_schema(table_spec(GIVEN_UP)),
+        effects_in_arrow.given_up,
+        schema=arrow_schema(table_spec(GIVEN_UP_TABLE)),
         now=current.now,
         pass_number=current.number,
         rolls_back=current.settings.roll_back_given_up,
     )
     half = {"commit_log_offset": "half_commit_log_offset", "queue_offset": "half_queue_offset"}
-    return restoring.Restoring(table=GIVEN_UP, on={"broker_name": "broker_name", **half}, made=made)
+    return files_of_halves.RowsOfHalves(table=GIVEN_UP_TABLE, on={"broker_name": "broker_name", **half}, made=made)

@@ -23,7 +23,7 @@ KINDS: Final = ("outcome", "decision")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Decided:
     """What a pass has decided.
 
     outcomes   rows of end_outcome, with `was_held`
@@ -48,40 +48,40 @@ class Outcome:
 class Tally(NamedTuple):
     """How many there are of each: ends, those of them that decide by decision, undecided transactions by action.
 
-    grown  rows that each queue (broker, topic, queue) of messages, ops and given-up ones gets
+    rows_per_queue  how many each queue (broker, topic, queue) of messages, ops and given-up ones gets
     """
 
     ends: list[Mapping[str, Any]]
     decisions: Counter[str]
     actions: Counter[str]
-    grown: Counter[tuple[str, str, int]]
+    rows_per_queue: Counter[tuple[str, str, int]]
 
 
-def tallied(current: Pass, outcome: Outcome) -> Tally:
+def tallied(current: Pass, decided: Decided) -> Tally:
     """The tally of what was decided; into the counts of the pass, too."""
     with current.timed("tally"):
-        actions = outcome.undecided.groupBy("action", "broker_name", "queue_id").count().collect()
-        if outcome.files is None:
-            ends = _ends_of(outcome.outcomes, outcome.policies)
+        actions = decided.undecided.groupBy("action", "broker_name", "queue_id").count().collect()
+        if decided.files is None:
+            ends = _ends_of(decided.outcomes, decided.policies)
         else:
-            ends = list(_ends_in(current, outcome.files))
-            if outcome.held is not None:
-                ends += _ends_of(outcome.held, outcome.policies)
+            ends = list(_ends_in(current, decided.files))
+            if decided.held is not None:
+                ends += _ends_of(decided.held, decided.policies)
     tally = Tally(ends, Counter(), Counter(), Counter())
     for end in ends:
         if end["decides"]:
             tally.decisions[end["decision"]] += end["rows"]
-            tally.grown[end["broker_name"], OP_TOPIC, end["half_queue_id"]] += end["rows"]
+            tally.rows_per_queue[end["broker_name"], OP_TOPIC, end["half_queue_id"]] += end["rows"]
             if end["decision"] == COMMIT:
-                tally.grown[end["broker_name"], end["real_topic"], end["real_queue_id"]] += end["rows"]
+                tally.rows_per_queue[end["broker_name"], end["real_topic"], end["real_queue_id"]] += end["rows"]
         name = f"ends_{end['outcome']}"
         current.counts[name] = current.counts.get(name, 0) + end["rows"]
     for row in actions:
         tally.actions[row["action"]] += row["count"]
         if row["action"] == check.GIVE_UP:
-            tally.grown[row["broker_name"], MAX_TIME_TOPIC, effects.MAX_TIME_QUEUE_ID] += row["count"]
+            tally.rows_per_queue[row["broker_name"], MAX_TIME_TOPIC, effects.MAX_TIME_QUEUE_ID] += row["count"]
             if current.settings.roll_back_given_up:
-                tally.grown[row["broker_name"], OP_TOPIC, row["queue_id"]] += row["count"]
+                tally.rows_per_queue[row["broker_name"], OP_TOPIC, row["queue_id"]] += row["count"]
     return tally
 
 

@@ -14,8 +14,8 @@ from txmq_lib.errors import InvariantViolation
 from txmq_lib.names import COMMIT, END_KEY, HALF_TOPICS, OUTCOME_REFUSED
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.pipeline.reconcile.op_files import op_files
-from txmq_lib.pipeline.reconcile.placing import GIVEN_UP, MESSAGES, Placed, placed
-from txmq_lib.pipeline.reconcile.tally import Outcome, Tally, tallied
+from txmq_lib.pipeline.reconcile.placing import GIVEN_UP_TABLE, MESSAGE_TABLE, Placed, place
+from txmq_lib.pipeline.reconcile.tally import Decided, Tally, tallied
 from txmq_lib.pipeline.shared.pruning import near_offsets
 from txmq_lib.pipeline.shared.quarantining import append_quarantine
 from txmq_lib.pipeline.shared.watermark import move_frontier
@@ -27,42 +27,43 @@ from txmq_lib.spark.local_frame import local_frame
 NOT_OF_THE_END = ("pass_number", "judged_timestamp")
 
 
-def write(current: Pass, outcome: Outcome) -> PassReport:
+def write(current: Pass, decided: Decided) -> PassReport:
     """Write outcomes, effects, checks and pending, then commit."""
     with ExitStack() as kept:
-        return _written(current, outcome, kept)
+        return _written(current, decided, kept)
 
 
-def _written(current: Pass, outcome: Outcome, kept: ExitStack) -> PassReport:
-    tally = tallied(current, outcome)
-    there = None
+def _written(current: Pass, decided: Decided, kept: ExitStack) -> PassReport:
+    tally = tallied(current, decided)
+    placed = None
     if tally.decisions or check.GIVE_UP in tally.actions:
         # A pass that must not be ends here: of effects nothing is written yet.
-        there = _placed_or_withdrawn(current, outcome, tally, kept)
+        placed = _placed_or_withdrawn(current, decided, tally, kept)
     if tally.ends:
-        judged = outcome.outcomes.where("not is_held").drop("was_held")
+        judged = decided.outcomes.where("not is_held").drop("was_held")
         count = sum(row["rows"] for row in tally.ends if not row["is_held"])
+        # Nothing where outcomes_ahead has written them.
         current.append("end_outcome", judged, step="end_outcome", count=count)
-    _write_held(current, outcome.outcomes, tally.ends)
-    _quarantine_refused(current, outcome.outcomes, tally.ends)
-    if there is not None:
-        _write_effects(current, outcome, there, tally)
-    _write_pending(current, outcome, tally.actions)
-    checkpoints, due_ms = _checkpoints(current, current.as_stored("pending_half", outcome.pending))
+    _write_held(current, decided.outcomes, tally.ends)
+    _quarantine_refused(current, decided.outcomes, tally.ends)
+    if placed is not None:
+        _write_effects(current, decided, placed, tally)
+    _write_pending(current, decided, tally.actions)
+    checkpoints, due_ms = _checkpoints(current, current.as_stored("pending_half", decided.pending))
     dues = [due_ms, *[row["refused_after_ms"] for row in tally.ends if row["is_held"]]]
     next_due_ms = min((due for due in dues if due is not None), default=None)
     return current.commit(checkpoints=checkpoints, next_due_ms=next_due_ms)
 
 
-def _write_pending(current: Pass, outcome: Outcome, actions: Mapping[str, int]) -> None:
+def _write_pending(current: Pass, decided: Decided, actions: Mapping[str, int]) -> None:
     """Write the checks that are raised, and what is pending where that is not what was."""
     if check.ASK in actions:
-        requests = check.check_requests(outcome.undecided, now=current.now, pass_number=current.number)
+        requests = check.check_requests(decided.undecided, now=current.now, pass_number=current.number)
         current.append("check_request", requests, step="check_request", count=actions[check.ASK])
     # Whoever was asked has one check more: there is nothing to compare then.
-    if check.ASK in actions or _digest(outcome.pending) != _digest(current.read("pending_half")):
+    if check.ASK in actions or _digest(decided.pending) != _digest(current.read("pending_half")):
         count = sum(rows for action, rows in actions.items() if action != check.GIVE_UP)
-        current.overwrite("pending_half", outcome.pending, step="pending_half", count=count)
+        current.overwrite("pending_half", decided.pending, step="pending_half", count=count)
 
 
 def _digest(pending: DataFrame) -> tuple[int, int]:
@@ -98,13 +99,17 @@ def _quarantine_refused(current: Pass, outcomes: DataFrame, ends: Sequence[Mappi
     append_quarantine(current, named, broker_name=None, kind="end")
 
 
-def _placed_or_withdrawn(current: Pass, outcome: Outcome, tally: Tally, kept: ExitStack) -> Placed:
+def _placed_or_withdrawn(current: Pass, decided: Decided, tally: Tally, kept: ExitStack) -> Placed:
     """Where messages go, with no invariant broken; else what was written ahead is deleted, and InvariantViolation."""
     try:
-        there = placed(current, outcome, tally, kept)
+        placed = place(current, decided, tally, kept)
         with current.timed("invariants"):
-            are_matched = there.messages is not None
-            broken = broken_invariants(outcome.effective, there.places, outcome.pending, are_matched=are_matched)
+            broken = broken_invariants(
+                decided.effective,
+                placed.message_places,
+                decided.pending,
+                are_messages_made=placed.message_files is not None,
+            )
             found = [
                 f"{row['invariant']} ({row['broker_name']}: {row['example']})" for row in broken.limit(10).collect()
             ]
@@ -115,49 +120,55 @@ def _placed_or_withdrawn(current: Pass, outcome: Outcome, tally: Tally, kept: Ex
         current.withdraw("end_outcome", F.col("pass_number") == current.number, of_step="end_outcome")
         what = f"reconcile pass {current.number}: {violation.message}; the pass is not committed"
         raise InvariantViolation(what) from None
-    return there
+    return placed
 
 
-def _write_effects(current: Pass, outcome: Outcome, there: Placed, tally: Tally) -> None:
+def _write_effects(current: Pass, decided: Decided, placed: Placed, tally: Tally) -> None:
     """Write the messages that become visible, those given up, an op for each, and how far their queues reach now."""
     now, number = current.now, current.number
     rolls_back, given_up_count = current.settings.roll_back_given_up, tally.actions.get(check.GIVE_UP, 0)
-    if there.messages is not None:
-        current.append_files(MESSAGES, there.messages, step=MESSAGES)
+    if placed.message_files is not None:
+        current.append_files(MESSAGE_TABLE, placed.message_files, step=MESSAGE_TABLE)
     else:
-        near = near_offsets("commit_log_offset", there.places, "commit_log_offset")
+        near = near_offsets("commit_log_offset", placed.message_places, "commit_log_offset")
         halves = near.rows(current, "half_message", whole_if_new=True)
-        restored = effects.restored_messages(there.places, halves, now=now, pass_number=number)
-        current.append(MESSAGES, restored, step=MESSAGES, count=tally.decisions[COMMIT])
-    if there.given_up is not None:
-        current.append_files(GIVEN_UP, there.given_up, step=GIVEN_UP)
+        restored = effects.restored_messages(placed.message_places, halves, now=now, pass_number=number)
+        current.append(MESSAGE_TABLE, restored, step=MESSAGE_TABLE, count=tally.decisions[COMMIT])
+    if placed.given_up_files is not None:
+        current.append_files(GIVEN_UP_TABLE, placed.given_up_files, step=GIVEN_UP_TABLE)
     else:
-        halves = near_offsets("commit_log_offset", there.routed, "half_commit_log_offset").rows(current, "half_message")
-        given_up = effects.given_up_messages(there.routed, halves, now=now, pass_number=number, rolls_back=rolls_back)
-        current.append(GIVEN_UP, given_up, step=GIVEN_UP, count=given_up_count)
-    _write_ops(current, outcome, there.queue_ends, tally)
-    _move_frontier(current, tally, there.queue_ends)
-
-
-def _write_ops(current: Pass, outcome: Outcome, queue_ends: DataFrame, tally: Tally) -> None:
-    rolls_back, given_up_count = current.settings.roll_back_given_up, tally.actions.get(check.GIVE_UP, 0)
-    decided = outcome.effective.select("broker_name", F.col("half_queue_id").alias("queue_id"), "half_queue_offset")
-    if rolls_back:
-        decided = decided.unionByName(
-            outcome.giving_up.select("broker_name", "queue_id", F.col("queue_offset").alias("half_queue_offset"))
+        halves = near_offsets("commit_log_offset", placed.given_up_places, "half_commit_log_offset").rows(
+            current, "half_message"
         )
-    if (files := op_files(current, decided, queue_ends)) is not None:
+        given_up = effects.given_up_messages(
+            placed.given_up_places, halves, now=now, pass_number=number, rolls_back=rolls_back
+        )
+        current.append(GIVEN_UP_TABLE, given_up, step=GIVEN_UP_TABLE, count=given_up_count)
+    _write_ops(current, decided, placed.queue_ends, tally)
+    _move_frontier(current, tally, placed.queue_ends)
+
+
+def _write_ops(current: Pass, decided: Decided, queue_ends: DataFrame, tally: Tally) -> None:
+    rolls_back, given_up_count = current.settings.roll_back_given_up, tally.actions.get(check.GIVE_UP, 0)
+    named = decided.effective.select("broker_name", F.col("half_queue_id").alias("queue_id"), "half_queue_offset")
+    if rolls_back:
+        named = named.unionByName(
+            decided.giving_up.select("broker_name", "queue_id", F.col("queue_offset").alias("half_queue_offset"))
+        )
+    if (files := op_files(current, named, queue_ends)) is not None:
         current.append_files("op_message", files, step="op_message")
         return
     count = tally.decisions.total() + (given_up_count if rolls_back else 0)
-    ops = effects.op_rows(decided, queue_ends, now=current.now, pass_number=current.number, count=count)
+    ops = effects.op_rows(named, queue_ends, now=current.now, pass_number=current.number, count=count)
     current.append("op_message", ops, step="op_message", count=count)
 
 
 def _move_frontier(current: Pass, tally: Tally, queue_ends: DataFrame) -> None:
     """Move the end of each queue that got rows by as many as it got: they are numbered densely from there."""
-    grown = [(*queue, rows) for queue, rows in tally.grown.items()]
-    rows = local_frame(current.warehouse.spark, grown, "broker_name string, topic string, queue_id int, rows bigint")
+    queue_rows = [(*queue, rows) for queue, rows in tally.rows_per_queue.items()]
+    rows = local_frame(
+        current.warehouse.spark, queue_rows, "broker_name string, topic string, queue_id int, rows bigint"
+    )
     last = F.coalesce("next_offset", F.lit(0)) + F.col("rows") - 1
     reached = rows.join(queue_ends.select(*effects.QUEUE, "next_offset"), on=list(effects.QUEUE), how="left").select(
         *effects.QUEUE,
@@ -183,5 +194,5 @@ def _checkpoints(current: Pass, pending: DataFrame) -> tuple[dict[str, int], int
         )
     marks = {f"{row['broker_name']}/{row['queue_id']}": row["next_offset"] for row in landed}
     lowest = {f"{row['broker_name']}/{row['queue_id']}": row["low"] for row in queues}
-    # What is open comes before what has landed.
+    # Where halves are open, the first of them stands for the end of its queue.
     return marks | lowest, min((row["due_ms"] for row in queues if row["due_ms"] is not None), default=None)

@@ -22,7 +22,7 @@ from txmq_lib.rules.frontier import as_file_reports, file_reports, reached, reac
 from txmq_lib.rules.half import content_hash
 from txmq_lib.rules.landing_contract import message_rows, quick_message_rows, told_end
 
-PLANNED = "task_bytes"  # of a plan: how much a task is to read; null where Spark reads
+TASK_BYTES = "task_bytes"  # of a plan: how much a task is to read; null where Spark reads
 
 
 def task_bytes(warehouse: Warehouse, files: Sequence[LandingFile], kind: str) -> int | None:
@@ -45,7 +45,7 @@ def land(current: Pass, files: list[LandingFile], kind: str) -> list[LandingFile
 
 def _is_by_spark(current: Pass) -> bool:
     # Plans of before say nothing of tasks.
-    return current.arguments.get(PLANNED) is None
+    return current.arguments.get(TASK_BYTES) is None
 
 
 def _land_by_tasks(current: Pass, files: list[LandingFile], kind: str) -> list[LandingFile] | None:

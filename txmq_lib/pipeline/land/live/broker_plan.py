@@ -20,7 +20,7 @@ from txmq_lib.pipeline.land.live.broker_said import broker_settings, read_offset
 from txmq_lib.pipeline.land.live.live_brokers import LiveBroker, is_wanted
 from txmq_lib.pipeline.land.live.live_ranges import REBUILT, SHRANK, KnownQueue, QueuePlan, plan_queues
 from txmq_lib.pipeline.land.live.live_reports import BrokerQueues
-from txmq_lib.pipeline.land.topics import ALWAYS_TAKEN, is_every_topic
+from txmq_lib.pipeline.land.topics import ALWAYS_LANDED, is_every_topic
 from txmq_lib.pipeline.land.unchanged_inputs import digest
 from txmq_lib.rocketmq.remoting.broker import (
     Queue,
@@ -132,7 +132,7 @@ def _is_news(plan_: QueuePlan, known: KnownQueue | None) -> bool:
 
 def _without_tiers(reading: BrokerReading, queues: Sequence[Queue]) -> tuple[Queue, ...]:
     """Of a broker with tiered storage the queues that are never moved there."""
-    kept = tuple(queue for queue in queues if queue.topic in ALWAYS_TAKEN)
+    kept = tuple(queue for queue in queues if queue.topic in ALWAYS_LANDED)
     reading.tell_each(f"{TIERED}: {TIERED_WORDS}", sorted({queue.topic for queue in {*queues} - {*kept}}))
     return kept
 

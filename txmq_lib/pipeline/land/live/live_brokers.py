@@ -9,7 +9,7 @@ from txmq_lib.config.secrets import missing_variables
 from txmq_lib.config.settings import Settings
 from txmq_lib.errors import ProtocolError, SettingsError, UsageError
 from txmq_lib.names import HALF_TOPIC, HALF_TOPICS, OP_TOPIC, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
-from txmq_lib.pipeline.land.topics import ALWAYS_TAKEN, is_taken
+from txmq_lib.pipeline.land.topics import ALWAYS_LANDED, is_landed_topic
 from txmq_lib.rocketmq.remoting.broker import Queue
 from txmq_lib.rocketmq.remoting.connection import Access, Tls
 from txmq_lib.rocketmq.remoting.name_server import name_server, routes, topics
@@ -63,10 +63,10 @@ def access_of(settings: Settings, environ: Mapping[str, str]) -> Access:
 
 def is_wanted(topic: str, patterns: Sequence[str]) -> bool:
     """Whether a topic is landed: those of transactions always, RocketMQ's own never, real ones as land.topics says."""
-    if topic in ALWAYS_TAKEN:
+    if topic in ALWAYS_LANDED:
         return True
     is_system = topic in SYSTEM_TOPICS or topic.lower().startswith(SYSTEM_TOPIC_PREFIX)
-    return not is_system and is_taken(topic, patterns)
+    return not is_system and is_landed_topic(topic, patterns)
 
 
 def require_name_server(name_servers: Sequence[str], access: Access) -> None:

@@ -138,7 +138,7 @@ def _land_kind(
     faulty = _with_faults(stored, kind, takes_prepared=takes_prepared)
     # Several small queries follow.
     common = {"broker_name": F.lit(broker_name), "properties": stored_properties(F.col("properties"))}
-    records = current.planned_once(faulty.withColumns(common))
+    records = current.kept_if_small(faulty.withColumns(common))
     with current.timed("decode"):
         batch = _measured(records)
     good = records.where("reason is null")
@@ -180,7 +180,7 @@ def _land_direct(
     if kind in ("half", "op"):
         key, direct = QUEUE_KEY, direct.withColumn("queue_id", table_queue_id())
     few_repeated = current.broadcastable(repeated_keys(direct, key), most=KEYS)
-    judged = current.planned_once(judged_by_key(direct, existing, key, few_repeated))
+    judged = current.kept_if_small(judged_by_key(direct, existing, key, few_repeated))
     tally = _tallied(current, judged)
     new = direct
     if tally.keys() - {NEW}:

@@ -22,7 +22,7 @@ from txmq_lib.pipeline.land.records.record_rows import Landing
 from txmq_lib.pipeline.land.store import log_landing
 from txmq_lib.pipeline.land.store.store_plan import can_be_carried_on, header_time_ms, is_by_tasks
 from txmq_lib.pipeline.land.store.store_reports import frontier_reports
-from txmq_lib.pipeline.land.topics import ALWAYS_TAKEN, is_every_topic, trace_topics
+from txmq_lib.pipeline.land.topics import ALWAYS_LANDED, is_every_topic, trace_topics
 from txmq_lib.pipeline.shared.watermark import move_frontier
 from txmq_lib.rocketmq.store.commit_log import list_files
 from txmq_lib.rocketmq.store.consume_queue import QueueBounds, queue_bounds
@@ -132,7 +132,7 @@ def _options(current: Pass) -> dict[str, str]:
 
 def _topics(current: Pass) -> tuple[str, ...]:
     """What is read of the log where not all of it is."""
-    return (*ALWAYS_TAKEN, *current.arguments["topics"], *trace_topics(current.settings.land))
+    return (*ALWAYS_LANDED, *current.arguments["topics"], *trace_topics(current.settings.land))
 
 
 def _described(current: Pass, records: DataFrame) -> DataFrame:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.land.store.store_plan import header_time_ms, whole_log_topic
-from txmq_lib.pipeline.land.topics import is_taken
+from txmq_lib.pipeline.land.topics import is_landed_topic
 from txmq_lib.rocketmq.store.consume_queue import QueueBounds
 from txmq_lib.rules import frontier
 from txmq_lib.rules.moments import EPOCH
@@ -67,7 +67,7 @@ def _queues_kept(current: Pass, bounds: Mapping[tuple[str, int], QueueBounds]) -
         [
             (arguments["broker_name"], topic, queue_id, bound.next_offset, bound.lowest_offset)
             for (topic, queue_id), bound in bounds.items()
-            if is_taken(topic, arguments["topics"])
+            if is_landed_topic(topic, arguments["topics"])
         ],
         "broker_name string, topic string, queue_id int, _end bigint, lowest_kept_offset bigint",
     )

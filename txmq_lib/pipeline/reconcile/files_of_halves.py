@@ -69,7 +69,7 @@ class Places:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Restoring:
+class RowsOfHalves:
     """Rows of one table that are made of halves.
 
     on    columns of half_message and those of the places that say the same: which half a place is of
@@ -93,12 +93,12 @@ def is_possible(current: Pass, table: str) -> bool:
 
 @contextmanager
 def laid_down(
-    current: Pass, places: DataFrame, offset: str, *, count: int, offsets: DataFrame
+    current: Pass, places: DataFrame, offset: str, *, count: int, cheaper: DataFrame
 ) -> Iterator[tuple[DataFrame, Places]]:
     """`places`, of which there are `count`, computed once: as a frame, and on disk as long as the block lasts.
 
     offset   the column of their offset in the commit log
-    offsets  has these offsets too, and is cheaper to look through
+    cheaper  has these offsets too, named commit_log_offset, and is cheaper to look through
     """
     directory = mkdtemp(dir=scratch(), prefix="places-")
     try:
@@ -106,7 +106,7 @@ def laid_down(
             frame = current.cached(places)
             pq.write_table(frame.toArrow().sort_by(offset), f"{directory}/0.parquet", row_group_size=PLACES_IN_A_GROUP)
         else:
-            spread = _by_stretch(places, offset, count=count, offsets=offsets)
+            spread = _by_stretch(places, offset, count=count, cheaper=cheaper)
             spread.write.option("parquet.block.size", PART_BYTES).parquet(directory, mode="append")
             frame = places.sparkSession.read.schema(places.schema).parquet(pattern_of(directory))
         yield frame, Places(offset, tuple(_parts(directory, offset)))
@@ -125,7 +125,7 @@ def halves_of(current: Pass, places: Places) -> list[RowGroups] | None:
 
 def write_files(
     path: str,
-    restoring: Restoring,
+    rows_of_halves: RowsOfHalves,
     places: Places,
     halves: Sequence[RowGroups],
     *,
@@ -140,7 +140,7 @@ def write_files(
     """
     files: list[WrittenFile] = []
     with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="restore") as pool:
-        works = [pool.submit(_written, path, restoring, places, piece) for piece in halves]
+        works = [pool.submit(_written, path, rows_of_halves, places, piece) for piece in halves]
         try:
             for work in as_completed(works):
                 files += work.result()
@@ -151,47 +151,47 @@ def write_files(
     pa.default_memory_pool().release_unused()
     rows = sum(file.rows for file in files)
     if rows != count:
-        raise InvariantViolation(f"{restoring.table}: {count} places, and {rows} halves there")
+        raise InvariantViolation(f"{rows_of_halves.table}: {count} places, and {rows} halves there")
     return files
 
 
-def _written(path: str, restoring: Restoring, places: Places, halves: RowGroups) -> list[WrittenFile]:
-    spec = table_spec(restoring.table)
-    found = _halves_with_places(restoring, places, halves)
+def _written(path: str, rows_of_halves: RowsOfHalves, places: Places, halves: RowGroups) -> list[WrittenFile]:
+    spec = table_spec(rows_of_halves.table)
+    found = _halves_with_places(rows_of_halves, places, halves)
     if not found.num_rows:
         return []
     at = found["_row"].to_numpy()
-    columns = [name for name in table_spec(HALVES).columns if name in spec.columns or name in restoring.on]
+    columns = [name for name in table_spec(HALVES).columns if name in spec.columns or name in rows_of_halves.on]
     begin = 0
     with TableFile(path, spec) as file:
         for batch in halves.batches(columns):
             low, high = at.searchsorted((begin, begin + batch.num_rows))
             if low < high:
                 rows = batch if high - low == batch.num_rows else batch.take(pa.array(at[low:high] - begin))
-                file.write(restoring.made(rows, found.slice(low, high - low)))
+                file.write(rows_of_halves.made(rows, found.slice(low, high - low)))
             begin += batch.num_rows
         return file.finish()
 
 
-def _halves_with_places(restoring: Restoring, places: Places, halves: RowGroups) -> pa.Table:
+def _halves_with_places(rows_of_halves: RowsOfHalves, places: Places, halves: RowGroups) -> pa.Table:
     """Rows of `halves` that have a place: `_row`, ascending, and the columns of the place."""
-    keys = halves.keys(list(restoring.on))
+    keys = halves.keys(list(rows_of_halves.on))
     span = pc.min_max(keys[OFFSET]).as_py()
     there = places.between(span["min"], span["max"])
-    named = [f"_half_{name}" for name in restoring.on]  # a place has columns of these names, for its own queue
+    named = [f"_half_{name}" for name in rows_of_halves.on]  # a place has columns of these names, for its own queue
     numbered = keys.rename_columns(named).append_column("_row", pa.array(range(keys.num_rows), pa.int64()))
-    joined = numbered.join(there, named, list(restoring.on.values()), join_type="inner", use_threads=False)
+    joined = numbered.join(there, named, list(rows_of_halves.on.values()), join_type="inner", use_threads=False)
     found = joined.sort_by("_row")
     rows = found["_row"].to_numpy()
     if (rows[1:] == rows[:-1]).any():
         row = int(rows[1:][rows[1:] == rows[:-1]][0])
-        half = {name: keys[name][row].as_py() for name in restoring.on}
-        raise InvariantViolation(f"{restoring.table}: several places for the half at {half}")
+        half = {name: keys[name][row].as_py() for name in rows_of_halves.on}
+        raise InvariantViolation(f"{rows_of_halves.table}: several places for the half at {half}")
     return found
 
 
-def _by_stretch(places: DataFrame, offset: str, *, count: int, offsets: DataFrame) -> DataFrame:
-    low, high = offsets.agg(F.min(OFFSET), F.max(OFFSET)).collect()[0]
+def _by_stretch(places: DataFrame, offset: str, *, count: int, cheaper: DataFrame) -> DataFrame:
+    low, high = cheaper.agg(F.min(OFFSET), F.max(OFFSET)).collect()[0]
     parts = -(-count // PLACES_IN_A_PART)  # rounded up
     # Some stretches of the commit log to a part: they lie dense in few of them where a broker was rebuilt.
     stretch = (high - low) // (8 * parts) + 1

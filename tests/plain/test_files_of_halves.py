@@ -15,13 +15,13 @@ from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import arrow_schema
 from txmq_lib.delta.row_groups import RowGroups, groups_near
 from txmq_lib.errors import InvariantViolation, LeftOff
-from txmq_lib.pipeline.reconcile import restored_rows, restoring
+from txmq_lib.pipeline.reconcile import effects_in_arrow, files_of_halves
 
 HALVES, MESSAGES = table_spec("half_message"), table_spec("message")
 ON = {"broker_name": "broker_name", "commit_log_offset": "commit_log_offset", "queue_id": "half_queue_id",
       "queue_offset": "half_queue_offset"}  # fmt: skip
-MADE = partial(restored_rows.restored, schema=arrow_schema(MESSAGES), now=NOW, pass_number=6)
-RESTORING = restoring.Restoring(table="message", on=ON, made=MADE)
+MADE = partial(effects_in_arrow.restored, schema=arrow_schema(MESSAGES), now=NOW, pass_number=6)
+RESTORING = files_of_halves.RowsOfHalves(table="message", on=ON, made=MADE)
 
 
 def half(broker: str, offset: int, at: int) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def place(broker: str, offset: int, at: int, number: int) -> dict[str, Any]:
             "topic": "TopicA", "queue_id": 3, "queue_offset": number}  # fmt: skip
 
 
-def laid_down(tmp_path: Path, *parts: list[dict[str, Any]]) -> restoring.Places:
+def laid_down(tmp_path: Path, *parts: list[dict[str, Any]]) -> files_of_halves.Places:
     schema = pa.schema([("broker_name", pa.string()), ("commit_log_offset", pa.int64()), ("half_queue_id", pa.int32()),
                         ("half_queue_offset", pa.int64()), ("topic", pa.string()), ("queue_id", pa.int32()),
                         ("queue_offset", pa.int64())])  # fmt: skip
@@ -63,15 +63,20 @@ def laid_down(tmp_path: Path, *parts: list[dict[str, Any]]) -> restoring.Places:
         pq.write_table(pa.Table.from_pylist(part, schema), path)
         offsets = [row["commit_log_offset"] for row in part]
         spans.append((path, min(offsets), max(offsets)))
-    return restoring.Places("commit_log_offset", tuple(spans))
+    return files_of_halves.Places("commit_log_offset", tuple(spans))
 
 
 def written(
-    tmp_path: Path, halves: str, places: restoring.Places, count: int, on_part: Any = lambda: None, most_bytes: int = 1
+    tmp_path: Path,
+    halves: str,
+    places: files_of_halves.Places,
+    count: int,
+    on_part: Any = lambda: None,
+    most_bytes: int = 1,
 ) -> list[tuple[Any, ...]]:
     (tmp_path / "message").mkdir()
     pieces = groups_near(halves, "commit_log_offset", places.ranges, most_bytes=most_bytes)
-    files = restoring.write_files(
+    files = files_of_halves.write_files(
         str(tmp_path / "message"), RESTORING, places, pieces, count=count, threads=2, on_part=on_part
     )
     assert sum(file.rows for file in files) == count
