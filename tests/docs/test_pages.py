@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import time
@@ -54,6 +55,18 @@ def test_the_demo_leaves_its_settings_so_that_later_commands_know_that_a_broker_
     shown = next(iter(follow(config_blocks, demo, environment(demo)).told.values())).splitlines()
     assert f"role,audit,{DEMO}/txmq.yaml" in shown
     assert f"warehouse,{demo / DEMO},{DEMO}/txmq.yaml" in shown
+
+
+@pytest.mark.jobs
+def test_the_demo_leaves_a_row_per_job_among_the_runs(demo):
+    runs_blocks = blocks(f"```console\n$ txmq --conf {DEMO}/txmq.yaml runs --since 12h --format json\n```")
+    (shown,) = follow(runs_blocks, demo, environment(demo)).told.values()
+    rows = [json.loads(line) for line in shown.splitlines()]
+    assert [(row["command"], row["outcome"]) for row in reversed(rows)] == [
+        (command, "done") for command in ("land store", "reconcile", "rollup", "audit")
+    ]
+    assert rows[0]["passes"] == {"audit": 1}
+    assert rows[-1]["brokers"] == ["oracle-a"]
 
 
 @pytest.mark.jobs

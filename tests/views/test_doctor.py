@@ -14,9 +14,11 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from moment import NOW
+from remoting_server import FakeBroker, RemotingServer, answer
 
 from txmq_lib.cli.run.findings import directory_finding, package_findings
 from txmq_lib.cli.run.warehouse_findings import clock_finding, time_findings
+from txmq_lib.names import HALF_TOPIC
 from txmq_lib.spark import jars
 from txmq_lib.views.reader import WarehouseReader
 
@@ -171,6 +173,95 @@ def test_sources_are_looked_for(found, tmp_path):
     assert told[2][1].endswith("/gone does not exist")
     afar = '[{"kind": "end", "paths": ["s3a://bucket/ends"], "broker": "b"}]'
     assert found("sources", "--set", f"sources={afar}")[1][0][0] == "warn"
+
+
+def name_server(masters: dict[str, str]):
+    """Answers of a name server: each of these brokers has a half topic; an empty address: it has no master."""
+
+    def reply(request):
+        if request["code"] == 206:
+            return answer(request, body=json.dumps({"topicList": [HALF_TOPIC]}).encode())
+        document = {
+            "queueDatas": [
+                {"brokerName": name, "readQueueNums": 1, "writeQueueNums": 1, "perm": 6} for name in masters
+            ],
+            "brokerDatas": [
+                {"brokerName": name, "cluster": "c", "brokerAddrs": {"0": address} if address else {"1": "x:1"}}
+                for name, address in masters.items()
+            ],
+        }
+        return answer(request, body=json.dumps(document).encode())
+
+    return reply
+
+
+def live(*addresses: str, **more: object) -> tuple[str, str]:
+    return "--set", f"sources={json.dumps([{'kind': 'rocketmq', 'namesrv': addresses, **more}])}"
+
+
+def test_live_brokers_are_asked_whether_they_let_their_halves_be_read(found, tmp_path):
+    closed = FakeBroker({})
+    closed.before = lambda request: answer(request, 16, remark="denied") if request["code"] == 11 else None
+    with (
+        RemotingServer(FakeBroker({})) as open_,
+        RemotingServer(closed) as denies,
+        RemotingServer(FakeBroker({})) as off,
+    ):
+        off.close()
+        brokers = {"a": open_.address, "b": denies.address, "c": off.address, "d": ""}
+        with RemotingServer(name_server(brokers)) as server:
+            uri = ("--warehouse", str(tmp_path / "w"), *live(server.address))
+            status, told = found("sources", *uri)
+            _, roles = found("role", *uri, "--set", "brokers={a: {role: audit}}")
+            _, (unknown,) = found("sources", *uri[:2], *live(server.address, broker="x"))
+    assert (status, [state for state, _, _ in told]) == (3, ["ok", "fail", "fail", "fail"])
+    words = f"rocketmq {server.address}: "
+    assert [text.removeprefix(words).partition(":")[0] for _, text, _ in told] == [
+        *(f"a at {open_.address.partition(':')[0]}", "b", "c", "d has no master")
+    ]
+    assert "code 16, denied" in told[1][1]
+    assert "Connection refused" in told[2][1]
+    assert [text for state, text, _ in roles if state == "fail"] == [
+        f"{name}: nobody has said its role" for name in "bcd"
+    ]
+    assert (unknown[0], "know no broker x" in unknown[1]) == ("fail", True)
+    # What is asked for reading commits nothing and goes by a group of its own.
+    assert {request["extFields"].get("consumerGroup") for request in open_.requests} <= {None, "TXMQ_READER"}
+
+
+def test_a_name_server_that_does_not_answer_fails(found, tmp_path):
+    with RemotingServer(name_server({})) as server:
+        _, [(state, nobody, _)] = found("sources", "--warehouse", str(tmp_path / "w"), *live(server.address))
+        assert (state, nobody.endswith("no broker with half messages")) == ("warn", True)
+    status, [(state, text, advice)] = found("sources", "--warehouse", str(tmp_path / "w"), *live(server.address))
+    assert (status, state) == (3, "fail")
+    assert text.startswith(f"rocketmq {server.address}: no name server answers: {server.address}: ")
+    assert advice
+
+
+def test_every_variable_that_the_settings_name_must_be_set(found, tmp_path, monkeypatch):
+    conf = tmp_path / "txmq.yaml"
+    log = "kind: sql, table: t, key_column: k, state_column: s, commit: [done]"
+    conf.write_text(
+        "role: audit\nrocketmq: {access_key_env: ACCESS_KEY, secret_key_env: SECRET_KEY}\n"
+        "alerts: {url_env: HOOK_URL, headers_env: {Authorization: HOOK_TOKEN}}\n"
+        f"resolvers: {{GID_PAY: {{url_env: ORDERS_URL, {log}}}}}\n"
+        "sources: [{kind: rocketmq, namesrv: ['127.0.0.1:1']}]\n"
+    )
+    variables = ["ACCESS_KEY", "SECRET_KEY", "ORDERS_URL", "HOOK_URL", "HOOK_TOKEN"]
+    for variable in variables:
+        monkeypatch.delenv(variable, raising=False)
+    arguments = ("--conf", str(conf), "--warehouse", str(tmp_path / "w"))
+    status, told = found("secrets", *arguments)
+    assert status == 3
+    assert [(state, [name for name in variables if name in text]) for state, text, _ in told] == [
+        ("fail", [variable]) for variable in variables
+    ]
+    (source,) = found("sources", *arguments)[1]
+    assert source[:2] == ("warn", "rocketmq 127.0.0.1:1 is not looked at")
+    for variable in variables:
+        monkeypatch.setenv(variable, "sqlite:///log.db")
+    assert found("secrets", *arguments)[1] == []
 
 
 def test_a_table_of_another_version_or_none_fails(found, warehouse):

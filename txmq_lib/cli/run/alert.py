@@ -112,11 +112,17 @@ def _state_file(alerts: Alerts, uri: str) -> Path:
     return Path(uri.removeprefix("file:")) / STATE_FILE
 
 
-def _webhook(alerts: Alerts, environ: Mapping[str, str]) -> Webhook:
+def webhook_faults(alerts: Alerts, environ: Mapping[str, str]) -> list[str]:
+    """One fault per variable of the webhook that is not named or not set."""
     if alerts.url_env is None:
-        raise SettingsError(["alerts.url_env: is needed: the environment variable that holds the webhook's address"])
+        return ["alerts.url_env: is needed: the environment variable that holds the webhook's address"]
     headers_env = {f"alerts.headers_env.{name}": of for name, of in alerts.headers_env.items()}
-    if missing := missing_variables({"alerts.url_env": alerts.url_env, **headers_env}, environ):
-        raise SettingsError(missing)
+    return missing_variables({"alerts.url_env": alerts.url_env, **headers_env}, environ)
+
+
+def _webhook(alerts: Alerts, environ: Mapping[str, str]) -> Webhook:
+    faults = webhook_faults(alerts, environ)
+    if faults or alerts.url_env is None:
+        raise SettingsError(faults)
     headers = {name: environ[of] for name, of in alerts.headers_env.items()}
     return Webhook(environ[alerts.url_env], headers, timeout_ms=alerts.timeout_ms, tries=alerts.tries)

@@ -20,6 +20,7 @@ from txmq_lib.cli.output.show import write_stories
 from txmq_lib.cli.output.tables import write_table
 from txmq_lib.cli.run.clock import wall_clock
 from txmq_lib.cli.run.passes import spark_warehouse
+from txmq_lib.cli.run.recorded import recorded
 from txmq_lib.config.resources import conf_dir, demo_store
 from txmq_lib.config.settings import Settings
 from txmq_lib.errors import InputError, UsageError
@@ -101,17 +102,18 @@ def unpacked(archive: Path, into: Path) -> Path:
 
 
 def run_all(settings: Settings, store: Path) -> None:
-    """Land, reconcile, roll up and audit in one session."""
+    """Land, reconcile, roll up and audit in one session; each leaves a row in `run`, as its command does."""
     with spark_warehouse("demo", settings) as (warehouse, progress):
-        steps: dict[str, Callable[..., PassReport]] = {
-            "landing the store": partial(run_land_store, path=str(store), broker_name=DEMO_BROKER),
-            "reconciling": run_reconcile,
-            "rolling offsets up": run_rollup,
-            "auditing": run_audit,
+        steps: dict[str, tuple[str, Callable[..., PassReport]]] = {
+            "landing the store": ("land store", partial(run_land_store, path=str(store), broker_name=DEMO_BROKER)),
+            "reconciling": ("reconcile", run_reconcile),
+            "rolling offsets up": ("rollup", run_rollup),
+            "auditing": ("audit", run_audit),
         }
-        for label, step in steps.items():
+        for label, (command, step) in steps.items():
             progress.step(label)
-            step(warehouse, settings, now=DEMO_NOW, wall_clock=wall_clock)
+            with recorded(command, settings) as run:
+                run.step(command, step(warehouse, settings, now=DEMO_NOW, wall_clock=wall_clock))
 
 
 def verdict_rows(reader: WarehouseReader) -> list[Row]:
@@ -171,6 +173,7 @@ def tell_next(directory: Path, rows: Sequence[Row]) -> None:
     say("Try next:")
     for command in (
         "status",
+        "runs",
         "report --out report.html",
         "verdicts --state conflict",
         "offsets",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -27,7 +28,8 @@ from txmq_lib.cli.run.findings import (
     scratch_findings,
     spark_home_finding,
 )
-from txmq_lib.cli.run.warehouse_findings import role_findings, source_findings, warehouse_findings
+from txmq_lib.cli.run.source_findings import secret_findings, source_findings
+from txmq_lib.cli.run.warehouse_findings import role_findings, warehouse_findings
 from txmq_lib.errors import EXIT_FAILED, SettingsError
 
 COLUMNS = ("check", "state", "found", "to do")
@@ -70,7 +72,8 @@ def findings_of(options: Options, now: Callable[[], datetime]) -> Iterator[Findi
             yield Finding("settings", FAIL, fault, "mend it; nothing runs before")
         return
     yield Finding("settings", OK, f"no fault; fingerprint {settings.fingerprint()}")
-    yield from source_findings(settings.sources)
+    yield from secret_findings(settings, os.environ)
+    yield from source_findings(settings, os.environ)
     of_warehouse = list(warehouse_findings(location(settings.warehouse), now(), settings.spark))
     if not any(each.check == "warehouse" and each.state == FAIL for each in of_warehouse):
         yield from role_findings(settings)  # which it keeps

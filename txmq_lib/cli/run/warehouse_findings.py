@@ -1,23 +1,20 @@
-"""What `txmq doctor` finds of the settings' places: sources, the warehouse, its tables and the times in them."""
+"""What `txmq doctor` finds of the warehouse: its place, its tables, the roles and the times in them."""
 
 from __future__ import annotations
 
-import glob
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from txmq_lib.cli.options import location
 from txmq_lib.cli.run.findings import FAIL, OK, WARN, Finding, directory_finding
 from txmq_lib.config.object_stores import fault_of, storage_options
-from txmq_lib.config.sections import Source
 from txmq_lib.config.settings import Settings
 from txmq_lib.config.table_specs import table_specs
 from txmq_lib.errors import TxmqError
 from txmq_lib.passes.damage import examined
-from txmq_lib.rocketmq.store.set_up import set_up_of
 from txmq_lib.views.landing_figures import landed, last_passes
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.recorded_roles import recorded_roles
@@ -25,39 +22,7 @@ from txmq_lib.views.status import span_text
 
 # What clocks of one machine and its disk may differ by, and those of a broker and this machine.
 CLOCK_FAIL, CLOCK_WARN = timedelta(seconds=60), timedelta(seconds=5)
-
-
-def source_findings(sources: Sequence[Source]) -> Iterator[Finding]:
-    """Every path of `sources` leads to something that can be read."""
-    if not sources:
-        yield Finding("sources", OK, "none configured: `txmq run` lands nothing, `txmq land` what it is given")
-    for source in sources:
-        for path in source.paths or ():
-            yield source_finding(source, path)
-
-
-def source_finding(source: Source, path: str) -> Finding:
-    """One path of one source."""
-    words = f"{source.kind} of {source.broker}: {path}"
-    if "://" in path.removeprefix("file://"):
-        return Finding("sources", WARN, f"{words} is not on this machine", "not looked at")
-    found = glob.glob(path.removeprefix("file://"))
-    if not found:
-        return Finding("sources", WARN, f"{words} does not exist", "mend the path, if something should be there by now")
-    closed = [each for each in found if not os.access(each, os.R_OK | (os.X_OK if os.path.isdir(each) else 0))]
-    if closed:
-        return Finding("sources", FAIL, f"{words}: {closed[0]} cannot be read", "let this user read it")
-    if source.kind == "store":
-        for each in found:
-            set_up = set_up_of(each)
-            for trait in set_up.refused:
-                return Finding("sources", FAIL, f"{words}: {trait.name}: {trait.words}", trait.to_do)
-            for trait in set_up.notable:
-                words += f"; {trait.name}: {trait.words}"
-    if source.kind == "store" and not all(Path(each, "commitlog").is_dir() for each in found):
-        advice = "name the directory above commitlog (storePathRootDir)"
-        return Finding("sources", FAIL, f"{words} has no directory commitlog", advice)
-    return Finding("sources", OK, words)
+SAY_ROLE = "say `audit` or `engine`: no store and no live broker lands without"
 
 
 def warehouse_findings(uri: str, now: datetime, spark: Mapping[str, str]) -> Iterator[Finding]:
@@ -136,7 +101,7 @@ def role_findings(settings: Settings) -> Iterator[Finding]:
             advice = f"say role: {recorded[name]}, or see txmq take-back --decisions; every job refuses before that"
             yield Finding("role", FAIL, words, advice)
         elif not origin and reads_itself.get(name):
-            yield Finding("role", FAIL, words, "say `audit` or `engine`: no store and no live broker lands without")
+            yield Finding("role", FAIL, words, SAY_ROLE)
         else:
             yield Finding("role", OK, words + (f"; its rows were made as {role}" if name in recorded else ""))
 

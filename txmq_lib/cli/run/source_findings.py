@@ -1,0 +1,128 @@
+"""What `txmq doctor` finds of the sources: paths, name servers and brokers that answer, secrets that are set."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from txmq_lib.answers.credentials import missing_secrets
+from txmq_lib.cli.run.alert import webhook_faults
+from txmq_lib.cli.run.findings import FAIL, OK, WARN, Finding
+from txmq_lib.cli.run.warehouse_findings import SAY_ROLE
+from txmq_lib.config.sections import Source
+from txmq_lib.config.settings import Settings
+from txmq_lib.errors import SettingsError, TxmqError
+from txmq_lib.names import HALF_TOPICS
+from txmq_lib.rocketmq.remoting.broker import Queue, max_offsets, pull_request, pulled
+from txmq_lib.rocketmq.remoting.connection import Access, Connection
+from txmq_lib.rocketmq.store.set_up import set_up_of
+
+if TYPE_CHECKING:
+    from txmq_lib.pipeline.land.live.live_brokers import LiveBroker
+
+LIVE = "rocketmq"
+
+
+def secret_findings(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Every variable and file in which the settings say that a secret is: of brokers, resolvers and the webhook."""
+    faults = [*_access(settings, environ)[1], *missing_secrets(settings, environ)]
+    if settings.alerts.url_env is not None:
+        faults += webhook_faults(settings.alerts, environ)
+    for fault in faults:
+        yield Finding("secrets", FAIL, fault, "set it in the environment that starts txmq")
+
+
+def source_findings(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Every path of the sources leads to something that can be read; every live broker answers."""
+    if not settings.sources:
+        yield Finding("sources", OK, "none configured: `txmq run` lands nothing, `txmq land` what it is given")
+    for source in settings.sources:
+        if source.kind == LIVE:
+            yield from live_findings(settings, source, environ)
+        for path in source.paths or ():
+            yield path_finding(source, path)
+
+
+def path_finding(source: Source, path: str) -> Finding:
+    """One path of one source."""
+    words = f"{source.kind} of {source.broker}: {path}"
+    if "://" in path.removeprefix("file://"):
+        return Finding("sources", WARN, f"{words} is not on this machine", "not looked at")
+    found = glob.glob(path.removeprefix("file://"))
+    if not found:
+        return Finding("sources", WARN, f"{words} does not exist", "mend the path, if something should be there by now")
+    closed = [each for each in found if not os.access(each, os.R_OK | (os.X_OK if os.path.isdir(each) else 0))]
+    if closed:
+        return Finding("sources", FAIL, f"{words}: {closed[0]} cannot be read", "let this user read it")
+    if source.kind == "store":
+        for each in found:
+            set_up = set_up_of(each)
+            for trait in set_up.refused:
+                return Finding("sources", FAIL, f"{words}: {trait.name}: {trait.words}", trait.to_do)
+            for trait in set_up.notable:
+                words += f"; {trait.name}: {trait.words}"
+    if source.kind == "store" and not all(Path(each, "commitlog").is_dir() for each in found):
+        advice = "name the directory above commitlog (storePathRootDir)"
+        return Finding("sources", FAIL, f"{words} has no directory commitlog", advice)
+    return Finding("sources", OK, words)
+
+
+def live_findings(settings: Settings, source: Source, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """A name server of the source answers, and so does each broker it tells of, to whom a run would ask."""
+    from txmq_lib.pipeline.land.live.live_brokers import live_brokers
+
+    addresses = source.namesrv or ()
+    words = f"{LIVE} {' '.join(addresses)}"
+    access, faults = _access(settings, environ)
+    if access is None:
+        yield Finding("sources", WARN, f"{words} is not looked at", f"first set what is missing: {'; '.join(faults)}")
+        return
+    named = () if source.broker is None else (source.broker,)
+    try:
+        brokers = live_brokers(addresses, access, patterns=settings.land.topics, named=named)
+    except TxmqError as error:
+        yield Finding("sources", FAIL, f"{words}: {error.message}", "start it, or mend `namesrv` or `broker`")
+        return
+    if not brokers:
+        yield Finding("sources", WARN, f"{words}: no broker with half messages", "nothing lands before there is one")
+    for broker in brokers:
+        yield broker_finding(settings, broker, access, words)
+        if source.broker is None and settings.said_role(broker.name) is None:  # else told with the other roles
+            yield Finding("role", FAIL, f"{broker.name}: nobody has said its role", SAY_ROLE)
+
+
+def broker_finding(settings: Settings, broker: LiveBroker, access: Access, words: str) -> Finding:
+    """One live broker lets its halves be read, as a landing does; nothing is committed."""
+    words = f"{words}: {broker.name}"
+    if broker.address is None:
+        return Finding("sources", FAIL, f"{words} has no master", "start it: only a master is read")
+    try:
+        with Connection(broker.address, access) as connection:
+            for queue in [each for each in broker.queues if each.topic in HALF_TOPICS][:1]:
+                _require_readable(connection, settings.rocketmq.consumer_group, queue)
+    except TxmqError as error:
+        return Finding("sources", FAIL, f"{words}: {error.message}", "let this machine and its account read the broker")
+    return Finding("sources", OK, f"{words} at {broker.address} answers; {len(broker.queues)} queues to read")
+
+
+def _require_readable(connection: Connection, group: str, queue: Queue) -> None:
+    """RemotingError where a queue may not be read; pulls at its end."""
+    (end,) = max_offsets(connection, [queue])
+    if not isinstance(end, int):
+        raise end
+    pulled(connection, connection.ask(pull_request(group, queue, end, 1)))
+
+
+def _access(settings: Settings, environ: Mapping[str, str]) -> tuple[Access | None, list[str]]:
+    """How live brokers are reached; None with what is missing."""
+    if all(source.kind != LIVE for source in settings.sources) and settings.rocketmq.access_key_env is None:
+        return None, []
+    from txmq_lib.pipeline.land.live.live_brokers import access_of
+
+    try:
+        return access_of(settings, environ), []
+    except SettingsError as error:
+        return None, list(error.faults)
