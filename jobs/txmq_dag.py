@@ -2,6 +2,8 @@
 
 What lands is what the settings file names under `sources`. Airflow variables, read when a run begins, say where things
 are (docs/pages/airflow.md). A run submitted twice is safe: its passes are carried on or found idle, never done twice.
+
+Where a source cannot be read `land` fails, and the passes go on with what landed. The run fails at its end.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.standard.operators.bash import BashOperator
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Variable, task
 
 JOBS = "{{ var.value.get('txmq_jobs', '" + str(Path(__file__).parent) + "') }}"
@@ -26,6 +29,9 @@ WATCHES = {
     # Status 99 has Airflow show the task as skipped.
     "metrics": '[ -n "$METRICS" ] || exit 99; "$TXMQ" ${CONF:+--conf "$CONF"} metrics --out "$METRICS"',
 }
+
+# A broker that cannot be read keeps nobody from the others: `land` gives up soon, since the next run tries it again.
+OWN: dict[str, dict[str, Any]] = {"land": {"retries": 1}, "reconcile": {"trigger_rule": "all_done"}}
 
 
 def _settings() -> list[str]:
@@ -63,6 +69,8 @@ with DAG(
     doc_md=__doc__,
 ) as dag:
     of_pass: Any = pass_arguments()
+    # All that must have gone well: the run is judged by it, whatever came after a task that failed.
+    whole = EmptyOperator(task_id="whole")
     last: Any = None
     for job, file, arguments in (
         ("land", "land.py", landing_arguments(of_pass)),
@@ -78,12 +86,13 @@ with DAG(
             application_args=arguments,
             conn_id=CONNECTION,
             name=f"txmq {job}",
+            **OWN.get(job, {}),
         )
+        step >> whole
         if last is not None:
             last >> step
         if job == "maintain":
-            # Beside it, and whatever became of the passes: a failure is what alerts are for. The run fails all the
-            # same, since upkeep does not begin then.
+            # Beside it, and whatever became of the passes: a failure is what alerts are for.
             for name, command in WATCHES.items():
                 last >> BashOperator(
                     task_id=name, bash_command=command, env=ENVIRONMENT, append_env=True, trigger_rule="all_done"

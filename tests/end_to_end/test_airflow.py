@@ -1,4 +1,4 @@
-"""The DAG in a real Airflow 3, in an environment of its own: a run, and the same run once more, which changes nothing."""
+"""The DAG in a real Airflow 3, in an environment of its own: a run, the same run again, one with a broker that is down."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ ROOT = Path(__file__).parents[2]
 CAPTURE = ROOT / "tests" / "captures" / "basic"
 AIRFLOW = ROOT / "build" / "airflow"
 PACKAGES = ("apache-airflow==3.1.8", "apache-airflow-providers-apache-spark==6.3.4")
-DATE = "2026-11-21T12:00:00+00:00"
+DATE, LATER = "2026-11-21T12:00:00+00:00", "2026-11-21T12:05:00+00:00"
+DEAD = {"kind": "rocketmq", "namesrv": ["127.0.0.1:1"]}  # nothing ever listens there
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +78,9 @@ def test_a_run_of_the_dag_reconciles_and_the_same_run_again_changes_nothing(airf
     page = marked("airflow.md", "test_a_run_of_the_dag_reconciles_and_the_same_run_again_changes_nothing")
     commands = [step.command for block in page for step in steps(block)]
 
-    def call(command: str) -> str:
+    def call(command: str, status: int = 0) -> str:
         done = subprocess.run(command, shell=True, env=environ, capture_output=True, text=True, timeout=900)
-        assert done.returncode == 0, (command, (done.stdout + done.stderr)[-5000:])
+        assert done.returncode == status, (command, (done.stdout + done.stderr)[-5000:])
         return done.stdout + done.stderr
 
     said = {command: call(command) for command in commands}
@@ -97,3 +98,20 @@ def test_a_run_of_the_dag_reconciles_and_the_same_run_again_changes_nothing(airf
     before = versions(warehouse)
     call(test)
     assert versions(warehouse) == before
+
+    # A broker that is down, before a source with something new: that lands and is judged, and then the run fails.
+    settings = Path(environ["SETTINGS"])
+    conf = json.loads(settings.read_text(encoding="utf-8"))
+    crafted = {"kind": "end", "paths": [str(CAPTURE / "ends_crafted.jsonl.gz")], "broker": "oracle-a"}
+    settings.write_text(json.dumps({**conf, "sources": [DEAD, *conf["sources"], crafted]}), encoding="utf-8")
+    later = test.replace(DATE, LATER)
+    said = call(later, status=1)
+    assert "DagRun failed" in said
+    states = json.loads(call(f"airflow tasks states-for-dag-run txmq {LATER} --output json").splitlines()[-1])
+    passes = ("reconcile", "resolve", "rollup", "audit", "maintain", "alert", "metrics")
+    expected = {"land": "failed", "whole": "upstream_failed", **dict.fromkeys(passes, "success")}
+    assert {row["task_id"]: row["state"] for row in states if row["task_id"] in expected} == expected
+    assert "land rocketmq 127.0.0.1:1: not read: no name server answers" in said
+    passes_of = DeltaTable(str(warehouse / "pass")).to_pyarrow_table().to_pylist()
+    committed = {row["job"] for row in passes_of if row["now"].isoformat() == LATER and row["state"] == "committed"}
+    assert {"land", "reconcile", "audit"} <= committed

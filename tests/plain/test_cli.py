@@ -56,7 +56,8 @@ def test_global_options_may_stand_behind_the_command_but_not_behind_two_dashes()
     ]  # fmt: skip
     assert globals_first(["land", "half", "p", "--broker", "b"]) == ["land", "half", "p", "--broker", "b"]
     assert globals_first(["land", "half", "--", "--conf", "-v"]) == ["land", "half", "--", "--conf", "-v"]
-    assert globals_first(["pending", "--warehouse"]) == ["--warehouse", "pending"]
+    with pytest.raises(UsageError, match=r"^--warehouse needs a value: --warehouse URI$"):
+        globals_first(["pending", "--warehouse"])
 
 
 def test_a_bare_call_shows_the_help(capsys):

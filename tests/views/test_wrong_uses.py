@@ -41,6 +41,17 @@ USES = [  # what is typed; status; what is said of it
     ("--set role=both status", 2, "role: must be 'engine' or 'audit', not 'both'"),
     ("report --out /gone/r.html", 2, "--out /gone/r.html cannot be written: No such file or directory"),
     ("metrics --out /gone/x.prom", 2, "--out /gone/x.prom cannot be written: No such file or directory"),
+    ("--conf live.yaml run", 2, "the environment variable NO_SUCH_KEY is not set"),
+    ("--conf live.yaml serve", 2, "the environment variable NO_SUCH_KEY is not set"),
+    ("--conf live.yaml land sources", 2, "the environment variable NO_SUCH_KEY is not set"),
+    ("--conf asks.yaml resolve", 2, "resolvers.GID_PAY.url_env: the environment variable NO_SUCH_URL is not set"),
+    ("--warehouse tab.yaml status", 2, "tab.yaml is a file; a settings file is given by --conf"),
+    ("verdicts --conf", 2, "--conf needs a value: --conf FILE"),
+    ("stuck", 2, "No such command 'stuck'; txmq verdicts --state pending --state discarded lists what is stuck"),
+    ("lag", 2, "No such command 'lag'; txmq groups tells which group is behind"),
+    ("runs --failed", 2, "No such option: --failed; txmq runs --state failed"),
+    ("verdict", 2, "Did you mean 'verdicts'; txmq --help tells more"),
+    ("resend T --reason x", 2, "resend needs a name server: give --namesrv"),
     ("alert", 2, "alerts.url_env: is needed"),
     ("wakeup", 2, "nobody serves: there is no health file txmq-serve.json"),
     ("serve --listen 0.0.0.0", 2, "--listen 0.0.0.0: give PORT, which is on 127.0.0.1, or HOST:PORT"),
@@ -73,6 +84,13 @@ def test_a_wrong_use_is_said_in_three_lines_at_most_without_a_jvm(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("txmq_lib.cli.run.passes.build_session", no_jvm)
     (tmp_path / "tab.yaml").write_text("role: audit\n\twarehouse: x\n")
+    (tmp_path / "live.yaml").write_text(
+        "role: audit\nrocketmq: {access_key_env: NO_SUCH_KEY, secret_key_env: NO_SUCH_KEY}\n"
+        "sources: [{kind: rocketmq, namesrv: ['127.0.0.1:1']}]\n"
+    )
+    (tmp_path / "asks.yaml").write_text(
+        "resolvers: {GID_PAY: {kind: sql, url_env: NO_SUCH_URL, table: t, key_column: k, state_column: s, commit: [x]}}"
+    )
     ended, out, err = txmq_as_it_is("--warehouse", place, *words.split())
     lines = (out + err).splitlines()
     assert (ended, len(lines) <= 3) == (status, True), lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from itertools import zip_longest
@@ -17,10 +18,17 @@ from txmq_lib.cli.commands import decisions, jobs, monitoring, views
 from txmq_lib.cli.options import Options, settings_files
 from txmq_lib.cli.output.said import say, say_error
 from txmq_lib.config.resources import txmq_version
-from txmq_lib.errors import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, TxmqError, code_and_words
+from txmq_lib.errors import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, TxmqError, UsageError, code_and_words
 
-GLOBAL_OPTIONS = ("--conf", "--set", "--warehouse")
+GLOBAL_OPTIONS = {"--conf": "FILE", "--set": "KEY=VALUE", "--warehouse": "URI"}
 GLOBAL_FLAGS = ("--verbose", "-v")
+# What people type who know the thing and not its name.
+OTHER_NAMES = {
+    "stuck": "txmq verdicts --state pending --state discarded lists what is stuck",
+    "lag": "txmq groups tells which group is behind",
+    "rewinds": "txmq groups tells of rewinds, txmq offsets --wide of each queue",
+    "--failed": "txmq runs --state failed",
+}
 # Options that may stand without their value, and what they mean then.
 VALUE_IF_BARE = {"--watch": "5"}
 
@@ -100,9 +108,10 @@ _tell_globals(app)
 
 def run(argv: Sequence[str] | None = None) -> int:
     """One command and its exit status. Global options may stand anywhere before `--`."""
-    arguments = globals_first(with_values(as_help(sys.argv[1:] if argv is None else argv)))
-    is_verbose = any(flag in arguments for flag in GLOBAL_FLAGS)
+    typed = sys.argv[1:] if argv is None else argv
+    is_verbose = any(flag in typed for flag in GLOBAL_FLAGS)
     try:
+        arguments = globals_first(with_values(as_help(typed)))
         left_with = app(arguments, prog_name="txmq", standalone_mode=False)
         return left_with if isinstance(left_with, int) else EXIT_DONE
     except SystemExit as left:
@@ -124,8 +133,9 @@ def _wrongly_typed(error: Any) -> int:  # noqa: ANN401 - see above
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return EXIT_USAGE
-    words = " ".join(error.format_message().split()).replace("Value error, ", "").rstrip(".")
-    _tell("USAGE", f"{words}; {path} --help tells more", False)
+    words = " ".join(error.format_message().split()).replace("Value error, ", "").rstrip(".?")
+    asked = OTHER_NAMES.get(next(iter(re.findall(r"No such (?:command|option):? '?(?P<name>[\w-]+)", words)), ""))
+    _tell("USAGE", f"{words}; {asked or f'{path} --help tells more'}", False)
     return EXIT_USAGE
 
 
@@ -135,7 +145,10 @@ def as_help(arguments: Sequence[str]) -> list[str]:
 
 
 def globals_first(arguments: Sequence[str]) -> list[str]:
-    """The same arguments with the global options in front, so that they may be given after a command too."""
+    """The same arguments with the global options in front, so that they may be given after a command too.
+
+    UsageError where the last of them has no value: it would take the command for one.
+    """
     front: list[str] = []
     rest: list[str] = []
     waiting = list(arguments)
@@ -144,6 +157,8 @@ def globals_first(arguments: Sequence[str]) -> list[str]:
         if argument == "--":
             return [*front, *rest, argument, *waiting]
         if argument in GLOBAL_OPTIONS:
+            if not waiting:
+                raise UsageError(f"{argument} needs a value: {argument} {GLOBAL_OPTIONS[argument]}")
             front += [argument, *waiting[:1]]
             del waiting[:1]
         elif argument in GLOBAL_FLAGS or argument.startswith(tuple(f"{option}=" for option in GLOBAL_OPTIONS)):

@@ -298,7 +298,9 @@ class WarehouseReader:
         return storage_options(self.uri, longest_s=4)
 
     def _missing(self, table: str) -> str:
-        if self.uri.startswith("/") and not Path(self.uri).exists():
+        if self.uri.startswith("/") and Path(self.uri).is_file():
+            return f"warehouse {self.uri} is a file; a settings file is given by --conf"
+        if self.uri.startswith("/") and not any(Path(self.uri, name).exists() for name in (table, "pass")):
             named = "name yours by --conf or --warehouse"
             return f"no warehouse at {self.uri}; {named}, or let a first txmq run, or txmq init, make it"
         return (

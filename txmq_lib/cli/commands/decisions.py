@@ -176,7 +176,7 @@ def resend(
         transaction_ids=tuple(transaction_ids), brokers=tuple(broker or ()), reason=reason, decided_by=who()
     )
     options = options_of(ctx)
-    servers = name_servers_of(options, namesrv)
+    servers = name_servers_of(options, namesrv, what="resend")
     require_landed(settings_of(options), "transaction_id", transaction_ids, "no half message of transaction")
     send(options, ACTION_RESEND, request, servers, now=moment(now), apply=apply, format_=format_)
 

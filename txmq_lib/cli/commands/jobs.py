@@ -111,13 +111,17 @@ def rocketmq(ctx: typer.Context, namesrv: NameServers, broker: Brokers = None, n
 
 def sources(ctx: typer.Context, now: Now = None) -> None:
     """Land what the configured sources have beyond what was landed of them: what `txmq run` begins with."""
+    from txmq_lib.cli.run.before_spark import access_faults
     from txmq_lib.cli.run.passes import run_job
+    from txmq_lib.errors import SettingsError
     from txmq_lib.pipeline.cycle import require_sources, run_sources
     from txmq_lib.pipeline.shared.roles import require_roles_of_sources
 
     def require(settings: Settings) -> None:
         require_sources(settings)
         require_roles_of_sources(settings)
+        if faults := access_faults(settings, os.environ):
+            raise SettingsError(faults)
 
     job = partial(run_sources, now=moment(now), wall_clock=wall_clock, environ=os.environ)
     run_job("land sources", options_of(ctx), job, require=require, tells_steps=True)
@@ -146,7 +150,7 @@ def resolve(
     from txmq_lib.cli.output.show import Shown, show_view
     from txmq_lib.cli.run.passes import run_job
     from txmq_lib.pipeline.decision_request import DecisionRequest
-    from txmq_lib.pipeline.resolve import run_resolve
+    from txmq_lib.pipeline.resolve import require_secrets, run_resolve
     from txmq_lib.views.declared.questions import ANSWERS
     from txmq_lib.views.select import ViewQuery
 
@@ -170,7 +174,8 @@ def resolve(
                 format_=OutputFormat.table,
             )
 
-    run_job("resolve", options_of(ctx), job, show=show_and_send)
+    require = partial(require_secrets, environ=os.environ)
+    run_job("resolve", options_of(ctx), job, require=require, show=show_and_send)
 
 
 def rollup(ctx: typer.Context, now: Now = None) -> None:
@@ -192,15 +197,20 @@ def audit(ctx: typer.Context, now: Now = None) -> None:
 def run(ctx: typer.Context, now: Now = None) -> None:
     """One whole cycle: land the configured sources, reconcile, resolve, roll up, audit; then tell the alerts."""
     from txmq_lib.cli.run.alert import send_alerts_after_pass
+    from txmq_lib.cli.run.before_spark import require_secrets
     from txmq_lib.cli.run.passes import run_job
     from txmq_lib.pipeline.cycle import run_cycle
     from txmq_lib.pipeline.shared.roles import require_roles_of_sources
+
+    def require(settings: Settings) -> None:
+        require_roles_of_sources(settings)
+        require_secrets(settings, os.environ)
 
     at = moment(now)
     job = partial(run_cycle, now=at, wall_clock=wall_clock, environ=os.environ)
     send = partial(send_alerts_after_pass, options_of(ctx), at, os.environ)
     try:
-        run_job("run", options_of(ctx), job, require=require_roles_of_sources, tells_steps=True)
+        run_job("run", options_of(ctx), job, require=require, tells_steps=True)
     except Exception:  # how a run ends that failed, or is past a threshold: its row is there, and alerts tell of it
         send()
         raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from txmq_lib.answers.credentials import missing_secrets
 from txmq_lib.cli.options import location
 from txmq_lib.config.object_stores import fault_of, storage_options
 from txmq_lib.config.settings import Settings
@@ -34,6 +35,25 @@ def require_warehouse_place(settings: Settings) -> None:
         Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"warehouse {path} cannot be made: {error.strerror}") from error
+
+
+def access_faults(settings: Settings, environ: Mapping[str, str]) -> list[str]:
+    """One fault per key of the configured live brokers that is not named or not set."""
+    if all(source.kind != "rocketmq" for source in settings.sources):
+        return []
+    from txmq_lib.pipeline.land.live.live_brokers import access_of
+
+    try:
+        access_of(settings, environ)
+    except SettingsError as error:
+        return list(error.faults)
+    return []
+
+
+def require_secrets(settings: Settings, environ: Mapping[str, str]) -> None:
+    """SettingsError with every secret of the configured sources and resolvers that is not there."""
+    if faults := [*access_faults(settings, environ), *missing_secrets(settings, environ)]:
+        raise SettingsError(faults)
 
 
 def require_files(settings: Settings, paths: Sequence[str], environment: Mapping[str, str]) -> None:

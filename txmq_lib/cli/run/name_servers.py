@@ -18,15 +18,15 @@ NameServersIfAny = Annotated[
 ]
 
 
-def name_servers_of(options: Options, texts: Sequence[str] | None) -> list[str]:
-    """Those given, else those of the configured sources; UsageError where there are none."""
+def name_servers_of(options: Options, texts: Sequence[str] | None, *, what: str = "--to-broker") -> list[str]:
+    """Those given to send `what`, else those of the configured sources; UsageError where there are none."""
     if texts:
         return name_servers(texts)
 
     settings = settings_of(options)
     known = list(dict.fromkeys(address for source in settings.sources for address in source.namesrv or ()))
     if not known:
-        raise UsageError("--to-broker needs a name server: give --namesrv, or a source of kind rocketmq")
+        raise UsageError(f"{what} needs a name server: give --namesrv, or a source of kind rocketmq")
     return known
 
 

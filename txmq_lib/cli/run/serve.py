@@ -17,6 +17,7 @@ from txmq_lib.cli import signals
 from txmq_lib.cli.options import Options, location, settings_of
 from txmq_lib.cli.output.hints import pasteable
 from txmq_lib.cli.output.said import say
+from txmq_lib.cli.run.before_spark import require_secrets
 from txmq_lib.cli.run.clock import wall_clock
 from txmq_lib.cli.run.endpoint import Counted, endpoint
 from txmq_lib.cli.run.pages import Pages
@@ -46,6 +47,7 @@ def run_serve(options: Options, *, is_first_at_once: bool, health_path: Path, li
     settings = settings_of(options)
     with recorded(SERVE, settings) as run:
         require_roles_of_sources(settings)
+        require_secrets(settings, os.environ)
         mend_warehouse(settings)
         # Every pass would be refused, round after round.
         require_same_roles(settings, recorded_roles(location(settings.warehouse)))

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from txmq_lib.answers.credentials import missing_secrets
 from txmq_lib.cli.run.alert import webhook_faults
+from txmq_lib.cli.run.before_spark import access_faults
 from txmq_lib.cli.run.findings import FAIL, OK, WARN, Finding
 from txmq_lib.cli.run.warehouse_findings import SAY_ROLE
 from txmq_lib.config.sections import Source
 from txmq_lib.config.settings import Settings
-from txmq_lib.errors import SettingsError, TxmqError
+from txmq_lib.errors import TxmqError
 from txmq_lib.names import HALF_TOPICS
 from txmq_lib.rocketmq.remoting.broker import Queue, max_offsets, pull_request, pulled
 from txmq_lib.rocketmq.remoting.connection import Access, Connection
@@ -28,7 +29,7 @@ LIVE = "rocketmq"
 
 def secret_findings(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Every variable and file in which the settings say that a secret is: of brokers, resolvers and the webhook."""
-    faults = [*_access(settings, environ)[1], *missing_secrets(settings, environ)]
+    faults = [*access_faults(settings, environ), *missing_secrets(settings, environ)]
     if settings.alerts.url_env is not None:
         faults += webhook_faults(settings.alerts, environ)
     for fault in faults:
@@ -72,14 +73,14 @@ def path_finding(source: Source, path: str) -> Finding:
 
 def live_findings(settings: Settings, source: Source, environ: Mapping[str, str]) -> Iterator[Finding]:
     """A name server of the source answers, and so does each broker it tells of, to whom a run would ask."""
-    from txmq_lib.pipeline.land.live.live_brokers import live_brokers
+    from txmq_lib.pipeline.land.live.live_brokers import access_of, live_brokers
 
     addresses = source.namesrv or ()
     words = f"{LIVE} {' '.join(addresses)}"
-    access, faults = _access(settings, environ)
-    if access is None:
-        yield Finding("sources", WARN, f"{words} is not looked at", f"first set what is missing: {'; '.join(faults)}")
+    if access_faults(settings, environ):
+        yield Finding("sources", WARN, f"{words} is not looked at", "first set the keys that are missing")
         return
+    access = access_of(settings, environ)
     named = () if source.broker is None else (source.broker,)
     try:
         brokers = live_brokers(addresses, access, patterns=settings.land.topics, named=named)
@@ -114,15 +115,3 @@ def _require_readable(connection: Connection, group: str, queue: Queue) -> None:
     if not isinstance(end, int):
         raise end
     pulled(connection, connection.ask(pull_request(group, queue, end, 1)))
-
-
-def _access(settings: Settings, environ: Mapping[str, str]) -> tuple[Access | None, list[str]]:
-    """How live brokers are reached; None with what is missing."""
-    if all(source.kind != LIVE for source in settings.sources) and settings.rocketmq.access_key_env is None:
-        return None, []
-    from txmq_lib.pipeline.land.live.live_brokers import access_of
-
-    try:
-        return access_of(settings, environ), []
-    except SettingsError as error:
-        return None, list(error.faults)
