@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,6 @@ from txmq_lib.cli.run.warehouse_findings import SAY_ROLE
 from txmq_lib.config.sections import Source
 from txmq_lib.config.settings import Settings
 from txmq_lib.errors import TxmqError
-from txmq_lib.names import HALF_TOPICS
-from txmq_lib.rocketmq.remoting.broker import Queue, max_offsets, pull_request, pulled
-from txmq_lib.rocketmq.remoting.connection import Access, Connection
 from txmq_lib.rocketmq.store.set_up import set_up_of
 
 if TYPE_CHECKING:
@@ -73,7 +71,7 @@ def path_finding(source: Source, path: str) -> Finding:
 
 def live_findings(settings: Settings, source: Source, environ: Mapping[str, str]) -> Iterator[Finding]:
     """A name server of the source answers, and so does each broker it tells of, to whom a run would ask."""
-    from txmq_lib.pipeline.land.live.live_brokers import access_of, live_brokers
+    from txmq_lib.pipeline.land.live.live_brokers import access_of, live_brokers, require_readable
 
     addresses = source.namesrv or ()
     words = f"{LIVE} {' '.join(addresses)}"
@@ -89,29 +87,20 @@ def live_findings(settings: Settings, source: Source, environ: Mapping[str, str]
         return
     if not brokers:
         yield Finding("sources", WARN, f"{words}: no broker with half messages", "nothing lands before there is one")
+    ask = partial(require_readable, access=access, group=settings.rocketmq.consumer_group)
     for broker in brokers:
-        yield broker_finding(settings, broker, access, words)
+        yield broker_finding(broker, words, ask)
         if source.broker is None and settings.said_role(broker.name) is None:  # else told with the other roles
             yield Finding("role", FAIL, f"{broker.name}: nobody has said its role", SAY_ROLE)
 
 
-def broker_finding(settings: Settings, broker: LiveBroker, access: Access, words: str) -> Finding:
-    """One live broker lets its halves be read, as a landing does; nothing is committed."""
+def broker_finding(broker: LiveBroker, words: str, ask: Callable[[LiveBroker], None]) -> Finding:
+    """One live broker has a master, and lets its halves be read; `ask` raises where it does not."""
     words = f"{words}: {broker.name}"
     if broker.address is None:
         return Finding("sources", FAIL, f"{words} has no master", "start it: only a master is read")
     try:
-        with Connection(broker.address, access) as connection:
-            for queue in [each for each in broker.queues if each.topic in HALF_TOPICS][:1]:
-                _require_readable(connection, settings.rocketmq.consumer_group, queue)
+        ask(broker)
     except TxmqError as error:
         return Finding("sources", FAIL, f"{words}: {error.message}", "let this machine and its account read the broker")
     return Finding("sources", OK, f"{words} at {broker.address} answers; {len(broker.queues)} queues to read")
-
-
-def _require_readable(connection: Connection, group: str, queue: Queue) -> None:
-    """RemotingError where a queue may not be read; pulls at its end."""
-    (end,) = max_offsets(connection, [queue])
-    if not isinstance(end, int):
-        raise end
-    pulled(connection, connection.ask(pull_request(group, queue, end, 1)))

@@ -10,8 +10,8 @@ from txmq_lib.config.settings import Settings
 from txmq_lib.errors import ProtocolError, SettingsError, UsageError
 from txmq_lib.names import HALF_TOPIC, HALF_TOPICS, OP_TOPIC, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from txmq_lib.pipeline.land.topics import ALWAYS_LANDED, is_landed_topic
-from txmq_lib.rocketmq.remoting.broker import Queue
-from txmq_lib.rocketmq.remoting.connection import Access, Tls
+from txmq_lib.rocketmq.remoting.broker import Queue, max_offsets, pull_request, pulled
+from txmq_lib.rocketmq.remoting.connection import Access, Connection, Tls
 from txmq_lib.rocketmq.remoting.name_server import name_server, routes, topics
 from txmq_lib.rocketmq.remoting.signature import Credentials
 
@@ -73,6 +73,18 @@ def require_name_server(name_servers: Sequence[str], access: Access) -> None:
     """UnreachableError where none of them answers."""
     with name_server(name_servers, access):
         pass
+
+
+def require_readable(broker: LiveBroker, access: Access, *, group: str) -> None:
+    """RemotingError where a broker that has a master does not let its halves be read; pulls at their end."""
+    if broker.address is None:
+        return
+    with Connection(broker.address, access) as connection:
+        for queue in [each for each in broker.queues if each.topic in HALF_TOPICS][:1]:
+            (end,) = max_offsets(connection, [queue])
+            if not isinstance(end, int):
+                raise end
+            pulled(connection, connection.ask(pull_request(group, queue, end, 1)))
 
 
 def live_brokers(
