@@ -58,12 +58,25 @@ def test_the_demo_leaves_its_settings_so_that_later_commands_know_that_a_broker_
 
 
 @pytest.mark.jobs
+def test_the_demo_shows_consumer_groups_one_of_which_was_set_back_twice(demo):
+    groups_blocks = blocks(f"```console\n$ txmq --conf {DEMO}/txmq.yaml groups --format json\n```")
+    (shown,) = follow(groups_blocks, demo, environment(demo)).told.values()
+    rows = {
+        row["consumer_group"]: row for row in map(json.loads, shown.splitlines()) if row["broker_name"] != "oracle-a"
+    }
+    assert {"CG_CLUSTER", "CG_RESET", "CG_TAG"} <= rows.keys()
+    # 107 to 27, later to 50, in one queue, and likewise in the other (README of the captures).
+    assert rows["CG_RESET"]["rewinds"] == 4
+    assert rows["CG_CLUSTER"]["lag"] == 0
+
+
+@pytest.mark.jobs
 def test_the_demo_leaves_a_row_per_job_among_the_runs(demo):
     runs_blocks = blocks(f"```console\n$ txmq --conf {DEMO}/txmq.yaml runs --since 12h --format json\n```")
     (shown,) = follow(runs_blocks, demo, environment(demo)).told.values()
     rows = [json.loads(line) for line in shown.splitlines()]
     assert [(row["command"], row["outcome"]) for row in reversed(rows)] == [
-        (command, "done") for command in ("land store", "reconcile", "rollup", "audit")
+        (command, "done") for command in ("land store", "land store", "land offset", "reconcile", "rollup", "audit")
     ]
     assert rows[0]["passes"] == {"audit": 1}
     assert rows[-1]["brokers"] == ["oracle-a"]

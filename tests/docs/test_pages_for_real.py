@@ -78,4 +78,4 @@ def test_a_fresh_checkout_is_set_up_as_the_page_says(tmp_path):
     (directory / "bin").mkdir()
     outer = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "PYTHON", "TXMQ"))}
     ran = follow(page_blocks, directory, outer, longest=1800)
-    assert "Verdicts of 377 transactions" in ran.told["make demo"]
+    assert "Verdicts of 1440 transactions" in ran.told["make demo"]

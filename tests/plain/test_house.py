@@ -54,10 +54,14 @@ def test_what_the_wheel_carries_is_there_and_is_what_a_checkout_uses():
         resources.schemas_dir(),
         resources.jobs_dir(),
         resources.demo_store(),
+        resources.demo_consumer_store(),
+        resources.demo_polled_offsets(),
     }
     assert all((ROOT / source).exists() for source in carried)
     assert sorted(carried.values()) == [
         "txmq_lib/share/conf",
+        "txmq_lib/share/demo/consumer-offsets.jsonl.gz",
+        "txmq_lib/share/demo/consumer-store.tar.xz",
         "txmq_lib/share/demo/store.tar.xz",
         "txmq_lib/share/jobs",
         "txmq_lib/share/schemas",

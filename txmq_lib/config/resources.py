@@ -40,6 +40,16 @@ def demo_store() -> Path:
     return _resource("demo/store.tar.xz", "tests/captures/basic/store.tar.xz")
 
 
+def demo_consumer_store() -> Path:
+    """The same of another one, whose consumers rebalance and were reset."""
+    return _resource("demo/consumer-store.tar.xz", "tests/captures/consumer/store.tar.xz")
+
+
+def demo_polled_offsets() -> Path:
+    """What that broker held of its consumer groups, polled: JSON lines with ts, group, topic, queueId, brokerOffset."""
+    return _resource("demo/consumer-offsets.jsonl.gz", "tests/captures/consumer/consumer_offsets.jsonl.gz")
+
+
 def txmq_version() -> str:
     """The version of the installed package; `unknown` where txmq runs from a checkout that nobody installed."""
     try:

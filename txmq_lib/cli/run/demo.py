@@ -1,7 +1,8 @@
-"""The demo: a real broker's store, landed, reconciled, rolled up and audited, and what that shows. Needs Spark."""
+"""The demo: stores of real brokers landed, reconciled, rolled up and audited, and what that shows. Needs Spark."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import sys
@@ -21,13 +22,13 @@ from txmq_lib.cli.output.tables import write_table
 from txmq_lib.cli.run.clock import wall_clock
 from txmq_lib.cli.run.passes import spark_warehouse
 from txmq_lib.cli.run.recorded import recorded
-from txmq_lib.config.resources import conf_dir, demo_store
+from txmq_lib.config.resources import conf_dir, demo_consumer_store, demo_polled_offsets, demo_store
 from txmq_lib.config.settings import Settings
 from txmq_lib.errors import InputError, UsageError
 from txmq_lib.files.scratch import scratch
 from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline.audit import run_audit
-from txmq_lib.pipeline.land.job import run_land_store
+from txmq_lib.pipeline.land.job import run_land_files, run_land_store
 from txmq_lib.pipeline.reconcile.job import run_reconcile
 from txmq_lib.pipeline.rollup import run_rollup
 from txmq_lib.views.advice import MEANING
@@ -39,7 +40,7 @@ from txmq_lib.views.trace import trace
 
 # Later than anything in the shipped store, so that the demo tells the same today and in a year.
 DEMO_NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-DEMO_BROKER = "oracle-a"
+DEMO_BROKER, CONSUMERS_BROKER = "oracle-a", "oracle-b"
 DEMO_WAREHOUSE = "demo-warehouse"
 MARK = ".txmq-demo"
 LISTED = 20
@@ -63,9 +64,9 @@ def run_demo(options: Options) -> None:
     (directory / SETTINGS_FILE).write_text(f"role: audit\nwarehouse: {json.dumps(str(directory))}\n", encoding="utf-8")
     begun = wall_clock()
     with tempfile.TemporaryDirectory(dir=scratch()) as place:
-        run_all(settings, unpacked(demo_store(), Path(place)))
+        run_all(settings, Path(place))
     seconds = (wall_clock() - begun).total_seconds()
-    say(f"A RocketMQ broker's store, landed, reconciled, rolled up and audited in {seconds:.0f} s")
+    say(f"The stores of two RocketMQ brokers, landed, reconciled, rolled up and audited in {seconds:.0f} s")
     say()
     reader = WarehouseReader(str(directory))
     rows = verdict_rows(reader)
@@ -93,7 +94,7 @@ def make_fresh(directory: Path) -> None:
 
 
 def unpacked(archive: Path, into: Path) -> Path:
-    """The store directory (the one with a commitlog) of a packed store."""
+    """The store directory (the one with a commitlog) of a packed store; `into` is made."""
     with tarfile.open(archive) as packed:
         packed.extractall(into, filter="data")
     for commit_log in into.rglob("commitlog"):
@@ -101,16 +102,39 @@ def unpacked(archive: Path, into: Path) -> Path:
     raise InputError(f"{archive} holds no commitlog directory; install txmq again")
 
 
-def run_all(settings: Settings, store: Path) -> None:
-    """Land, reconcile, roll up and audit in one session; each leaves a row in `run`, as its command does."""
+def reports(polled: Path, into: Path) -> Path:
+    """What a broker held of its consumer groups as a file that lands: values that are set, so that they may go back."""
+    with gzip.open(polled, "rt", encoding="utf-8") as lines, into.open("w", encoding="utf-8") as file:
+        for row in map(json.loads, lines):
+            if row["brokerOffset"] >= 0:  # below: none yet
+                report = {name: row[name] for name in ("ts", "group", "topic", "queueId")}
+                file.write(json.dumps({**report, "offset": row["brokerOffset"], "increaseOnly": False}) + "\n")
+    return into
+
+
+def run_all(settings: Settings, place: Path) -> None:
+    """Land, reconcile, roll up and audit in one session; each leaves a row in `run`, as its command does.
+
+    place  an empty directory for what lands
+    """
+    stores = {DEMO_BROKER: demo_store(), CONSUMERS_BROKER: demo_consumer_store()}
+    polled = reports(demo_polled_offsets(), place / "offsets.jsonl")
     with spark_warehouse("demo", settings) as (warehouse, progress):
-        steps: dict[str, tuple[str, Callable[..., PassReport]]] = {
-            "landing the store": ("land store", partial(run_land_store, path=str(store), broker_name=DEMO_BROKER)),
-            "reconciling": ("reconcile", run_reconcile),
-            "rolling offsets up": ("rollup", run_rollup),
-            "auditing": ("audit", run_audit),
-        }
-        for label, (command, step) in steps.items():
+        steps: list[tuple[str, str, Callable[..., PassReport]]] = [
+            *(
+                ("landing the stores", "land store", partial(run_land_store, path=path, broker_name=name))
+                for name, path in ((name, str(unpacked(store, place / name))) for name, store in stores.items())
+            ),
+            (
+                "landing consumer offsets",
+                "land offset",
+                partial(run_land_files, kind="offset", paths=[str(polled)], broker_name=CONSUMERS_BROKER),
+            ),
+            ("reconciling", "reconcile", run_reconcile),
+            ("rolling offsets up", "rollup", run_rollup),
+            ("auditing", "audit", run_audit),
+        ]
+        for label, command, step in steps:
             progress.step(label)
             with recorded(command, settings) as run:
                 run.step(command, step(warehouse, settings, now=DEMO_NOW, wall_clock=wall_clock))
@@ -176,7 +200,8 @@ def tell_next(directory: Path, rows: Sequence[Row]) -> None:
         "runs",
         "report --out report.html",
         "verdicts --state conflict",
-        "offsets",
+        "groups",
+        "offsets --group CG_RESET",
         "messages --limit 5 --format json",
         f"audit --now {DEMO_NOW:%Y-%m-%dT%H:%M:%SZ}",
     ):
