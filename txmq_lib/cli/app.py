@@ -134,8 +134,8 @@ def _wrongly_typed(error: Any) -> int:  # noqa: ANN401 - see above
         error.show()
         return EXIT_USAGE
     words = " ".join(error.format_message().split()).replace("Value error, ", "").rstrip(".?")
-    asked = OTHER_NAMES.get(next(iter(re.findall(r"No such (?:command|option):? '?(?P<name>[\w-]+)", words)), ""))
-    _tell("USAGE", f"{words}; {asked or f'{path} --help tells more'}", False)
+    (unknown,) = re.findall(r"No such (?:command|option):? '?([\w-]+)", words)[:1] or [""]
+    _tell("USAGE", f"{words}; {OTHER_NAMES.get(unknown, f'{path} --help tells more')}", False)
     return EXIT_USAGE
 
 
