@@ -25,6 +25,9 @@ LANDED = {
         (("offsets", "--group", "CID_SHIPING"), "no group CID_SHIPING has landed; there is CID_SHIPPING"),
         (("quarantine", "--broker", "xyz"), "no broker xyz has landed"),
         (("pending", "--transaction-id", ID[:-1] + "1"), f"no transaction-id {ID[:-1]}1 has landed"),
+        (("pending", "--transaction-id", ID.lower()), f"no transaction-id {ID.lower()} has landed; there is {ID}"),
+        (("pending", "--transaction-id", ID[:-1]), f"no transaction-id {ID[:-1]} has landed; there is {ID}"),
+        (("pending", "--transaction-id", ID[:11]), f"no transaction-id {ID[:11]} has landed"),
     ],
 )
 def test_an_unknown_name_is_said_with_the_nearest_ones(warehouse, txmq, arguments, line):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -46,6 +47,41 @@ def test_every_view_has_a_method_and_every_form(warehouse, view):
     table = rows.arrow()
     assert table.column_names == list(view.columns)
     assert table.num_rows == rows.count() == len(list(rows))
+
+
+def test_a_notebook_shows_the_first_rows_and_a_prompt_what_was_asked(warehouse):
+    named = {"transaction_id": "<b>", "producer_group": "G1", "first_store_timestamp": "2026-11-21T09:00:00Z"}
+    opened = txmq.open(
+        warehouse=warehouse({"pending_half": [named, *({**named, "transaction_id": f"T{n}"} for n in range(29))]})
+    )
+    rows = opened.pending(group=["G1", "G2"])
+    assert repr(rows) == "<rows of pending: group=G1|G2; .arrow(), .pandas(), .count()>"
+    html = rows._repr_html_()
+    assert html.endswith("<p>20 of 30 rows</p>")
+    assert html.count("<tr>") == 21
+    assert "<th>transaction_id</th>" in html
+    assert "<b>" not in opened.pending(sort="transaction_id")._repr_html_()
+    assert "&lt;b&gt;" in opened.pending(sort="transaction_id", limit=3)._repr_html_()
+
+
+def test_groups_are_those_of_the_commands(warehouse, txmq_as_it_is):
+    uri = warehouse(
+        {
+            **HALVES,
+            "consumer_offset": [{"consumer_group": "CID", "topic": "T", "next_offset": 1, "broker_name": "b"}],
+            "landing_frontier": [{"topic": "T", "next_offset": 4, "broker_name": "b"}],
+        }
+    )
+    opened = txmq.open(warehouse=uri)
+    for rows, command in (
+        (opened.groups(now=NOW_TEXT), ("groups", "--now", NOW_TEXT)),
+        (opened.producers(), ("producers",)),
+    ):
+        _, out, _ = txmq_as_it_is("--warehouse", uri, *command, "--format", "json")
+        assert rows == [json.loads(line) for line in out.splitlines()]
+        assert rows
+    assert [(row["consumer_group"], row["lag"]) for row in opened.groups(now=NOW_TEXT)] == [("CID", 3)]
+    assert opened.groups(group="none") == []
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])

@@ -18,6 +18,8 @@ USES = [  # what is typed; status; what is said of it
     ("status --format csv", 2, "status has no csv"),
     ("trace", 2, "trace takes one of: an id, --key, --half-offset"),
     ("trace C0", 1, "nothing is known of transaction C0"),
+    (f"trace {ID.lower()}", 1, f"; there is {ID}"),
+    (f"settle {ID[:-1]} --commit --reason x", 2, f"has landed; there is {ID}"),
     ("groups --group CID_PAY", 1, "no group CID_PAY has landed"),
     ("settle T --commit --rollback --reason x", 2, "settle needs one of --commit and --rollback"),
     ("settle T --commit --reason=", 2, "settle needs a --reason: it is recorded"),

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 
 from txmq_lib.api.rows import Rows
 from txmq_lib.cli.options import location, settings_files
@@ -15,6 +15,7 @@ from txmq_lib.config.settings import Settings
 from txmq_lib.errors import UsageError
 from txmq_lib.names import LAG_STATES
 from txmq_lib.views import catalogue
+from txmq_lib.views.groups import CONSUMER_COLUMNS, PRODUCER_COLUMNS, consumer_groups, producer_groups
 from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.mask import Mask
 from txmq_lib.views.reader import WarehouseReader
@@ -155,6 +156,20 @@ class Txmq:
     def runs(self, **conditions: Unpack[Conditions]) -> Rows:
         """Every run of a command that makes passes, the newest first: what became of it, and what failed."""
         return self.view("runs", **conditions)
+
+    def groups(
+        self, *, group: Values = (), broker: Values = (), now: str | datetime | None = None
+    ) -> list[dict[str, Any]]:
+        """Consumer groups as `txmq groups --format json` has them: lag, worst state, rewinds; the worst first."""
+        window = LagWindow(_moment(now, "now"), self.settings.lag_window_ms)
+        reader = WarehouseReader(self.warehouse)
+        rows = consumer_groups(reader, window, groups=_listed(group), brokers=_listed(broker))
+        return [dict(zip(CONSUMER_COLUMNS, row, strict=True)) for row in rows]
+
+    def producers(self, *, group: Values = (), broker: Values = ()) -> list[dict[str, Any]]:
+        """Producer groups as `txmq producers --format json` has them, the one with most undecided ones first."""
+        rows = producer_groups(WarehouseReader(self.warehouse), groups=_listed(group), brokers=_listed(broker))
+        return [dict(zip(PRODUCER_COLUMNS, row, strict=True)) for row in rows]
 
     def view(self, command: str, /, **conditions: Unpack[Conditions]) -> Rows:
         """The rows of the view that the command line has under this name."""

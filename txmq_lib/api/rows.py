@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from html import escape
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from txmq_lib.errors import EnvironmentFault
+from txmq_lib.escaping import page_words
 from txmq_lib.views.mask import Mask
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.select import ViewQuery, row_count, view_rows, view_table
@@ -17,6 +19,8 @@ from txmq_lib.views.view import View
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+SHOWN_ROWS = 20  # in a notebook
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,19 @@ class Rows:
     view: View
     query: ViewQuery
     mask: Mask
+
+    def __repr__(self) -> str:
+        """What was asked, not what came of it."""
+        asked_for = ", ".join(f"{name}={'|'.join(values)}" for name, values in self.query.filters.items())
+        return f"<rows of {self.view.command}{': ' if asked_for else ''}{asked_for}; .arrow(), .pandas(), .count()>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the columns that the command line shows, of the first rows."""
+        columns = self.view.narrow
+        first = replace(self.query, limit=min(self.query.limit or SHOWN_ROWS, SHOWN_ROWS))
+        listed = list(view_rows(self.reader, self.view, first, columns=columns, mask=self.mask))
+        lines = [_html_row("th", columns), *(_html_row("td", row) for row in listed)]
+        return f"<table>{''.join(lines)}</table><p>{len(listed)} of {self.count()} rows</p>"
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Each row by column name, values as the JSON of the command line has them: times as ISO 8601, bytes base64."""
@@ -61,3 +78,8 @@ def _installed(library: str) -> ModuleType:
         return import_module(library)
     except ImportError as error:
         raise EnvironmentFault(f"{library} is not installed: pip install {library}, or take .arrow()") from error
+
+
+def _html_row(kind: str, values: Iterable[object]) -> str:
+    cells = (escape("" if value is None else page_words(str(value))) for value in values)
+    return f"<tr>{''.join(f'<{kind}>{cell}</{kind}>' for cell in cells)}</tr>"

@@ -25,6 +25,7 @@ PLACES: Mapping[str, tuple[tuple[str, str], ...]] = {
 }
 MOST_NAMES = 10_000  # looked through for near ones
 NEAR_ONES = 3
+LEAST_OF_ID = 12  # characters of one that say which it is
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,9 @@ def _those_in(reader: WarehouseReader, table: str, column: str, names: Sequence[
 
 
 def near_names(reader: WarehouseReader, column: str, name: str) -> tuple[str, ...]:
-    """Names that have landed and look most like `name`; none of ids."""
+    """Names that have landed and look most like `name`; of ids those that begin with it, in whatever case."""
     if column == "transaction_id":
-        return ()  # of millions of ids one that looks alike says nothing
+        return _ids_that_begin_with(reader, name)
     names: set[str] = set()
     for table, of_table in PLACES[column]:
         sql = f"SELECT DISTINCT {quoted(of_table)} FROM base WHERE {quoted(of_table)} IS NOT NULL LIMIT {MOST_NAMES}"
@@ -83,3 +84,13 @@ def near_names(reader: WarehouseReader, column: str, name: str) -> tuple[str, ..
     by_folded = {each.casefold(): each for each in sorted(names)}
     found = difflib.get_close_matches(name.casefold(), by_folded, NEAR_ONES, cutoff=0.5)
     return tuple(by_folded[each] for each in found)
+
+
+def _ids_that_begin_with(reader: WarehouseReader, typed: str) -> tuple[str, ...]:
+    """Of millions of ids one that merely looks alike says nothing; one that was cut off, or written small, does."""
+    if len(typed) < LEAST_OF_ID:
+        return ()
+    sql = f"""
+        SELECT DISTINCT transaction_id FROM base WHERE starts_with(upper(transaction_id), upper(?))
+        ORDER BY transaction_id LIMIT {NEAR_ONES}"""
+    return tuple(row[0] for row in reader.query(sql, [typed], {"base": Scan(HALVES, ("transaction_id",))}))

@@ -21,7 +21,7 @@ from txmq_lib.errors import EXIT_FINDINGS, UsageError
 from txmq_lib.escaping import line
 from txmq_lib.views.advice import advice
 from txmq_lib.views.column_sql import BASE64, BodyForm
-from txmq_lib.views.known_names import unknown_names
+from txmq_lib.views.known_names import near_names, unknown_names
 from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.lookup import transactions_at_half, transactions_of_message, transactions_with_keys
 from txmq_lib.views.mask import NOTHING_MASKED, Mask
@@ -116,7 +116,9 @@ def show_trace(options: Options, query: TraceQuery, *, brokers: Sequence[str], f
     reader = WarehouseReader(location(settings.warehouse))
     stories = found_stories(reader, query, brokers)
     if not stories:
-        say(f"nothing is known of {query} in {location(settings.warehouse)}", err=True)
+        near = near_names(reader, "transaction_id", query.message_id) if query.message_id is not None else ()
+        hint = f"; there is {', '.join(near)}" if near else ""
+        say(f"nothing is known of {query} in {location(settings.warehouse)}{hint}", err=True)
         raise typer.Exit(EXIT_FINDINGS)
     with while_read():
         if format_ is OutputFormat.json:
