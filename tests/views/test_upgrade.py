@@ -19,7 +19,7 @@ RELEASED = sorted((Path(__file__).resolve().parents[1] / "captures" / "warehouse
 NOW = ("--now", "2026-11-21T12:00:00Z")
 
 
-# Of the store of the demo, as every version landed and judged it.
+# Of the first store of the demo, as every version landed and judged it.
 DEMO_ROWS = {"messages": 318, "given-up": 16, "verdicts": 377, "passes": 4}
 
 
