@@ -212,6 +212,7 @@ def test_a_check_without_an_answer_keeps_nothing_from_being_sent(capsys, monkeyp
     silent = PassReport("resolve", 3, {"asked": 2, "commit": 1, "no_answer": 1}, {})
     monkeypatch.setattr("txmq_lib.cli.run.passes.spark_warehouse", lambda *_: nullcontext((None, None)))
     monkeypatch.setattr("txmq_lib.pipeline.resolve.run_resolve", lambda *_, **__: silent)
+    monkeypatch.setattr("txmq_lib.cli.run.before_spark.require_name_servers", lambda *_: None)
     monkeypatch.setattr("txmq_lib.cli.commands.jobs.send", send)
     arguments = ("resolve", "--to-broker", "--apply", "--namesrv", "127.0.0.1:9876")
     assert (run(capsys, *arguments)[0], sent) == (status, ["resolve"])

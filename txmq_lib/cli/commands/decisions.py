@@ -80,7 +80,6 @@ def settle(
         decided_by=who(),
     )
     options, at = options_of(ctx), moment(now)
-    # Before anything is recorded that could then not be sent.
     servers = name_servers_of(options, namesrv) if to_broker else []
     run_decision(options, request, now=at, wall_clock=wall_clock, apply=apply, format_=format_, sends_to=servers)
     if to_broker and apply:

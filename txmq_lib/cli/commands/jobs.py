@@ -148,6 +148,7 @@ def resolve(
 ) -> None:
     """Ask the configured resolvers about open checks; their answers land as ends."""
     from txmq_lib.cli.output.show import Shown, show_view
+    from txmq_lib.cli.run.before_spark import require_name_servers
     from txmq_lib.cli.run.passes import run_job
     from txmq_lib.pipeline.decision_request import DecisionRequest
     from txmq_lib.pipeline.resolve import require_secrets, run_resolve
@@ -174,7 +175,10 @@ def resolve(
                 format_=OutputFormat.table,
             )
 
-    require = partial(require_secrets, environ=os.environ)
+    def require(settings: Settings) -> None:
+        require_secrets(settings, os.environ)
+        require_name_servers(settings, servers if apply else (), os.environ)
+
     run_job("resolve", options_of(ctx), job, require=require, show=show_and_send)
 
 

@@ -56,6 +56,15 @@ def require_secrets(settings: Settings, environ: Mapping[str, str]) -> None:
         raise SettingsError(faults)
 
 
+def require_name_servers(settings: Settings, name_servers: Sequence[str], environ: Mapping[str, str]) -> None:
+    """UnreachableError where none of these answers; nothing is asked where there are none."""
+    if not name_servers:
+        return
+    from txmq_lib.pipeline.land.live.live_brokers import access_of, require_name_server
+
+    require_name_server(name_servers, access_of(settings, environ))
+
+
 def require_files(settings: Settings, paths: Sequence[str], environment: Mapping[str, str]) -> None:
     """NothingToLandError naming every path of this machine that is not there."""
     if DEFAULT_FILE_SYSTEM in settings.spark or any(name in environment for name in OTHER_FILE_SYSTEMS):

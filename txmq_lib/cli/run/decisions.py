@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -12,7 +13,7 @@ from txmq_lib.cli.output.formats import OutputFormat
 from txmq_lib.cli.output.hints import pasteable
 from txmq_lib.cli.output.said import say
 from txmq_lib.cli.output.show import write_rows
-from txmq_lib.cli.run.before_spark import require_landed
+from txmq_lib.cli.run.before_spark import require_landed, require_name_servers
 from txmq_lib.config.settings import Settings
 from txmq_lib.names import ACTION_HOLD, ACTION_RELEASE, ACTION_RESUME, COMMIT, PLAN_BROKERS, ROLE_AUDIT, ROLLBACK
 from txmq_lib.pipeline.decision_request import PLAN_COLUMNS, DecisionRequest, Planned, findings
@@ -46,7 +47,10 @@ def run_decision(
         from txmq_lib.pipeline.decisions import decide
 
         work = partial(decide, request=request, now=now, wall_clock=wall_clock, sends_to=sends_to)
-        run_job("settle" if request.decision in (COMMIT, ROLLBACK) else request.decision, options, work)
+        # Before anything is recorded that could then not be sent.
+        require = partial(require_name_servers, name_servers=sends_to, environ=os.environ)
+        name = "settle" if request.decision in (COMMIT, ROLLBACK) else request.decision
+        run_job(name, options, work, require=require)
         return
     plan = plan_of(settings, request, now)
     write_rows(format_, PLAN_COLUMNS, [[shown(row[name]) for name in PLAN_COLUMNS] for row in plan])

@@ -11,6 +11,7 @@ from txmq_lib.cli.options import Options, settings_of
 from txmq_lib.cli.output.formats import OutputFormat
 from txmq_lib.cli.output.said import say
 from txmq_lib.cli.output.show import write_rows
+from txmq_lib.cli.run.before_spark import require_name_servers
 from txmq_lib.cli.run.decisions import chosen_of, limits_of, reader_of, shown
 from txmq_lib.config.settings import Settings
 from txmq_lib.errors import EXIT_FINDINGS
@@ -59,6 +60,7 @@ def send_requests(
 
     settings = settings_of(options)
     with recorded(f"{to_send.requested_for} --to-broker", settings) as run:
+        require_name_servers(settings, name_servers, environ)
         with spark_warehouse(JOB, settings) as (warehouse, _):
             report = run_to_broker(
                 warehouse,
