@@ -18,7 +18,6 @@ from txmq_lib.names import (
     PLAN_RESUMED_BEFORE,
     PLAN_SETTLED_BEFORE,
     ROLLBACK,
-    TRANSACTION_KEY,
 )
 
 LEFT_ALONE = {
@@ -28,7 +27,11 @@ LEFT_ALONE = {
     PLAN_RESUMED_BEFORE: "resumed before",
     PLAN_HELD_BEFORE: "held, or not, as it was before",
 }
-PLAN_COLUMNS = (*TRANSACTION_KEY, "verdict", "action", "real_topic", "tran_state_table_offset", "commit_log_offset")
+# The most telling first: a narrow screen shows no more.
+PLAN_COLUMNS = (
+    *("action", "transaction_id", "verdict", "producer_group", "broker_name", "born_timestamp"),
+    *("real_topic", "tran_state_table_offset", "commit_log_offset"),
+)
 
 Planned = dict[str, Any]
 

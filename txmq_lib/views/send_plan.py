@@ -20,12 +20,8 @@ from txmq_lib.views.reader import Scan, WarehouseReader
 from txmq_lib.views.standing import Chosen, Limits, Planned, given_up_ids, is_expired, standing
 
 SEND_COLUMNS = (
-    *TRANSACTION_KEY,
-    "former_verdict",
-    "action",
-    "real_topic",
-    "tran_state_table_offset",
-    "commit_log_offset",
+    *("action", "transaction_id", "former_verdict", "producer_group", "broker_name", "born_timestamp"),
+    *("real_topic", "tran_state_table_offset", "commit_log_offset"),
 )
 SAID = (*TRANSACTION_KEY, "answer", "is_planned_for_broker", "answered_timestamp", "pass_number")
 
