@@ -23,6 +23,11 @@ SEND_COLUMNS = (
     *("action", "transaction_id", "former_verdict", "producer_group", "broker_name", "born_timestamp"),
     *("real_topic", "tran_state_table_offset", "commit_log_offset"),
 )
+# Why a broker is not asked anew (R45, R73).
+EXPIRED = (
+    "not asked: older than file_reserved_time, so that their broker would give them up again; settle or resend them"
+)
+SENT_BEFORE = "not asked: what was sent of them before may have reached their broker; txmq sent"
 SAID = (*TRANSACTION_KEY, "answer", "is_planned_for_broker", "answered_timestamp", "pass_number")
 
 
@@ -48,22 +53,25 @@ def ends_by_answers(reader: WarehouseReader, chosen: Chosen, limits: Limits) -> 
     )
 
 
-def resumes_by_brokers(reader: WarehouseReader, chosen: Chosen, limits: Limits, now: datetime) -> list[Planned]:
-    """The questions that brokers would be asked anew; an expired one would be given up again at once (R45, R73)."""
+def resumes_by_brokers(
+    reader: WarehouseReader, chosen: Chosen, limits: Limits, now: datetime
+) -> tuple[list[Planned], list[str]]:
+    """The questions that brokers would be asked anew, and of how many given-up ones they are not, and why."""
     found = _standing_of(reader, given_up_ids(reader, chosen), chosen, limits)
-    return _sendable(
-        reader,
-        [
-            {
-                **row,
-                "action": ACTION_RESUME,
-                "tran_state_table_offset": row["given_up_queue_offset"],
-                "commit_log_offset": row["given_up_commit_log_offset"],
-            }
-            for row in found
-            if row["verdict"] == DISCARDED and row["is_brokers"] and not is_expired(row, limits, now)
-        ],
-    )
+    given_up = [row for row in found if row["verdict"] == DISCARDED and row["is_brokers"]]
+    fresh = [row for row in given_up if not is_expired(row, limits, now)]
+    questions = [
+        {
+            **row,
+            "action": ACTION_RESUME,
+            "tran_state_table_offset": row["given_up_queue_offset"],
+            "commit_log_offset": row["given_up_commit_log_offset"],
+        }
+        for row in fresh
+    ]
+    plan = _sendable(reader, questions)
+    left_out = {EXPIRED: len(given_up) - len(fresh), SENT_BEFORE: len(fresh) - len(plan)}
+    return plan, [f"{count} {why}" for why, count in left_out.items() if count]
 
 
 def resends(reader: WarehouseReader, chosen: Chosen, limits: Limits) -> tuple[list[Planned], list[str]]:

@@ -37,7 +37,7 @@ def requests_planned(settings: Settings, to_send: ToSend, now: datetime) -> tupl
     if to_send.requested_for == ACTION_RESEND:
         return resends(reader, chosen, limits)
     if to_send.requested_for == ACTION_RESUME:
-        return resumes_by_brokers(reader, chosen, limits, now), []
+        return resumes_by_brokers(reader, chosen, limits, now)
     return ends_by_answers(reader, chosen, limits), []
 
 
