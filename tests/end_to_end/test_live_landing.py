@@ -19,6 +19,7 @@ from moment import NOW
 from record_encoder import STORE_MS, encode_record
 from remoting_server import answer
 from test_audit_of_captures import expected, judged
+from views.conftest import append
 
 from txmq_lib.config.settings import Settings
 from txmq_lib.errors import UnreachableError
@@ -26,7 +27,7 @@ from txmq_lib.names import HALF_TOPIC, OP_TOPIC
 from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline.cycle import run_cycle, run_sources
 from txmq_lib.pipeline.land.job import run_land_rocketmq
-from txmq_lib.pipeline.land.live import queue_landing
+from txmq_lib.pipeline.land.live import broker_said, queue_landing
 from txmq_lib.pipeline.land.live.broker_reading import WHOLE, Parts
 from txmq_lib.pipeline.land.records import files_of_tasks
 from txmq_lib.rules.frontier import WHOLE_QUEUE_ID
@@ -601,3 +602,28 @@ def test_of_an_older_broker_the_producers_of_groups_that_wait_are_asked_about(op
     passes = len(house.rows("pass"))
     land(house, served, now=NOW + timedelta(seconds=2))
     assert len(house.rows("pass")) == passes, "nothing new"
+
+
+def test_where_more_groups_wait_than_an_older_broker_is_asked_about_those_with_most_halves_go_first(
+    open_house, monkeypatch
+):
+    house = open_house(*QUICK)
+    uri = Path(house.warehouse.uri)
+    groups = ["FEW", *["MANY"] * 3, *["SOME"] * 2]
+    waiting = [{"broker_name": BROKER, "transaction_id": f"T{n}", "producer_group": g} for n, g in enumerate(groups)]
+    elsewhere = [{"broker_name": "b", "transaction_id": f"E{n}", "producer_group": "ELSEWHERE"} for n in range(9)]
+    append(
+        uri,
+        "pending_half",
+        [*waiting, *elsewhere, {"broker_name": BROKER, "transaction_id": "T", "producer_group": None}],
+    )
+    known = {"*": 9, "GONE": 0, "THERE": 2, "FEW": 1}
+    append(
+        uri,
+        "connected_producer",
+        [{"broker_name": BROKER, "producer_group": g, "clients": n} for g, n in known.items()],
+    )
+    for most in (10, 4, 2):
+        monkeypatch.setattr(broker_said, "MOST_GROUPS", most)
+        asked = broker_said.waiting_groups(house.warehouse, BROKER)
+        assert asked == ["MANY", "SOME", "FEW", "THERE", "GONE"][:most]

@@ -16,7 +16,7 @@ from txmq_lib.rocketmq.remoting.broker import (
     MESSAGES_PER_PULL,
     Queue,
     broker_config,
-    broker_version,
+    broker_runtime,
     max_offsets,
     odd_topics,
     pull_request,
@@ -142,7 +142,8 @@ def _topic_configs(chance: Random) -> bytes:
 
 
 def _runtime(chance: Random) -> bytes:
-    return json_text(chance, {"table": chance.choice([{"brokerVersionDesc": text(chance)}, value(chance)])}).encode()
+    said = {"brokerVersionDesc": text(chance), "bootTimestamp": chance.choice([text(chance), "1764000000000", 5])}
+    return json_text(chance, {"table": chance.choice([said, value(chance)])}).encode()
 
 
 def _connected(connection: Connection) -> list[str]:
@@ -172,7 +173,7 @@ REQUESTS: tuple[tuple[Callable[[Connection], Iterable[object]], Callable[[Random
     (_pull, _any),
     (_connected, _producers),
     (_odd, _topic_configs),
-    (lambda connection: [broker_version(connection) or ""], _runtime),
+    (lambda connection: [broker_runtime(connection).version or ""], _runtime),
     (lambda connection: [connection.ask(Command(0)).remark or ""], _any),
 )
 

@@ -358,6 +358,8 @@ MUTANTS = (
     Mutant("cursors.PASSED_OVER", "what was decided since it was listed was passed over", "FROM below ANTI JOIN gone_on USING (number)", "FROM below", STOPPED),
     Mutant("cursors.PASSED_OVER", "what was given up before it was put back stays given up", " AND later.commit_log_offset > below.commit_log_offset", "", STOPPED),
     Mutant("has_tiers", "tiered storage is never told", '"TieredMessageStore" in', '"none" in', SET_UP),
+    Mutant("LOOKS_INTO_ROCKSDB", "halves in RocksDB are left by whoever has no new ones there", "{ROCKSDB_CHECKS, ROCKSDB_HALVES}", "{ROCKSDB_HALVES}", STOPPED),
+    Mutant("live_ranges._changed", "what has as many messages as before is what it was", "(0 if looks_at_all else 1)", "1", ("plain/test_live_brokers.py",)),
     Mutant("_spread", "a log over several directories is read from one", "_MULTI_PATH_SPLITTER in", '"no" in', SET_UP),
     Mutant("set_up._notable", "offsets in RocksDB are taken for a file's", "in_rocksdb or ", "", SET_UP),
     Mutant("_OF_THIS_BROKER", "static queues go by their numbers over all brokers", "false", "true", ("plain/test_remoting.py",)),

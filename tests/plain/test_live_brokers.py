@@ -35,10 +35,10 @@ def stored(count: int, *, topic: str = "TopicA", store_ms: int = STORE_MS) -> li
     ]
 
 
-def planned(fake: FakeBroker, known: dict | None = None, *, most: int = 10**6):
+def planned(fake: FakeBroker, known: dict | None = None, *, most: int = 10**6, **options):
     queues = [Queue(*queue) for queue in fake.queues]
     with RemotingServer(fake) as server, Connection(server.address, ACCESS) as peer:
-        plans, refusals = plan_queues(peer, "TXMQ_READER", queues, known or {}, most=most)
+        plans, refusals = plan_queues(peer, "TXMQ_READER", queues, known or {}, most=most, **options)
     return {plan.queue: plan for plan in plans}, refusals, server.requests
 
 
@@ -168,6 +168,16 @@ def test_a_queue_where_nothing_is_new_is_not_looked_into():
     plans, _, requests = planned(fake, {Queue("TopicA", 0): KnownQueue(20, 0, (19, 19_000, STORE_MS))})
     assert spans(plans) == {"TopicA": (20, 20)}
     assert [request["code"] for request in requests] == [30, 31]
+
+
+@pytest.mark.parametrize(("store_ms", "change"), [(STORE_MS, None), (STORE_MS + 1, "rebuilt")])
+def test_after_a_boot_a_queue_that_ends_where_it_ended_is_looked_into(store_ms, change):
+    """R128: the new master has as many messages as the old one had, and they are others."""
+    fake = FakeBroker({("TopicA", 0): stored(20, store_ms=store_ms)})
+    known = {Queue("TopicA", 0): KnownQueue(20, 0, (19, 19_000, STORE_MS))}
+    plans, _, _ = planned(fake, known, looks_at_all=True)
+    assert spans(plans) == {"TopicA": (0 if change else 20, 20)}
+    assert plans[Queue("TopicA", 0)].change == change
 
 
 @pytest.mark.parametrize(

@@ -187,3 +187,12 @@ def test_a_path_with_a_splitter_alone_is_a_log_over_several_directories(store):
 
 def test_a_slave_is_told_live_and_by_its_broker_conf(store):
     assert told(store, {"brokerRole": "SLAVE"}) == live_set_ups({"brokerRole": "SLAVE"}) == ["slave"]
+
+
+def test_halves_left_in_rocksdb_are_checked_as_long_as_it_is_enabled():
+    """R121: where new halves go to the ordinary topic, those that lie in RocksDB are checked all the same."""
+    enabled = {"transRocksDBEnable": "true"}
+    assert live_set_ups(enabled) == ["rocksdb_checks"]
+    assert live_set_ups({**enabled, "transWriteOriginTransHalfEnable": "true"}) == ["rocksdb_checks"]
+    assert live_set_ups({**enabled, "transWriteOriginTransHalfEnable": "false"}) == ["rocksdb_halves"]
+    assert live_set_ups({"transRocksDBEnable": "false", "transWriteOriginTransHalfEnable": "false"}) == []

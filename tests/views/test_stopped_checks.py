@@ -208,3 +208,37 @@ def test_all_that_were_passed_over_are_counted_and_told_in_their_traces_though_n
     assert (queue["count"], len(queue["keys"])) == (1_201, 1_000)
     _, out, _ = txmq("--warehouse", uri, "trace", "T90000")
     assert "passed over by the broker's checks: they are at offset 100000 of queue 0" in out
+
+
+LEFT = "not checked any more: it lies in RocksDB, and its broker landed with transRocksDBEnable off"
+
+
+@pytest.mark.parametrize(
+    ("kind", "set_ups", "queue_id", "is_left"),
+    [
+        ("rocketmq", "", -2, True),
+        ("rocketmq", "controller, lmq", -2, True),
+        ("rocketmq", "lmq, rocksdb_halves", -2, False),
+        ("rocketmq", "rocksdb_checks", -2, False),
+        ("rocketmq", "", 0, False),
+        ("store", "", -2, False),
+        (None, "", -2, False),
+    ],
+    ids=["switched back", "set up otherwise as well", "as it was", "new halves go elsewhere, those there are checked",
+         "an ordinary half", "a store tells not all", "nobody told"],
+)  # fmt: skip
+def test_of_a_half_in_rocksdb_where_its_broker_looks_no_more_no_check_is_waited_for(
+    warehouse, txmq, kind, set_ups, queue_id, is_left
+):
+    verdict = {**KEY, "verdict": "PENDING", "half_count": 1, "last_timestamp": at("11:11:00")}
+    set_up = {"broker_name": "b", "kind": kind, "set_ups": set_ups, "recorded_timestamp": at("11:20:00")}
+    rows = {
+        "half_message": [half(18, "11:11:00", queue_id=queue_id)], "pending_half": [pending(18, queue_id=queue_id)],
+        "verdict": [verdict], "broker_set_up": [set_up] if kind else [],
+    }  # fmt: skip
+    out = traced(warehouse, txmq, rows)
+    assert (f"no answer and no end has landed; {LEFT}" in out) == is_left
+    assert ("do:    do not wait for a check: its broker looks into RocksDB no more" in out) == is_left
+    assert "settle T18 --commit" in out
+    decided = traced(warehouse, txmq, {**rows, "pending_half": [], "verdict": [{**verdict, "verdict": "COMMITTED"}]})
+    assert LEFT not in decided

@@ -70,6 +70,7 @@ CONTRADICTED_BY_CLIENTS = "compare with the database of record: evidence contrad
 HELD = "somebody holds it, so nobody is asked: txmq release {id}"
 CHECKS_STOPPED = "do not wait for a check: look for an exception of each round in the broker's transaction.log"
 PASSED_OVER = "do not wait for a check: no round of the broker comes back to it"
+LEFT_IN_ROCKSDB = "do not wait for a check: its broker looks into RocksDB no more (transRocksDBEnable)"
 # What txmq itself decided reads otherwise: it applies one end, and gives up what has grown too old without a check.
 CONTRADICTED = "decided, and an end that says otherwise came later: it was not applied, the first one counts"
 GIVEN_UP_EXPIRED = "given up when it grew older than the reserved time: nobody decided it"
@@ -83,6 +84,7 @@ FIGURE_OF = {
 }
 OVERTAKEN = "more has happened since: what is above counts, not the verdict"
 AUDIT = "txmq audit gives it anew"
+IN_THE_WAY = ("check_cursor", "broker_set_up", "connected_producer")
 DECIDING = ("check_answer", "manual_decision", "broker_request", "end_transaction", "end_outcome")
 
 
@@ -172,12 +174,14 @@ def _instead_of_waiting(events: Sequence[Event]) -> str | None:
         return CHECKS_STOPPED
     if any(event.event == "passed_over" for event in events):
         return PASSED_OVER
+    if any(event.event == "left_in_rocksdb" for event in events):
+        return LEFT_IN_ROCKSDB
     is_held = any(event.row["is_held"] for event in events if event.event == "pending")
     return HELD if is_held else None
 
 
 def _standing_in_the_way(events: Sequence[Event]) -> list[str]:
-    return [event.text for event in events if event.table in ("check_cursor", "connected_producer")]
+    return [event.text for event in events if event.table in IN_THE_WAY]
 
 
 def _is_overtaken(verdict: Row, events: Sequence[Event]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from txmq_lib import names
 from txmq_lib.errors import TableMissingError
+from txmq_lib.rocketmq.store.set_up import ROCKSDB_CHECKS, ROCKSDB_HALVES
 from txmq_lib.views.column_sql import in_utc, output, utc
 from txmq_lib.views.reader import Scan, WarehouseReader, sql_literal
 
@@ -22,6 +23,8 @@ COLUMNS = (
     "transaction_timeout_ms",
     "longest_stand_ms",
 )
+# Set-ups in which a broker checks the halves that lie in RocksDB (docs/pages/which-brokers.md).
+LOOKS_INTO_ROCKSDB = frozenset({ROCKSDB_CHECKS, ROCKSDB_HALVES})
 MOST_PASSED_OVER = 1_000  # of a queue that are named
 KEY = f"broker_name, transaction_id, producer_group, {output('born_timestamp', 'timestamp')}"  # names.TRANSACTION_KEY
 OP = ("broker_name", "queue_id", "half_queue_offset")
@@ -147,6 +150,18 @@ def passed_over(reader: WarehouseReader, *, first: Collection[str] = ()) -> list
     for *key, queue_id, passed_offset, count, oldest in reader.query(PASSED_OVER, [list(first)], scans):
         queues.setdefault((key[0], queue_id, passed_offset, count, in_utc(oldest)), []).append(tuple(key))
     return [PassedOver(*queue, keys=tuple(keys)) for queue, keys in queues.items()]
+
+
+def not_looking_into_rocksdb(reader: WarehouseReader) -> dict[str, str]:
+    """Brokers that look for no halves in RocksDB, and when that was found; those alone that landed live, and so told
+    all their settings (R116, R121)."""
+    columns = ("broker_name", "kind", "set_ups", "recorded_timestamp")
+    rows = reader.rows(Scan("broker_set_up", columns, may_be_missing=True))
+    return {
+        str(row["broker_name"]): str(row["recorded_timestamp"])
+        for row in rows
+        if row["kind"] == "rocketmq" and not LOOKS_INTO_ROCKSDB & {*str(row["set_ups"]).split(", ")}
+    }
 
 
 def _listed() -> dict[str, Scan]:

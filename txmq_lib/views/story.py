@@ -169,6 +169,13 @@ def passed_over_event(key: Row, queue: PassedOver) -> Event:
     return Event(_iso(queue.oldest_timestamp), "passed_over", "check_cursor", text, row)
 
 
+def left_in_rocksdb_event(half: Row, since: str) -> Event:
+    """That the broker looks no more where this half lies; the time is that of the landing that found it so."""
+    row = {name: half[name] for name in names.TRANSACTION_KEY} | {"recorded_timestamp": since}
+    text = "not checked any more: it lies in RocksDB, and its broker landed with transRocksDBEnable off"
+    return Event(since, "left_in_rocksdb", "broker_set_up", text, row)
+
+
 def connected_event(key: Row, found: Connected) -> Event:
     """Whether a client could answer a check as the broker last landed live (R130); the time is that landing's."""
     row = {**key, "clients": found.clients, "client_ids": found.client_ids, "since_timestamp": found.since}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeAlias
@@ -12,7 +12,7 @@ from txmq_lib import names
 from txmq_lib.names import END_KEY
 from txmq_lib.views import story
 from txmq_lib.views.connected import connected
-from txmq_lib.views.cursors import passed_over, stopped_checks
+from txmq_lib.views.cursors import not_looking_into_rocksdb, passed_over, stopped_checks
 from txmq_lib.views.reader import KeyValues, Scan, WarehouseReader
 from txmq_lib.views.story import Event, Row
 
@@ -98,7 +98,7 @@ KEYED = (
     *("half_message", "message", "trans_check_max_time", "check_request", "check_answer"),
     *("manual_decision", "broker_request", "pending_half", "verdict"),
 )
-SHOWN_LAST = (NOT_TOLD, "pending_half", "check_cursor", "connected_producer", "verdict")
+SHOWN_LAST = (NOT_TOLD, "pending_half", "check_cursor", "broker_set_up", "connected_producer", "verdict")
 
 Key = tuple[Any, ...]
 Events: TypeAlias = list[tuple["Key | None", Event]]
@@ -251,6 +251,7 @@ def _stopped_events(reader: WarehouseReader, found: dict[str, list[dict[str, Any
         if queue is not None and half["queue_offset"] >= (queue.half_offset or 0):
             events.append((key, story.stopped_event(half, queue)))
     events += _passed_events(reader, undecided)
+    events += _left_events(reader, {key: newest[key] for key in undecided & newest.keys()})
     return events
 
 
@@ -263,6 +264,17 @@ def _passed_events(reader: WarehouseReader, undecided: set[Key]) -> list[tuple[K
             if _key(row) in undecided:
                 events.append((_key(row), story.passed_over_event(row, queue)))
     return events
+
+
+def _left_events(reader: WarehouseReader, halves: Mapping[Key, Row]) -> list[tuple[Key | None, Event]]:
+    """Of undecided transactions, those whose half lies in RocksDB, where their broker looks no more."""
+    in_rocksdb = {key: half for key, half in halves.items() if half["queue_id"] == names.ROCKSDB_QUEUE_ID}
+    brokers = not_looking_into_rocksdb(reader) if in_rocksdb else {}
+    return [
+        (key, story.left_in_rocksdb_event(half, brokers[half["broker_name"]]))
+        for key, half in sorted(in_rocksdb.items(), key=str)
+        if half["broker_name"] in brokers
+    ]
 
 
 def _connected_events(

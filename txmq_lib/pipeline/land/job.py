@@ -28,6 +28,7 @@ from txmq_lib.pipeline.land.live.live_brokers import LiveBroker, access_of, live
 from txmq_lib.pipeline.land.store import store_plan
 from txmq_lib.pipeline.land.topics import trace_topics
 from txmq_lib.pipeline.shared.roles import require_said_role, require_some_role
+from txmq_lib.rocketmq.remoting.connection import Access
 
 BROKERS_AT_ONCE = 16
 
@@ -137,10 +138,7 @@ def run_land_rocketmq(
     failures: list[RemotingError] = []
     found = brokers_now(*brokers)
     require_said_role(settings, [broker.name for broker in found])
-    readings = [
-        BrokerReading(broker, access, parts, waiting_groups=partial(broker_said.waiting_groups, warehouse, broker.name))
-        for broker in found
-    ]
+    readings = [_reading(warehouse, broker, access, parts) for broker in found]
     for reading, planned in zip(readings, planned_at_once(warehouse, settings, readings, now), strict=True):
         try:
             reports.append(
@@ -152,6 +150,16 @@ def run_land_rocketmq(
     if not reports:
         raise failures[0] if failures else UnreachableError("the name servers know no broker with half messages")
     return _as_one(reports, readings, unread=len(failures))
+
+
+def _reading(warehouse: Warehouse, broker: LiveBroker, access: Access, parts: Parts) -> BrokerReading:
+    return BrokerReading(
+        broker,
+        access,
+        parts,
+        waiting_groups=partial(broker_said.waiting_groups, warehouse, broker.name),
+        known_boot=partial(broker_said.known_boot, warehouse, broker.name),
+    )
 
 
 def planned_at_once(

@@ -27,6 +27,8 @@ RESUME_CHECK_HALF_MESSAGE: Final = 323
 
 CREATES_TOPICS: Final = "TBW102"  # what a topic that is not there is made after
 LONGEST_VERSION: Final = 64
+LONGEST_MOMENT: Final = 15  # in ms; more is none that Spark can hold
+RUNTIME_FIELDS: Final = ("brokerVersionDesc", "bootTimestamp")
 # A broker sends no more in one answer, whatever it is asked for.
 MESSAGES_PER_PULL: Final = 32
 
@@ -113,16 +115,28 @@ def broker_config(connection: Connection) -> dict[str, str]:
     return {name.strip(): value.strip() for name, equals, value in pairs if equals}
 
 
-def broker_version(connection: Connection) -> str | None:
-    """The broker's version as it says it (`V5_5_0`); None where it does not."""
+class Runtime(NamedTuple):
+    """What a broker says of its process: the version (`V5_5_0`), and when its store was opened (ms); None: it does
+    not say."""
+
+    version: str | None = None
+    booted_ms: int | None = None
+
+
+def broker_runtime(connection: Connection) -> Runtime:
+    """What the broker says of its process."""
     answer = connection.ask(Command(GET_BROKER_RUNTIME_INFO))
     try:
         document = storable(parsed(answer.body)) if answer.code == SUCCESS else None
     except (ValueError, RecursionError):
         document = None
     table = document.get("table") if isinstance(document, dict) else None
-    version = table.get("brokerVersionDesc") if isinstance(table, dict) else None
-    return version[:LONGEST_VERSION] if isinstance(version, str) else None
+    version, booted = (table.get(name) if isinstance(table, dict) else None for name in RUNTIME_FIELDS)
+    is_moment = isinstance(booted, str) and booted.isascii() and booted.isdecimal() and len(booted) <= LONGEST_MOMENT
+    return Runtime(
+        version[:LONGEST_VERSION] if isinstance(version, str) else None,
+        int(booted) if is_moment and isinstance(booted, str) else None,
+    )
 
 
 @dataclass(frozen=True)

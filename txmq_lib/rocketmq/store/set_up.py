@@ -24,6 +24,7 @@ MULTI_PATH: Final = "multi_path"
 ROCKSDB_OFFSETS: Final = "rocksdb_offsets"
 ROCKSDB_QUEUES: Final = "rocksdb_queues"
 ROCKSDB_HALVES: Final = "rocksdb_halves"
+ROCKSDB_CHECKS: Final = "rocksdb_checks"
 STATIC_TOPICS: Final = "static_topics"
 COMPACTION: Final = "compaction"
 LMQ: Final = "lmq"
@@ -181,6 +182,7 @@ def live_set_ups(config: Mapping[str, str]) -> list[str]:
         LMQ: config.get("enableLmq") == "true",
         ROCKSDB_OFFSETS: config.get("storeType") == "defaultRocksDB" or config.get("configManagerVersion") == "v2",
         ROCKSDB_HALVES: _has_halves_in_rocksdb(config),
+        ROCKSDB_CHECKS: config.get("transRocksDBEnable") == "true" and not _has_halves_in_rocksdb(config),
         SLAVE: config.get("brokerRole") == SLAVE_ROLE,
         TIERED: has_tiers(config),
     }

@@ -14,7 +14,7 @@ from txmq_lib.spark.local_frame import local_frame
 
 TABLE = STEP = "broker_set_up"
 LONGEST_WORD = 64  # of what a broker says of itself
-FOUND = ("kind", "source", "version", "store_type", "broker_role", "set_ups", "differences")
+FOUND = ("kind", "source", "version", "store_type", "broker_role", "set_ups", "differences", "booted_ms")
 
 
 def found(
@@ -23,8 +23,8 @@ def found(
     config: Mapping[str, str],
     set_ups: Iterable[str],
     policy: BrokerPolicy,
-    *,
     version: str | None = None,
+    booted_ms: int | None = None,
 ) -> dict[str, Any]:
     """What a plan keeps of a broker's set-up; `config` is its own settings, empty where nobody told them."""
     return {
@@ -35,6 +35,7 @@ def found(
         "broker_role": _word(config.get("brokerRole")),
         "set_ups": ", ".join(sorted(set(set_ups))),
         "differences": "; ".join(limit_differences(config, policy)),
+        "booted_ms": booted_ms,
     }
 
 
@@ -49,7 +50,7 @@ def land(current: Pass) -> None:
         return  # planned by a version of before
     broker_name = current.arguments["broker_name"]
     known = [row for row in current.warehouse.materialized_rows(TABLE) if row["broker_name"] == broker_name]
-    if any(all(row[name] == set_up[name] for name in FOUND) for row in known):
+    if any(all(row[name] == set_up.get(name) for name in FOUND) for row in known):  # plans of before have less
         return
     row = {"broker_name": broker_name, **set_up, "recorded_timestamp": current.now, "pass_number": current.number}
     frame = local_frame(current.warehouse.spark, [row], struct_type(table_spec(TABLE)))

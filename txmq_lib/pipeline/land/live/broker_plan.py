@@ -16,7 +16,14 @@ from txmq_lib.names import HALF_TOPIC, OP_TOPIC_OF, TRANSACTION_TOPICS
 from txmq_lib.pipeline.land.broker_state import check_cursors
 from txmq_lib.pipeline.land.kinds import ROCKETMQ
 from txmq_lib.pipeline.land.live.broker_reading import BEHIND, UNREAD, BrokerReading, Parts
-from txmq_lib.pipeline.land.live.broker_said import broker_settings, read_offsets, read_producers, told_set_up
+from txmq_lib.pipeline.land.live.broker_said import (
+    Said,
+    broker_settings,
+    is_booted_anew,
+    read_offsets,
+    read_producers,
+    told_set_up,
+)
 from txmq_lib.pipeline.land.live.live_brokers import LiveBroker, is_wanted
 from txmq_lib.pipeline.land.live.live_ranges import REBUILT, SHRANK, KnownQueue, QueuePlan, plan_queues
 from txmq_lib.pipeline.land.live.live_reports import BrokerQueues
@@ -63,7 +70,7 @@ def plan(
             halves = [each for each in broker.queues if each.topic == HALF_TOPIC]
             reading.passed.update(check_offsets(connection, halves))
             said = broker_settings(reading, connection)
-            queues = _plan_queues(known.get(broker.name, {}), settings, reading, connection, has_tiers(said.config))
+            queues = _plan_queues(known.get(broker.name, {}), settings, reading, connection, said)
             queues |= told_set_up(reading, connection, settings, said)
         if Parts.OFFSETS in reading.parts:
             read_offsets(reading, connection)
@@ -83,18 +90,17 @@ def _plan_queues(
     settings: Settings,
     reading: BrokerReading,
     connection: Connection,
-    is_tiered: bool,
+    said: Said,
 ) -> dict[str, Any]:
     broker, ours = reading.broker, settings.rocketmq
     queues = _whole_queues(reading, connection)
-    if is_tiered:
+    if has_tiers(said.config):
         queues = _without_tiers(reading, queues)
-    plans, refusals = plan_queues(connection, ours.consumer_group, queues, known, most=ours.messages_per_run)
-    reading.counts[UNREAD] += len(refusals) + len(broker.unreadable)
-    reading.tell_each(
-        "could not be read",
-        [*(refusal.message for refusal in refusals), *(f"{t} is not readable" for t in broker.unreadable)],
+    is_anew = is_booted_anew(reading, said)
+    plans, refusals = plan_queues(
+        connection, ours.consumer_group, queues, known, most=ours.messages_per_run, looks_at_all=is_anew
     )
+    _tell_unread(reading, refusals)
     # Without its ops every half would look undecided.
     untold = {half for half, op in OP_TOPIC_OF.items() if not _has(plans, op)}
     plans = [each for each in plans if each.queue.topic not in untold]
@@ -215,6 +221,13 @@ def _whole_topics(plans: Sequence[QueuePlan], queues: Iterable[Queue], patterns:
     whole = {each.queue for each in plans if each.is_whole}
     cut = {queue.topic for queue in queues if queue not in whole}
     return sorted({queue.topic for queue in whole} - cut - set(TRANSACTION_TOPICS))
+
+
+def _tell_unread(reading: BrokerReading, refusals: Sequence[RemotingError]) -> None:
+    unreadable = [f"{topic} is not readable" for topic in reading.broker.unreadable]
+    unread = [*(refusal.message for refusal in refusals), *unreadable]
+    reading.counts[UNREAD] += len(unread)
+    reading.tell_each("could not be read", unread)
 
 
 def _tell_plans(reading: BrokerReading, plans: Sequence[QueuePlan]) -> None:

@@ -38,6 +38,7 @@ class BrokerReading:
     producers  ids of the clients connected then, by producer group; None where nobody told
     is_every_producer  whether that is all of them, not those of the groups that wait alone
     waiting_groups     gives the producer groups of undecided transactions
+    known_boot         gives when the store of the broker that landed last was opened (ms)
     queues     what was learned of its real queues beside what is read
     """
 
@@ -51,6 +52,7 @@ class BrokerReading:
     producers: dict[str, tuple[str, ...]] | None = None
     is_every_producer: bool = True
     waiting_groups: Callable[[], Iterable[str]] = tuple
+    known_boot: Callable[[], int | None] = lambda: None
     queues: BrokerQueues = field(default_factory=BrokerQueues)
     findings: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)

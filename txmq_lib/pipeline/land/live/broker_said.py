@@ -15,7 +15,7 @@ from txmq_lib.pipeline.land.broker_state.broker_settings import live_findings
 from txmq_lib.pipeline.land.kinds import ROCKETMQ
 from txmq_lib.pipeline.land.live import connected_producers
 from txmq_lib.pipeline.land.live.broker_reading import UNREAD, BrokerReading, Parts
-from txmq_lib.rocketmq.remoting.broker import all_consumer_offsets, broker_config, broker_version, max_offsets
+from txmq_lib.rocketmq.remoting.broker import Runtime, all_consumer_offsets, broker_config, broker_runtime, max_offsets
 from txmq_lib.rocketmq.remoting.connection import Connection
 from txmq_lib.rocketmq.remoting.producers import producers_now, producers_of
 from txmq_lib.rocketmq.store.consumer_offset_file import parse_consumer_offsets
@@ -28,13 +28,13 @@ class Said(NamedTuple):
     """What a broker says of itself; nothing where it does not."""
 
     config: dict[str, str]
-    version: str | None = None
+    runtime: Runtime = Runtime()
 
 
 def broker_settings(reading: BrokerReading, connection: Connection) -> Said:
-    """Its settings and version; what could not be read is told."""
+    """Its settings and what it says of its process; what could not be read is told."""
     try:
-        return Said(broker_config(connection), broker_version(connection))
+        return Said(broker_config(connection), broker_runtime(connection))
     except UnreachableError:
         raise
     except RemotingError as failure:
@@ -50,9 +50,19 @@ def told_set_up(reading: BrokerReading, connection: Connection, settings: Settin
     for words in live_findings(said.config, policy):
         reading.tell(words)
     found = [*reading.set_ups, *live_set_ups(said.config)]
-    return {
-        set_ups.TABLE: set_ups.found(ROCKETMQ, connection.address, said.config, found, policy, version=said.version)
-    }
+    return {set_ups.TABLE: set_ups.found(ROCKETMQ, connection.address, said.config, found, policy, *said.runtime)}
+
+
+def is_booted_anew(reading: BrokerReading, said: Said) -> bool:
+    """Whether the broker may be another process than the one that landed last: after a crash, or a failover, it may
+    have used offsets again (R128)."""
+    return said.runtime.booted_ms is not None and said.runtime.booted_ms != reading.known_boot()
+
+
+def known_boot(warehouse: Warehouse, broker_name: str) -> int | None:
+    """When the store of a broker was opened (ms), as its last landing was told."""
+    rows = warehouse.materialized_rows(set_ups.TABLE)
+    return next((row["booted_ms"] for row in rows if row["broker_name"] == broker_name), None)
 
 
 def read_offsets(reading: BrokerReading, connection: Connection) -> None:
@@ -82,10 +92,19 @@ def read_producers(reading: BrokerReading, connection: Connection) -> None:
 
 
 def waiting_groups(warehouse: Warehouse, broker_name: str) -> list[str]:
-    """The producer groups of a broker's undecided transactions, and those asked about before."""
+    """The producer groups that are asked about one by one, MOST_GROUPS at most: of a broker's undecided transactions,
+    those with the most first; then those that were asked about before, those that had clients then first."""
     pending, asked_before = (
-        warehouse.read(table).where(F.col("broker_name") == broker_name).select("producer_group")
+        warehouse.read(table).where((F.col("broker_name") == broker_name) & F.col("producer_group").isNotNull())
         for table in ("pending_half", connected_producers.TABLE)
     )
-    groups = pending.union(asked_before).where("producer_group is not null").distinct().limit(MOST_GROUPS)
-    return sorted({row["producer_group"] for row in groups.collect()} - {EVERY_GROUP})
+    nobody = F.lit(0).alias("clients")
+    groups = (
+        pending.select("producer_group", F.lit(1).alias("waiting"), nobody)
+        .union(asked_before.select("producer_group", F.lit(0), "clients"))
+        .where(F.col("producer_group") != EVERY_GROUP)
+        .groupBy("producer_group")
+        .agg(F.sum("waiting").alias("waiting"), F.sum("clients").alias("clients"))
+    )
+    first = groups.orderBy(F.desc("waiting"), F.desc("clients"), "producer_group").limit(MOST_GROUPS)
+    return [row["producer_group"] for row in first.collect()]

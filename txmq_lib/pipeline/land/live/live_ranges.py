@@ -77,10 +77,17 @@ class QueuePlan:
 
 
 def plan_queues(
-    connection: Connection, group: str, queues: Sequence[Queue], known: Mapping[Queue, KnownQueue], *, most: int
+    connection: Connection,
+    group: str,
+    queues: Sequence[Queue],
+    known: Mapping[Queue, KnownQueue],
+    *,
+    most: int,
+    looks_at_all: bool = False,
 ) -> tuple[list[QueuePlan], list[RefusedError]]:
     """A plan per queue, and why others cannot be read; `most` messages are read in all, halves last.
 
+    looks_at_all  whether also queues that end where they ended may hold other records than those that were read
     Errors  RemotingError where the broker cannot be asked
     """
     highs, refusals = _highs(connection, queues)
@@ -90,7 +97,7 @@ def plan_queues(
             refusals.append(low)
         else:
             lows[queue] = low
-    changed = _changed(connection, group, highs, lows, known)
+    changed = _changed(connection, group, highs, lows, known, looks_at_all=looks_at_all)
     plans = [
         _queue_plan(queue, min(low, highs[queue]), highs[queue], known.get(queue), changed.get(queue))
         for queue, low in lows.items()
@@ -120,6 +127,8 @@ def _changed(
     highs: Mapping[Queue, int],
     lows: Mapping[Queue, int],
     known: Mapping[Queue, KnownQueue],
+    *,
+    looks_at_all: bool,
 ) -> dict[Queue, str]:
     """Queues whose content is not what was read before: too short, or another record where the last one was."""
     changed = {queue: SHRANK for queue in lows if queue in known and highs[queue] < _landed_to(known[queue])}
@@ -129,7 +138,7 @@ def _changed(
         if queue not in changed
         and queue in known
         and (identity := known[queue].identity) is not None
-        and highs[queue] > identity[0] + 1
+        and highs[queue] > identity[0] + (0 if looks_at_all else 1)
         and lows[queue] <= identity[0]
     }
     for queue, found in _looked_at(connection, group, {queue: place for queue, (place, *_) in to_look_at.items()}):
