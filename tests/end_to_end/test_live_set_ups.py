@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -10,8 +11,10 @@ from datetime import UTC, datetime
 
 import pytest
 from house import House
-from real_broker import BROKER, RealRocketmq, real_pair, real_rocketmq
+from real_broker import BROKER, RealPair, RealRocketmq, real_pair, real_rocketmq
+from test_live_clients import told
 from test_live_rocketmq import (
+    GIVEN_UP_TOPIC,
     LAND,
     VERDICT_OF,
     Auditor,
@@ -32,6 +35,7 @@ from txmq_lib.rocketmq.remoting.frame import Command
 
 pytestmark = pytest.mark.real
 
+GET_ALL_TOPIC_CONFIG = 21
 UPDATE_TOPIC, DELETE_TOPIC_IN_BROKER, DELETE_TOPIC_IN_NAMESRV = 17, 215, 216
 PATIENT = {"transactionTimeOut": "600000"}  # asks nobody during a test
 POLICY = "transaction_timeout: 600s\ntransaction_check_interval: 3s\ntransaction_check_max: 2\n"
@@ -39,6 +43,12 @@ POLICY = "transaction_timeout: 600s\ntransaction_check_interval: 3s\ntransaction
 
 PLANS = "CU,RU,UC,UR,UU"
 IN_ROCKSDB = {"transRocksDBEnable": "true", "transWriteOriginTransHalfEnable": "false"}
+# A verdict while a master was gone, and what may become of it when the halves are checked again.
+LATER = {
+    ("COMMITTED", "DUPLICATED"),
+    ("COMMITTED", "COMMITTED_AND_DISCARDED"),
+    ("DISCARDED", "COMMITTED_AND_DISCARDED"),
+}
 
 
 def ask(server: RealRocketmq, code: int, *, at: str = "", **fields: str) -> None:
@@ -46,8 +56,8 @@ def ask(server: RealRocketmq, code: int, *, at: str = "", **fields: str) -> None
         connection.require_success(connection.ask(Command(code, fields)), f"request {code}")
 
 
-def set_queues(server: RealRocketmq, topic: str, *, read: int, write: int) -> None:
-    ask(server, UPDATE_TOPIC, topic=topic, defaultTopic="TBW102", readQueueNums=str(read), writeQueueNums=str(write),
+def set_queues(server: RealRocketmq, topic: str, *, read: int, write: int, at: str = "") -> None:
+    ask(server, UPDATE_TOPIC, at=at, topic=topic, defaultTopic="TBW102", readQueueNums=str(read), writeQueueNums=str(write),
         perm="6", topicFilterType="SINGLE_TAG", topicSysFlag="0", order="false")  # fmt: skip
 
 
@@ -155,6 +165,96 @@ def test_under_a_controller_masters_fail_over_and_back_and_no_verdict_is_wrong(a
                f" quarantine {dict(conflicts)}, 0 wrong")  # fmt: skip
 
 
+def test_two_messages_at_one_offset_after_a_failover_without_sync_leave_no_verdict_wrong(auditor):  # noqa: F811
+    """R128: the master goes on alone, and its slave becomes master without what it had not copied. Both go on from the
+    same offset and store as many, so that the queues end where they ended."""
+    with real_pair(has_controller=True, elects_any=True, **PATIENT) as pair:
+        audit = auditor(pair, POLICY, topics="[TopicA]")
+        master = pair.master()
+        other = "second" if master == "first" else "first"
+        set_queues(pair, "TopicA", read=1, write=1, at=pair.place(master))
+
+        def produced(group: str, count: int) -> dict[str, str]:
+            producer = pair.client("produce", pair.namesrv, group, "TopicA", "CC,RR", str(count), "0")
+            producer.wait_for("done")
+            time.sleep(5)  # ops, and the slave
+            truth = sent(producer)
+            producer.kill()
+            audit.run(LAND)
+            return truth
+
+        both = produced("GID_BOTH", 20)
+        pair.kill(other)
+        time.sleep(30)  # it leaves the set of those in sync
+        alone = produced("GID_ALONE", 40)
+        before = found_in(pair, "TopicA")
+        pair.kill(master)
+        pair.start_one(other)
+        pair.wait_for(lambda: pair.master() == other, 120)
+        anew = produced("GID_ANEW", 40)
+        found = found_in(pair, "TopicA")
+        assert not any(found[id_, False] for id_ in alone), "the new master never had them"
+        halves = Counter(row["producer_group"] for row in audit.house.rows("half_message"))
+        conflicts = Counter(row["topic"] for row in audit.house.rows("quarantine") if row["reason"] == "KEY_CONFLICT")
+        missed = 40 - halves["GID_ANEW"]
+        assert 0 < missed <= conflicts["RMQ_SYS_TRANS_HALF_TOPIC"], (halves, conflicts)
+        assert "controller: it is under a controller" in audit.err
+        verdicts = audit.verdicts()
+        wrong = {
+            id_: (plan, verdicts[id_], before[id_, False], found[id_, False])
+            for id_, plan in {**both, **alone, **anew}.items()
+            if id_ in verdicts
+            and verdicts[id_] not in (becomes(plan, max(before[id_, False], found[id_, False]), 0), "RESOLVED_UNKNOWN")
+        }
+        assert not wrong
+        of_each = {name: dict(Counter(verdicts.get(id_) for id_ in truth)) for name, truth in
+                   (("both", both), ("alone", alone), ("anew", anew))}  # fmt: skip
+        report(f"two messages at one offset: {of_each}, KEY_CONFLICT {dict(conflicts)}, 0 wrong")
+
+
+def topics_of(pair: RealPair, name: str) -> list[str]:
+    """The topics that one of the two brokers knows."""
+    with Connection(pair.place(name), pair.access) as connection:
+        answer = connection.ask(Command(GET_ALL_TOPIC_CONFIG))
+        connection.require_success(answer, "topics")
+        return list(json.loads(answer.body)["topicConfigTable"])
+
+
+def test_a_slave_that_acts_for_its_master_is_named_and_what_it_passes_over_is_told(auditor):  # noqa: F811
+    """enableSlaveActingMaster: it checks no half, it sends those that are due to other brokers, of which there are none."""
+    with real_pair(has_controller=False, slaveReadEnable="true") as pair:  # else it gives nothing to anybody
+        audit = auditor(pair, FAST, topics="[TopicA]")
+        set_queues(pair, "TopicA", read=4, write=4)
+        # A slave asks its master once a minute what topics there are; of others it gives nothing, which is told.
+        pair.wait_for(lambda: "TopicA" in topics_of(pair, "second"), 120)
+        producer = pair.client("produce", pair.namesrv, "GID_ACTING", "TopicA", "CC,RR,UU", "60", "0")
+        producer.wait_for("sent", count=60)
+        truth = sent(producer)
+        wait_until(lambda: sum(is_given_up for _, is_given_up in found_in(pair, GIVEN_UP_TOPIC)) == 20)
+        time.sleep(5)  # the slave copies them, but may not have heard of that topic yet
+        pair.kill("first")
+        pair.wait_for(lambda: pair.master() == "second", 120)
+        audit.run(LAND, status=None)
+        if GIVEN_UP_TOPIC not in topics_of(pair, "second"):
+            assert f"could not be read: {GIVEN_UP_TOPIC} queue 0" in audit.err
+        assert "slave: it acts for a master that is gone" in audit.err
+        (row,) = audit.house.rows("broker_set_up")
+        assert (row["set_ups"], row["broker_role"]) == ("slave", "SLAVE")
+        while_away = audit.verdicts()
+        pair.start_one("first")
+        pair.wait_for(lambda: pair.master() == "first", 120)
+        verdicts, evidence = settled(audit, truth, "TopicA")
+        assert not judged_by_evidence(verdicts, truth, evidence)
+        wrong = {
+            id_: (truth[id_], verdict, verdicts[id_])
+            for id_, verdict in while_away.items()
+            if verdict not in ("PENDING", "RESOLVED_UNKNOWN", verdicts[id_]) and (verdict, verdicts[id_]) not in LATER
+        }
+        assert not wrong
+        report(f"a slave that acts: {Counter(while_away.values())} while its master was gone, then"
+               f" {Counter(verdicts.values())}, 0 wrong")  # fmt: skip
+
+
 def test_a_log_over_several_directories_is_exact_live_and_its_store_refused(auditor):  # noqa: F811
     with real_rocketmq("5.5.0", mappedFileSizeCommitLog=str(64 << 10)) as server:
         store = server.directory / "store"
@@ -212,6 +312,11 @@ def test_halves_in_rocksdb_switched_back_stay_undecided_and_no_end_is_invented(a
         server.settings["transactionTimeOut"] = "2000"
         server.start_broker()
         time.sleep(15)
+        audit.run(LAND)
+        waiting = next(id_ for id_, verdict in audit.verdicts().items() if verdict == "PENDING")
+        story = told(audit, "trace", waiting)
+        assert "not checked any more: it lies in RocksDB" in story
+        assert "do not wait for a check: its broker looks into RocksDB no more" in story
         second = server.client("produce", server.namesrv, "GID_AFTER", "TopicA", PLANS, "50", "0")
         second.wait_for("done")
         after = sent(second)

@@ -250,9 +250,12 @@ class RealRocketmq:
 
 
 class RealPair(RealRocketmq):
-    """A name server and two brokers of one name, `first` and `second`: master and slave, or under a controller."""
+    """A name server and two brokers of one name, `first` and `second`: master and slave, or under a controller.
 
-    def __init__(self, *, has_controller: bool, **broker_settings: str) -> None:
+    elects_any  the controller makes a broker master that has not all its master had, where there is no other
+    """
+
+    def __init__(self, *, has_controller: bool, elects_any: bool = False, **broker_settings: str) -> None:
         super().__init__("5.5.0", **broker_settings)
         self.has_controller = has_controller
         self.ports = {"first": self.broker_port, "second": free_port()}
@@ -262,6 +265,7 @@ class RealPair(RealRocketmq):
                 "enableControllerInNamesrv": "true", "controllerDLegerGroup": "group1", "controllerDLegerSelfId": "n0",
                 "controllerDLegerPeers": f"n0-{self.controller}", "scanNotActiveBrokerInterval": "2000",
                 "controllerStorePath": str(self.directory / "controller"),
+                "enableElectUncleanMaster": str(elects_any).lower(),
             }  # fmt: skip
         else:
             self.namesrv_settings = {"supportActingMaster": "true", "scanNotActiveBrokerInterval": "2000"}
@@ -342,9 +346,9 @@ def real_rocketmq(version: str = "5.5.0", *, has_tls: bool = False, **broker_set
 
 
 @contextlib.contextmanager
-def real_pair(*, has_controller: bool, **broker_settings: str) -> Iterator[RealPair]:
+def real_pair(*, has_controller: bool, elects_any: bool = False, **broker_settings: str) -> Iterator[RealPair]:
     """A running name server and two brokers of one name."""
-    pair = RealPair(has_controller=has_controller, **broker_settings)
+    pair = RealPair(has_controller=has_controller, elects_any=elects_any, **broker_settings)
     try:
         pair.start()
         yield pair
