@@ -89,3 +89,63 @@ def test_transactions_over_grpc_are_as_meant_and_a_resolver_by_topic_settles_the
         report(
             f"gRPC: 200 transactions through a proxy: {Counter(verdicts.values())}; 50 by a resolver of {TOPIC}, 20 packed"
         )
+
+
+def lag_states(audit, group: str) -> Counter[str]:
+    lines = told(audit, "offsets", "--group", group, "--format", "json").splitlines()
+    return Counter(row["lag_state"] for row in map(json.loads, lines) if row["topic"] == TOPIC)
+
+
+@pytest.mark.parametrize("in_rocksdb", ["false", "true"], ids=["as it comes", "popConsumerKVServiceEnable"])
+def test_a_consumer_over_grpc_pops_and_is_not_called_stalled(auditor, in_rocksdb):  # noqa: F811
+    """R126: its committed offset is not how far it is; an ordinary group beside it, just as gone, is told as stopped."""
+    with real_proxy(**PATIENT, popConsumerKVServiceEnable=in_rocksdb, popConsumerKVServiceInit=in_rocksdb) as server:
+        server.create_topic(TOPIC)
+        server.create_group("CG_POP")
+        audit = auditor(server, POLICY + "lag_window: 5s\n", topics=f"[{TOPIC}]")
+        place = f"127.0.0.1:{server.grpc_port}"
+
+        def sent_now(count: int) -> dict[str, str]:
+            producer = server.grpc_client("GrpcClient", place, TOPIC, "CU", str(count))
+            producer.wait_for("done")
+            return plans(producer.told("sent"))
+
+        # The first is kept for 10 s, comes again, and so tells the group by its retry topic.
+        first = server.grpc_client("GrpcConsumer", place, "CG_POP", TOPIC, "1", "10")
+        plain = server.client("consume", server.namesrv, "CG_PLAIN", TOPIC)
+        for consumer in (first, plain):
+            consumer.wait_for("done")
+        truth = sent_now(40)
+        for consumer in (first, plain):
+            consumer.wait_for("got", count=40, seconds=90)
+        time.sleep(7)  # an ordinary client commits every 5 s
+        audit.run(LAND)
+        for consumer in (first, plain):
+            consumer.kill()
+        # Another client of the group takes these, and keeps them to itself for ten minutes.
+        keeper = server.grpc_client("GrpcConsumer", place, "CG_POP", TOPIC, "1000", "600")
+        keeper.wait_for("done")
+        truth |= sent_now(20)
+        keeper.wait_for("kept", count=20, seconds=90)
+        seen = {"CG_POP": Counter[str](), "CG_PLAIN": Counter[str]()}
+
+        def look(times: int) -> None:
+            for _ in range(times):
+                audit.run(LAND)
+                told(audit, "rollup")
+                for group, states in seen.items():
+                    states += lag_states(audit, group)
+                time.sleep(6)
+                # The broker's time goes on: what is rolled back is stored, and waits for nobody.
+                server.grpc_client("GrpcClient", place, TOPIC, "RU", "4").wait_for("done")
+
+        look(2)
+        keeper.kill()
+        truth |= sent_now(20)  # which nobody takes
+        look(3)
+        verdicts = audit.verdicts()
+        assert {id_: verdicts[id_] for id_ in truth} == dict.fromkeys(truth, "COMMITTED")
+        assert seen["CG_POP"]["pop"] > 0, seen
+        assert not {"stalled", "stopped"} & {*seen["CG_POP"]}, seen
+        assert seen["CG_PLAIN"]["stopped"] > 0, seen
+        report(f"POP, KV service {in_rocksdb}: 80 of 80 committed; lag states {seen}")

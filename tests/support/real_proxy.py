@@ -14,6 +14,7 @@ from txmq_lib.rocketmq.remoting.connection import Connection
 from txmq_lib.rocketmq.remoting.frame import Command
 
 UPDATE_AND_CREATE_TOPIC = 17
+UPDATE_AND_CREATE_SUBSCRIPTIONGROUP = 200
 
 
 def grpc_jars() -> Path:
@@ -62,6 +63,15 @@ class RealProxy(RealRocketmq):
         with Connection(self.address, self.access) as connection:
             answer = connection.ask(Command(UPDATE_AND_CREATE_TOPIC, fields))
             connection.require_success(answer, "topic")
+
+    def create_group(self, group: str) -> None:
+        """A consumer group: the proxy creates none, and a consumer of one that it does not know does not start."""
+        body = json.dumps(
+            {"groupName": group, "consumeEnable": True, "retryQueueNums": 1, "retryMaxTimes": 16}
+        ).encode()
+        with Connection(self.address, self.access) as connection:
+            answer = connection.ask(Command(UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body))
+            connection.require_success(answer, "consumer group")
 
     def grpc_client(self, main: str, *arguments: str) -> Client:
         """Start a client of real_broker_java/grpc."""
