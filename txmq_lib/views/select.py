@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from txmq_lib.config.table_specs import Field, table_spec
 from txmq_lib.errors import UsageError
+from txmq_lib.names import LAG_STATES
 from txmq_lib.views.column_sql import BASE64, BodyForm, output, quoted
 from txmq_lib.views.lag import LagWindow, lag_relation, lag_scans
 from txmq_lib.views.lookup import key_condition, transactions_with_keys
@@ -119,7 +120,9 @@ def checked_states(view: View, names: Sequence[str], states: Sequence[str]) -> l
     known = {state.casefold(): state for state in states}
     strangers = [state for state in names if state.casefold() not in known]
     if strangers:
-        raise UsageError(f"{view.command} has no state {', '.join(strangers)}; there are {', '.join(states)}")
+        is_of_lag = "lag-state" in view.filters and all(each.casefold() in LAG_STATES for each in strangers)
+        other = "; lag-state has it" if is_of_lag else ""
+        raise UsageError(f"{view.command} has no state {', '.join(strangers)}; there are {', '.join(states)}{other}")
     return [known[state.casefold()] for state in names]
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from txmq_lib.cli.options import Options, location, settings_of
 from txmq_lib.cli.output.hints import pasteable
-from txmq_lib.cli.output.out_file import write_out
+from txmq_lib.cli.output.out_file import require_place, write_out
 from txmq_lib.cli.output.said import say
 from txmq_lib.cli.run.status import limits
 from txmq_lib.report.build import built_report
@@ -16,6 +16,7 @@ from txmq_lib.views.reader import WarehouseReader
 
 def write_report(options: Options, out: str, now: datetime, since: datetime | None) -> None:
     """Write FILE anew. UsageError where it cannot be written."""
+    require_place(out)
     settings = settings_of(options)
     reader = WarehouseReader(location(settings.warehouse))
     report = built_report(reader, now, since=since, limits=limits(settings), lag_window_ms=settings.lag_window_ms)

@@ -20,6 +20,7 @@ from txmq_lib.config.setting_types import AUTO
 from txmq_lib.config.settings import Settings
 from txmq_lib.errors import EXIT_FINDINGS
 from txmq_lib.escaping import line
+from txmq_lib.names import DISCARDED
 from txmq_lib.views.figures import AGE_CLASSES, OLDER
 from txmq_lib.views.groups import worst_first
 from txmq_lib.views.limits import Limits, Problem
@@ -159,7 +160,9 @@ def _checks(status: Status) -> Iterator[str]:
         f"CHECKS   asked {checks.asked:,}{_ago(status, checks.last_asked_timestamp)}   answered {checks.answered:,}"
         + (f" ({answers})" if answers else "")
     )
-    yield f"GIVEN UP {status.given_up:,}{_ago(status, status.last_given_up_timestamp)}"
+    undecided = sum(row.count for row in status.verdicts if row.verdict == DISCARDED)
+    still = f"   {undecided:,} of them undecided" if status.given_up and status.verdicts else ""
+    yield f"GIVEN UP {status.given_up:,}{_ago(status, status.last_given_up_timestamp)}{still}"
 
 
 def _verdicts(status: Status) -> Iterator[str]:

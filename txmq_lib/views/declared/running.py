@@ -106,6 +106,7 @@ RUNS = View(
     time="started_timestamp",
     filters={"command": ("command",), "state": ("outcome",), "reason": ("error_code",)},
     states=names.RUN_OUTCOMES,
+    elsewhere="txmq passes lists every pass, whatever made it",
 )
 LANDED = View(
     command="landed",
