@@ -14,6 +14,8 @@ import pytest
 from true_broker import Key, Read, Record, Shown, TrueBroker, flipped, parted
 from truth import verdicts
 
+from txmq_lib.names import VERDICTS
+
 pytestmark = pytest.mark.long
 
 HISTORIES = int(os.environ.get("TXMQ_HISTORIES", "600"))
@@ -26,6 +28,8 @@ TAKEN = ("Real0", "Real1")
 SAYS_NOT_COMMITTED = {"ROLLED_BACK"}
 SAYS_UNDECIDED = {"PENDING", "DISCARDED", "DISCARDED_UNSEEN", "EXPIRED_UNSEEN"}
 SAYS_COMMITTED = {"COMMITTED", "COMMITTED_OP_LOST", "COMMITTED_AND_DISCARDED", "CONFLICT", "DUPLICATED"}
+# A verdict that is new says one of these, or must not be held to any.
+assert SAYS_NOT_COMMITTED | SAYS_UNDECIDED | SAYS_COMMITTED | {"RESOLVED_UNKNOWN", "DIVERTED"} == {*VERDICTS}
 
 Told = dict[Key, dict[str, Any]]
 

@@ -38,6 +38,10 @@ def test_the_page_of_verdicts_has_a_row_for_every_reason():
     assert EVERY - {*listed} == set()
 
 
+def test_of_whatever_nobody_decided_it_is_told_what_to_do():
+    assert {*names.UNDECIDED} <= {*advice.TO_DO}
+
+
 def test_every_verdict_has_a_meaning_and_a_colour_that_the_report_has_in_each_of_its_lights():
     style = (ROOT / "txmq_lib" / "report" / "page.css").read_text(encoding="utf-8")
     assert {*advice.MEANING} == {*HUES_OF_VERDICTS} == {*names.VERDICTS}

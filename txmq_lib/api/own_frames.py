@@ -21,6 +21,7 @@ from txmq_lib.names import (
     TRANSACTION_KEY,
     TRANSACTION_TOPICS,
 )
+from txmq_lib.pipeline.shared.evidence import HALF_COLUMNS
 from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.evidence import Evidence, diverted_halves, transaction_figures
 from txmq_lib.rules.frontier import WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID, file_reports
@@ -41,14 +42,7 @@ PENDING_COLUMNS = (
 )
 # What the rules read of each frame; schemas/ of the table of that name says what it is.
 NEEDED: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "halves": (
-        "half_message",
-        (
-            *TRANSACTION_KEY,
-            *("queue_id", "queue_offset", "commit_log_offset", "offset_msg_id", "store_timestamp", "real_topic"),
-            *("real_queue_id", "broker_check_times", "prepared_queue_offset", "check_immunity"),
-        ),
-    ),
+    "halves": ("half_message", HALF_COLUMNS),
     "ops": (
         "op_message",
         ("broker_name", "queue_id", "half_queue_offset", "commit_log_offset", "store_timestamp", "origin"),

@@ -9,8 +9,7 @@ from txmq_lib.names import (
     ACTION_RESEND,
     ACTION_RESUME,
     DISCARDED,
-    DISCARDED_UNSEEN,
-    EXPIRED_UNSEEN,
+    NOT_ASKED_ABOUT,
     REQUEST_ACCEPTED,
     REQUEST_NOT_SENT,
     REQUEST_REFUSED,
@@ -19,7 +18,7 @@ from txmq_lib.names import (
 
 AN_END = "end"
 # Nobody decided these, and their broker asks no more.
-RESENDABLE = (DISCARDED, DISCARDED_UNSEEN, EXPIRED_UNSEEN)
+RESENDABLE = NOT_ASKED_ABOUT
 # What `done_before` reads of a row of broker_request.
 RECORDED = (*TRANSACTION_KEY, "action", "commit_log_offset", "tran_state_table_offset", "state", "pass_number")
 
