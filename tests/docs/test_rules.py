@@ -43,10 +43,10 @@ def test_every_rule_that_is_in_the_code_has_a_test():
 
 @pytest.mark.parametrize("text", [ARCHITECTURE, RULES], ids=["ARCHITECTURE", "rules"])
 def test_every_file_and_function_that_is_named_exists(text):
-    told = text.partition("## Sources in RocketMQ")[0]
-    files = {path for path in CITED_FILE.findall(told) if not path.startswith("broker/")}
+    without_sources = text.partition("## Sources in RocketMQ")[0]
+    files = {path for path in CITED_FILE.findall(without_sources) if not path.startswith("broker/")}
     assert sorted(path for path in files if found(path) is None) == []
-    for path, listed in CITED_NAMES.findall(told):
+    for path, listed in CITED_NAMES.findall(without_sources):
         file = found(path)
         assert file is not None, path
         for name in re.findall(r"`(\w+)`", listed):

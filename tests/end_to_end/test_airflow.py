@@ -52,9 +52,9 @@ def environ(tmp_path: Path, hook: Any) -> dict[str, str]:
         for kind, name in (("half", "half.jsonl.gz"), ("end", "ends.jsonl.gz"))
     ]
     # Limits that what lands here is past: somebody is told.
-    told = {"alerts": {"url_env": "HOOK_URL"}, "thresholds": {"pending": 0, "given_up": 0}}
-    given = {"warehouse": str(tmp_path / "warehouse"), "role": "engine", "sources": sources, **told}
-    settings.write_text(json.dumps({**given, "spark": {"spark.sql.shuffle.partitions": 1}}), encoding="utf-8")
+    alerts = {"alerts": {"url_env": "HOOK_URL"}, "thresholds": {"pending": 0, "given_up": 0}}
+    of_txmq = {"warehouse": str(tmp_path / "warehouse"), "role": "engine", "sources": sources, **alerts}
+    settings.write_text(json.dumps({**of_txmq, "spark": {"spark.sql.shuffle.partitions": 1}}), encoding="utf-8")
     return {
         **{name: value for name, value in os.environ.items() if name != "SPARK_HOME"},
         "AIRFLOW_HOME": str(tmp_path / "airflow"),

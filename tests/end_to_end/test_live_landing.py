@@ -73,8 +73,8 @@ def test_a_live_broker_lands_as_its_store_tells_and_once_only(open_house, served
     assert {key: one for key, one in judged(house).items() if one[0] != "DIVERTED"} == expected(CAPTURE)
     for table, name in (("half_message", "half"), ("trans_check_max_time", "max_time")):
         places = {(row["queue_offset"], row["commit_log_offset"], row["offset_msg_id"]) for row in house.rows(table)}
-        told = truth.rows(CAPTURE, name)
-        assert places == {(row["queueOffset"], row["commitLogOffset"], row["offsetMsgId"]) for row in told}, table
+        captured = truth.rows(CAPTURE, name)
+        assert places == {(row["queueOffset"], row["commitLogOffset"], row["offsetMsgId"]) for row in captured}, table
     assert (first.counts["brokers"], first.counts["unread"], first.counts["behind"]) == (1, 0, 0)
     before, passes = house.versions(), len(house.rows("pass"))
     again = land(house, served)
@@ -224,9 +224,9 @@ def test_real_topics_of_a_broker_with_tiered_storage_are_not_read_and_said_so(op
     house = open_house(*QUICK)
     plug_in = b"\nmessageStorePlugIn=org.apache.rocketmq.tieredstore.TieredMessageStore\n"
     served.config += plug_in
-    told = " ".join(land(house, served).findings)
-    assert "tiered: not read, what comes from tiered storage has lost its place" in told
-    assert "TopicA" in told
+    findings = " ".join(land(house, served).findings)
+    assert "tiered: not read, what comes from tiered storage has lost its place" in findings
+    assert "TopicA" in findings
     house.audit()
     verdicts = {row["verdict"] for row in house.rows("verdict")}
     assert (house.rows("message"), "ROLLED_BACK" in verdicts, "RESOLVED_UNKNOWN" in verdicts) == ([], False, True)
@@ -248,8 +248,8 @@ def test_compaction_topics_of_a_live_broker_are_not_read_and_said_so_and_static_
         answer(request, body=b'{"table":{"brokerVersionDesc":"V5_5_0"}}') if request["code"] == 28 else None
     )
     report = land(house, served)
-    told = [words for words in report.findings if "topics" in words or "compaction" in words]
-    assert told == [
+    findings = [words for words in report.findings if "topics" in words or "compaction" in words]
+    assert findings == [
         f"broker {BROKER}: static_topics: read as this broker numbers their queues (R122): TopicA",
         f"broker {BROKER}: compaction: not read, a live broker shows less than was visible (R123); land its store: TopicA",
     ]
@@ -315,9 +315,9 @@ def test_a_broker_without_a_topic_config_of_its_ops_lands_them_all_the_same(open
 
 def changed(table: bytes, pattern: bytes, to: bytes) -> bytes:
     """The table with one place of its text replaced: a broker's JSON has numbers for keys."""
-    told, places = re.subn(pattern, to, table, count=1)
+    text, places = re.subn(pattern, to, table, count=1)
     assert places == 1
-    return told
+    return text
 
 
 @pytest.mark.long
@@ -543,21 +543,21 @@ def test_a_landing_killed_between_its_writes_is_read_again_from_where_the_tables
 
 
 def producers(**groups: list[str]) -> bytes:
-    told = {
+    of_groups = {
         group: [
             {"clientId": id_, "language": "JAVA", "lastUpdateTimestamp": 1, "remoteIP": "127.0.0.1", "version": 1}
             for id_ in ids
         ]
         for group, ids in groups.items()
     }
-    return json.dumps({"data": told}).encode()
+    return json.dumps({"data": of_groups}).encode()
 
 
 def test_who_is_connected_is_kept_and_a_client_that_goes_is_news(open_house, served):
     """R130: GET_ALL_PRODUCER_INFO; a broker that does not know it (the other tests) tells nothing."""
     house = open_house(*QUICK, "transaction_check_interval=30s")
-    told = producers(GID_A=["10.0.0.9@1", "10.0.0.8@2"], GID_B=[])
-    served.interrupt = lambda request: answer(request, body=told) if request["code"] == 328 else None
+    body = producers(GID_A=["10.0.0.9@1", "10.0.0.8@2"], GID_B=[])
+    served.interrupt = lambda request: answer(request, body=body) if request["code"] == 328 else None
     land(house, served)
 
     def connected() -> dict[str, tuple[int, str | None, int]]:
@@ -566,10 +566,10 @@ def test_who_is_connected_is_kept_and_a_client_that_goes_is_news(open_house, ser
 
     assert connected() == {"*": (2, None, 1), "GID_A": (2, "10.0.0.8@2, 10.0.0.9@1", 1), "GID_B": (0, None, 1)}
     assert "idle" in land(house, served, now=NOW + timedelta(seconds=1)).counts
-    told = producers()
+    body = producers()
     land(house, served, now=NOW + timedelta(seconds=2))
     assert connected() == {"*": (0, None, 2), "GID_A": (0, None, 2), "GID_B": (0, None, 1)}
-    told = b"[]"
+    body = b"[]"
     (finding,) = [each for each in land(house, served).findings if "producers" in each]
     assert finding.startswith(f"broker {BROKER}: which producers are connected is not known: ")
     assert connected()["*"] == (0, None, 2), "what is not known changes nothing"
@@ -578,24 +578,24 @@ def test_who_is_connected_is_kept_and_a_client_that_goes_is_news(open_house, ser
 def test_of_an_older_broker_the_producers_of_groups_that_wait_are_asked_about(open_house, served):
     """R130: it knows GET_PRODUCER_CONNECTION_LIST (204) alone, and tells of no group that it is not asked about."""
     house = open_house(*QUICK)
-    asked = []
+    groups_asked_about = []
 
     def of_one_group(request):
         if request["code"] != 204:
             return None
-        asked.append(request["extFields"]["producerGroup"])
-        ids = ["10.0.0.9@1"] if asked[-1] == there else []
+        groups_asked_about.append(request["extFields"]["producerGroup"])
+        ids = ["10.0.0.9@1"] if groups_asked_about[-1] == there else []
         return answer(request, body=json.dumps({"connectionSet": [{"clientId": id_} for id_ in ids]}).encode())
 
     served.interrupt, there = of_one_group, None
     without_the_last_ops(served)
     land(house, served)
-    assert asked == []
+    assert groups_asked_about == []
     house.reconcile(NOW)
     waiting = {row["producer_group"] for row in house.rows("pending_half")}
     there = min(waiting)
     land(house, served, now=NOW + timedelta(seconds=1))
-    assert {*asked} == waiting
+    assert {*groups_asked_about} == waiting
     assert {row["producer_group"]: row["clients"] for row in house.rows("connected_producer")} == {
         group: int(group == there) for group in waiting
     }

@@ -101,8 +101,8 @@ class Auditor:
 
     def count(self, name: str) -> int:
         """A count that the last command told."""
-        told = dict(line.split(maxsplit=1) for line in self.out.splitlines() if " " in line)
-        return int(told.get(name, 0))
+        counts = dict(line.split(maxsplit=1) for line in self.out.splitlines() if " " in line)
+        return int(counts.get(name, 0))
 
     def verdicts(self) -> dict[str, str]:
         """Verdicts after an audit, by transaction id."""
@@ -196,8 +196,8 @@ def test_verdicts_equal_the_truth_when_landing_while_producers_send(rocketmq, au
     assert frontier["RMQ_SYS_TRANS_HALF_TOPIC", 0]["next_offset"] == len(audit.house.rows("half_message"))
     assert {row["broker_name"] for row in audit.house.rows("message")} == {BROKER}
     assert not audit.house.rows("quarantine")
-    told = f"landed while sending {landed_while_sending}, {as_meant} of 300 as meant, {Counter(verdicts.values())}"
-    report(f"{rocketmq.version}: {told}")
+    summary = f"landed while sending {landed_while_sending}, {as_meant} of 300 as meant, {Counter(verdicts.values())}"
+    report(f"{rocketmq.version}: {summary}")
     for producer in producers:
         producer.stop()
 
@@ -246,8 +246,10 @@ def test_halves_in_rocksdb_land_live_and_what_the_broker_forgot_is_committed_by_
         audit.run(LAND)
         assert audit.verdicts()[forgotten] == "COMMITTED"
         assert found_in(server, "TopicA")[forgotten, False] == 1
-        told = Counter(verdicts.values())
-        report(f"halves in RocksDB: landed while sending {landed_while_sending}, {told}, one of them committed by hand")
+        by_verdict = Counter(verdicts.values())
+        report(
+            f"halves in RocksDB: landed while sending {landed_while_sending}, {by_verdict}, one of them committed by hand"
+        )
 
 
 def test_a_broker_that_does_not_check_is_told_two_landings_later(auditor):
@@ -264,9 +266,9 @@ def test_a_broker_that_does_not_check_is_told_two_landings_later(auditor):
         (found,) = stopped_checks(WarehouseReader(audit.house.warehouse.uri))
         assert (found.broker_name, found.half_offset, found.waiting) == (BROKER, None, 10)
         assert main(["--conf", str(audit.conf), "status", "--format", "json"]) == 1
-        told = json.loads(audit.capsys.readouterr().out)
-        assert f"unchecked {BROKER}/0" in [each["condition"] for each in told["problems"]]
-        assert "transactionCheckInterval is 1h" in told["differing"][0]["differences"]
+        status = json.loads(audit.capsys.readouterr().out)
+        assert f"unchecked {BROKER}/0" in [each["condition"] for each in status["problems"]]
+        assert "transactionCheckInterval is 1h" in status["differing"][0]["differences"]
         report("a broker that does not check: told by the second landing, 10 halves behind no cursor at all")
 
 
@@ -319,9 +321,9 @@ def test_a_broker_on_dledger_lands_live_and_its_store_is_refused(auditor):
         assert row["set_ups"] == "dledger"
         store = str(server.directory / "store")
         assert main(["--conf", str(audit.conf), "land", "store", store, "--broker", "of-disk"]) == 3
-        told = audit.capsys.readouterr().err
-        assert "STORE_REFUSED" in told
-        assert "dledger-n0/data" in told
+        err = audit.capsys.readouterr().err
+        assert "STORE_REFUSED" in err
+        assert "dledger-n0/data" in err
         report(f"DLedger, one node: live {Counter(verdicts.values())} of 100, its store refused")
 
 
@@ -381,8 +383,8 @@ def test_halves_whose_producer_is_gone_are_settled_from_postgresql_and_consumed_
     send = "txmq resolve --to-broker --apply --namesrv 10.0.0.1:9876 --conf audit.yaml"
     audit.run(send)
     assert PASSWORD not in audit.out + audit.err
-    told = {name: audit.count(name) for name in ("asked", "commit", "rollback", "unknown", "no_answer", "accepted")}
-    assert told == {"asked": 30, "commit": 18, "rollback": 9, "unknown": 3, "no_answer": 0, "accepted": 27}
+    counts = {name: audit.count(name) for name in ("asked", "commit", "rollback", "unknown", "no_answer", "accepted")}
+    assert counts == {"asked": 30, "commit": 18, "rollback": 9, "unknown": 3, "no_answer": 0, "accepted": 27}
     assert "accepted is not visible yet" in audit.err
     assert Counter(audit.verdicts().values()) == {"PENDING": 30}, "accepted is not committed"
     audit.run(send)
@@ -397,7 +399,7 @@ def test_halves_whose_producer_is_gone_are_settled_from_postgresql_and_consumed_
     assert sorted(id_ for id_, *_ in consumer.told("got")) == sorted(paid), "each once, nothing else"
     audit.run(send)
     assert audit.count("accepted") == 0
-    report(f"{patient.version}: {told}, a real consumer got {len(consumer.told('got'))} messages, each once")
+    report(f"{patient.version}: {counts}, a real consumer got {len(consumer.told('got'))} messages, each once")
     consumer.stop()
 
 

@@ -162,8 +162,8 @@ def test_what_an_idle_cycle_asks_does_not_grow_with_passes(store):
             passes.ask("cycle")
             for step in ("cycle", "beside"):
                 with store.counting() as seen:
-                    told = passes.ask(step)
-                tell(f"{step} after {count} passes more: {told['seconds']} s, {seen}")
+                    figures = passes.ask(step)
+                tell(f"{step} after {count} passes more: {figures['seconds']} s, {seen}")
                 assert seen.total <= MOST_REQUESTS
     finally:
         passes.close()

@@ -43,23 +43,23 @@ def ms(value: datetime | None) -> int | None:
 def landed(house, histories: list[list[Event]], batch: int) -> list[dict[str, list[Event]]]:
     """Land one batch of all histories; what landed of each, in landing order."""
     together: dict[str, list[Event]] = defaultdict(list)
-    told = []
+    of_histories = []
     for history in histories:
         mine = defaultdict(list)
         for event in history:
             if event.batch == batch:
                 mine[event.kind].append(event)
                 together[event.kind].append(event)
-        told.append(mine)
+        of_histories.append(mine)
     for kind in KINDS:
         if together[kind]:
             house.land_rows(kind.replace("_", "-"), rows_of(together[kind]), broker="b")
-    return told
+    return of_histories
 
 
-def feed(model: Engine, batch: int, told: dict[str, list[Event]]) -> None:
-    model.land_halves(event.what for event in told["half"])
-    model.land_ends(batch, enumerate(event.what for event in told["end"]))
+def feed(model: Engine, batch: int, events: dict[str, list[Event]]) -> None:
+    model.land_halves(event.what for event in events["half"])
+    model.land_ends(batch, enumerate(event.what for event in events["end"]))
 
 
 @pytest.mark.long
@@ -75,8 +75,8 @@ def test_engine_passes_do_to_every_history_what_the_model_does(open_house, rolls
     histories = [engine_history(number, dice, BATCHES, SPAN_MS) for number in range(HISTORIES // 2)]
     models = [Engine(LIMITS._replace(rolls_back_given_up=rolls_back)) for _ in histories]
     for batch in range(BATCHES + 2):
-        for model, told in zip(models, landed(house, histories, batch), strict=True):
-            feed(model, batch, told)
+        for model, events in zip(models, landed(house, histories, batch), strict=True):
+            feed(model, batch, events)
             model.reconcile(pass_ms(batch))
         house.reconcile(moment(pass_ms(batch)))
         if batch in (1, BATCHES + 1):
@@ -85,8 +85,8 @@ def test_engine_passes_do_to_every_history_what_the_model_does(open_house, rolls
             transaction: row for model in models for transaction, row in model.pending.items()
         }, f"after batch {batch}"
     assert_same(house, models)
-    told = Counter(judgement.outcome for model in models for judgement in model.judged.values())
-    assert told.keys() >= {"accepted", "repeated", "contradicting", "refused"}
+    by_outcome = Counter(judgement.outcome for model in models for judgement in model.judged.values())
+    assert by_outcome.keys() >= {"accepted", "repeated", "contradicting", "refused"}
     assert {row.reason for model in models for row in model.given_up} == {"expired", "check_max"}
     assert sum(model.conflicts for model in models)
 
@@ -136,10 +136,10 @@ def pending_rows(house) -> dict[Transaction, Pending]:
     }
 
 
-def facts_of(told: list[Event]) -> Facts:
+def facts_of(events: list[Event]) -> Facts:
     """What landed, each message once, as the truth of captures takes it."""
     return facts_of_rows(
-        {kind: {event.what["commitLogOffset"]: event.what for event in told if event.kind == kind} for kind in STORED}
+        {kind: {event.what["commitLogOffset"]: event.what for event in events if event.kind == kind} for kind in STORED}
     )
 
 
@@ -154,22 +154,22 @@ def test_what_a_broker_stored_gets_the_same_verdicts_at_once_and_cut_anywhere(op
     at_once, cut = (open_house("role=audit", *SETTINGS[:3], name=name) for name in ("once", "cut"))
     dice = random.Random(SEED + 2)
     histories = [audit_history(number, dice, BATCHES, SPAN_MS) for number in range(HISTORIES // 2)]
-    told: list[Event] = []
+    events: list[Event] = []
     for batch in range(BATCHES):
         landed(cut, histories, batch)
-        told += [event for history in histories for event in history if event.batch == batch]
+        events += [event for history in histories for event in history if event.batch == batch]
         cut.reconcile(moment(pass_ms(batch)))
         cut.audit(moment(pass_ms(batch)))
-        judge_audit(cut, facts_of(told))
+        judge_audit(cut, facts_of(events))
     landed(at_once, [[event._replace(batch=0) for event in history] for history in histories], 0)
     at_once.reconcile(moment(pass_ms(BATCHES)))
     at_once.audit(moment(pass_ms(BATCHES)))
-    judge_audit(at_once, facts_of(told))
+    judge_audit(at_once, facts_of(events))
 
 
 def without_proof(verdicts: dict[K, str]) -> dict[K, str]:
     """What is proved of a rollback, tests/end_to_end/test_proof_of_rollback.py judges: here it is resolved."""
-    return {key: "ROLLED_BACK" if told == "RESOLVED_UNKNOWN" else told for key, told in verdicts.items()}
+    return {key: "ROLLED_BACK" if verdict == "RESOLVED_UNKNOWN" else verdict for key, verdict in verdicts.items()}
 
 
 def judge_audit(house, facts: Facts) -> None:

@@ -157,11 +157,11 @@ class Machine(RuleBasedStateMachine):
             if here[event[:4]] > known[event[:4]]:
                 self.reports.append(event)
         self.house.rollup(moment(self.now))
-        wanted, (row,) = model(self.reports), self.house.rows("consumer_offset")
+        expected, (row,) = model(self.reports), self.house.rows("consumer_offset")
         assert (row["next_offset"], row["late_count"], row["rewind_count"]) == (
-            wanted.next_offset,
-            wanted.late,
-            len(wanted.rewinds),
+            expected.next_offset,
+            expected.late,
+            len(expected.rewinds),
         )
 
     def teardown(self) -> None:
@@ -195,8 +195,14 @@ class Watched(RuleBasedStateMachine):
     @rule(group=strategies.sampled_from("AB"), decision=strategies.sampled_from([None, "commit", "rollback"]))
     def half(self, group: str, decision: str | None) -> None:
         number = len(self.chains)
-        told = {"UNIQ_KEY": f"T{number}", "PGROUP": group, "REAL_TOPIC": "Topic", "REAL_QID": "0", "TRAN_MSG": "true"}
-        self.chains.append([self._stored("half", HALF_TOPIC, told, self.now)])
+        properties = {
+            "UNIQ_KEY": f"T{number}",
+            "PGROUP": group,
+            "REAL_TOPIC": "Topic",
+            "REAL_QID": "0",
+            "TRAN_MSG": "true",
+        }
+        self.chains.append([self._stored("half", HALF_TOPIC, properties, self.now)])
         if decision == "commit":
             self._message(self.chains[-1], 0)
         if decision is not None:
@@ -273,7 +279,7 @@ class Watched(RuleBasedStateMachine):
     def _audit(self) -> None:
         self.house.audit(moment(self.now))
         self.open.discard("audit")
-        wanted = said(facts_of_rows(self.landed))
+        expected = said(facts_of_rows(self.landed))
         rows = Counter(
             # What is proved of a rollback, tests/end_to_end/test_proof_of_rollback.py judges: here it is resolved.
             (
@@ -286,7 +292,7 @@ class Watched(RuleBasedStateMachine):
         )
         assert rows == Counter(
             (key.transaction_id, key.born_ms, verdict.replace("RESOLVED_UNKNOWN", "ROLLED_BACK"))
-            for key, verdict in wanted.items()
+            for key, verdict in expected.items()
         )
 
     def _land(self, kind: str, rows: list[dict]) -> None:
@@ -310,7 +316,7 @@ class Watched(RuleBasedStateMachine):
             prepared=half["commitLogOffset"],
         )
 
-    def _stored(self, kind: str, topic: str, properties: dict[str, str], born_ms: int, **told) -> dict:
+    def _stored(self, kind: str, topic: str, properties: dict[str, str], born_ms: int, **more) -> dict:
         row = message_row(
             topic,
             queue_offset=next(self.offsets[topic]),
@@ -318,7 +324,7 @@ class Watched(RuleBasedStateMachine):
             born_ms=born_ms,
             stored_ms=self.now,
             properties=properties,
-            **{"body": "body", **told},
+            **{"body": "body", **more},
         )
         self.waiting[kind].append(row)
         return row

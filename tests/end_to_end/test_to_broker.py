@@ -381,9 +381,9 @@ def test_the_body_of_a_given_up_one_is_sent_again_once_and_shuts_out_what_would_
         {"idle": 1}, ("T2: not sent again: settled as rollback by hand: txmq decisions",),
     )  # fmt: skip
     # And where it was asked again, or ended, nothing is sent.
-    asked = DecisionRequest(transaction_ids=("T1",), reason="x", decided_by="me@here")
-    assert send(house, deciding, asked, "resume", minutes=4).counts["accepted"] == 1
-    assert send(house, deciding, asked, "resend", minutes=5).counts == {"idle": 1}
+    request = DecisionRequest(transaction_ids=("T1",), reason="x", decided_by="me@here")
+    assert send(house, deciding, request, "resume", minutes=4).counts["accepted"] == 1
+    assert send(house, deciding, request, "resend", minutes=5).counts == {"idle": 1}
     assert len(taken) == 1
     assert verdicts(house)["T0"] == "DISCARDED"
 

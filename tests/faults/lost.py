@@ -96,14 +96,14 @@ class _Jobs:
                 raise RuntimeError(f"{one.job}, undisturbed: {answer}")
         one.requests = seen.total
         expected = self._far.fetched(f"{one.job}-whole")[1]
-        for told, rule in faults(one.requests, most):
-            self._disturb(one, number, (told, rule), base, expected)
+        for words, rule in faults(one.requests, most):
+            self._disturb(one, number, (words, rule), base, expected)
         return one
 
     def _disturb(
         self, one: Lost, number: int, fault: tuple[str, Rule], base: str, expected: dict[str, Counter[str]]
     ) -> None:
-        told, rule = fault
+        words, rule = fault
         name = f"{one.job}-{one.runs}"
         uri = self._far.copied(base, name)
         one.runs += 1
@@ -113,12 +113,12 @@ class _Jobs:
         if answer != DONE:
             one.failed += 1
             if (again := self._did(number, uri)) != DONE:
-                one.notes.append(f"{told}: {answer}; then {again}")
+                one.notes.append(f"{words}: {answer}; then {again}")
         for table, (lost, extra) in differences(expected, self._far.fetched(name)[1]).items():
             if table == "pass" and not lost:
                 continue  # it had been committed, and was done once more for nothing
             one.lost, one.twice = one.lost + lost, one.twice + extra
-            one.notes.append(f"{told}: {answer}: {table}: {lost} lost, {extra} too many")
+            one.notes.append(f"{words}: {answer}: {table}: {lost} lost, {extra} too many")
         self._far.removed(name)
 
     def _did(self, number: int, uri: str) -> str | None:

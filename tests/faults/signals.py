@@ -119,10 +119,10 @@ def _as_from_a_terminal() -> None:
 def _has(pid: int, field: str, number: int) -> bool:
     """Whether the kernel has this signal in a field of the process's status."""
     try:
-        told = Path(f"/proc/{pid}/status").read_text()
+        status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
-    return bool(int(told.partition(f"{field}:")[2].split()[0], 16) >> (number - 1) & 1)
+    return bool(int(status.partition(f"{field}:")[2].split()[0], 16) >> (number - 1) & 1)
 
 
 def _send(process: subprocess.Popen[bytes], number: int) -> None:

@@ -98,12 +98,12 @@ class TwoDrivers:
             driver.begin(step, uri)
         if one.rounds % KILLED_EVERY == 0:
             victim = self._dice.randrange(2)
-            told = self._drivers[victim].answer(self._dice.uniform(0.0, long_s))
-            if told is None:
+            answer_of_victim = self._drivers[victim].answer(self._dice.uniform(0.0, long_s))
+            if answer_of_victim is None:
                 self._drivers[victim].kill()
                 self._drivers[victim] = Driver(self._place, self._inputs, self._environ)
                 one.killed += 1
-            answers = [told or KILLED, self._drivers[1 - victim].answer()]
+            answers = [answer_of_victim or KILLED, self._drivers[1 - victim].answer()]
         else:
             answers = [driver.answer() for driver in self._drivers]
         one.again += answers.count(COME_AGAIN)

@@ -147,8 +147,8 @@ def _runtime(chance: Random) -> bytes:
 
 
 def _connected(connection: Connection) -> list[str]:
-    told = producers_now(connection) or {}
-    return [*told, *(client for clients in told.values() for client in clients)]
+    clients_of_groups = producers_now(connection) or {}
+    return [*clients_of_groups, *(client for clients in clients_of_groups.values() for client in clients)]
 
 
 def _odd(connection: Connection) -> list[str]:

@@ -34,8 +34,8 @@ def run_traces(spark: SparkSession, count: int, seed: int) -> Tally:
     messages = local_frame(spark, rows, TRACE_ROWS).repartition(2)
     records = trace_records(messages).cache()
     listed = F.struct("position", "state", "is_from_check", "transaction_id")
-    told = end_traces(records).groupBy("queue_offset").agg(F.sort_array(F.collect_list(listed)).alias("ends"))
-    found = {row["queue_offset"]: [tuple(each.values()) for each in row["ends"]] for row in told.toArrow().to_pylist()}
+    ends = end_traces(records).groupBy("queue_offset").agg(F.sort_array(F.collect_list(listed)).alias("ends"))
+    found = {row["queue_offset"]: [tuple(each.values()) for each in row["ends"]] for row in ends.toArrow().to_pylist()}
     faults = {row["queue_offset"]: row for row in trace_faults(messages, records).toArrow().to_pylist()}
     for place, held in enumerate(bodies):
         good, reason = judged(held)

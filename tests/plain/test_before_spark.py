@@ -36,24 +36,24 @@ def said(capsys, monkeypatch, tmp_path):
 
 
 def test_paths_that_are_not_there(said):
-    told = "error NOTHING_TO_LAND: nothing to land at a.jsonl, /gone/b: there is no such file or directory"
-    assert said("land", "half", "a.jsonl", "/gone/b", "--broker", "b") == (2, told)
+    words = "error NOTHING_TO_LAND: nothing to land at a.jsonl, /gone/b: there is no such file or directory"
+    assert said("land", "half", "a.jsonl", "/gone/b", "--broker", "b") == (2, words)
     assert said("land", "end", "file:///gone/b.jsonl", "--broker", "b")[0] == 2
     assert said("land", "end", "*.jsonl", "--broker", "b")[0] == 2
     Path("odd {1} it's *.jsonl").write_text("")
     for there in ("*.jsonl", "odd {1} it's *.jsonl", f"file://{Path.cwd()}/*.jsonl"):
         assert "a JVM would have started" in said("land", "end", there, "--broker", "b")[1], there
-    told = "error INPUT_UNREADABLE: store /gone is no directory: give a store directory that holds commitlog/"
-    assert said("land", "store", "/gone", "--broker", "b", "--set", "role=audit") == (3, told)
+    words = "error INPUT_UNREADABLE: store /gone is no directory: give a store directory that holds commitlog/"
+    assert said("land", "store", "/gone", "--broker", "b", "--set", "role=audit") == (3, words)
 
 
 def test_a_directory_that_is_no_store(said):
     Path("empty").mkdir()
-    status, told = said("land", "store", "empty", "--broker", "b", "--set", "role=audit")
-    assert (status, "commit log empty/commitlog: No such file or directory" in told) == (3, True)
+    status, err = said("land", "store", "empty", "--broker", "b", "--set", "role=audit")
+    assert (status, "commit log empty/commitlog: No such file or directory" in err) == (3, True)
     Path("empty/commitlog").mkdir()
-    status, told = said("land", "store", "empty", "--broker", "b", "--set", "role=audit")
-    assert (status, "empty holds no commit log files (commitlog/<20 digits>)" in told) == (3, True)
+    status, err = said("land", "store", "empty", "--broker", "b", "--set", "role=audit")
+    assert (status, "empty holds no commit log files (commitlog/<20 digits>)" in err) == (3, True)
 
 
 def test_a_path_that_only_spark_can_look_at_is_left_to_it(said, monkeypatch):
@@ -71,32 +71,32 @@ def test_an_object_store_that_is_not_there(said, monkeypatch):
     monkeypatch.setattr("txmq_lib.cli.run.recorded.write_runs", lambda *_, **__: written.append(1) or "")
     for command in ("init", "reconcile"):
         begun = time.monotonic()
-        status, told = said("--warehouse", "s3://lake/w", command)
+        status, err = said("--warehouse", "s3://lake/w", command)
         assert status == 3
-        assert told.startswith("error WAREHOUSE_UNREACHED: warehouse s3://lake/w: the store cannot be reached (")
+        assert err.startswith("error WAREHOUSE_UNREACHED: warehouse s3://lake/w: the store cannot be reached (")
         assert time.monotonic() - begun < 5
     assert not written  # it would be tried as long as a table may take
 
 
 def test_sources_where_none_is_configured(said):
-    status, told = said("land", "sources", "--set", "role=audit")
+    status, err = said("land", "sources", "--set", "role=audit")
     assert status == 2
-    assert told.startswith("error NOTHING_TO_LAND: the settings name no sources")
+    assert err.startswith("error NOTHING_TO_LAND: the settings name no sources")
 
 
 def test_name_servers_that_do_not_answer(said):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        status, told = said("land", "rocketmq", "--namesrv", address, "--set", "role=audit")
+        status, err = said("land", "rocketmq", "--namesrv", address, "--set", "role=audit")
     assert status == 3
-    assert told.startswith(f"error BROKER_UNREACHABLE: no name server answers: {address}: ")
+    assert err.startswith(f"error BROKER_UNREACHABLE: no name server answers: {address}: ")
 
 
 def test_a_warehouse_that_cannot_be_made(said, tmp_path):
     (tmp_path / "file").write_text("")
-    status, told = said("reconcile", "--warehouse", "file/w")
-    assert (status, told) == (
+    status, err = said("reconcile", "--warehouse", "file/w")
+    assert (status, err) == (
         3,
         f"error INPUT_UNREADABLE: warehouse {tmp_path}/file/w cannot be made: Not a directory",
     )
@@ -112,9 +112,9 @@ def test_a_warehouse_that_cannot_be_made(said, tmp_path):
     ],
 )
 def test_a_warehouse_that_is_not_there(said, arguments, tmp_path):
-    status, told = said(*arguments, "--warehouse", "none")
+    status, err = said(*arguments, "--warehouse", "none")
     assert status == 2
-    assert f"no warehouse at {tmp_path}/none; name yours by --conf or --warehouse, or let a first txmq run" in told
+    assert f"no warehouse at {tmp_path}/none; name yours by --conf or --warehouse, or let a first txmq run" in err
     assert not Path("none").exists()
 
 
@@ -122,7 +122,7 @@ def test_a_store_whose_set_up_is_refused(said, tmp_path):
     log = tmp_path / "store" / "dledger-n0" / "data" / ("0" * 20)
     log.parent.mkdir(parents=True)
     log.write_bytes(b"x")
-    status, told = said("land", "store", "store", "--broker", "b", "--set", "role=audit")
+    status, err = said("land", "store", "store", "--broker", "b", "--set", "role=audit")
     assert status == 3
-    assert told.startswith("error STORE_REFUSED: the store store is not read, and nothing of it lands: dledger: ")
-    assert "land the live broker" in told
+    assert err.startswith("error STORE_REFUSED: the store store is not read, and nothing of it lands: dledger: ")
+    assert "land the live broker" in err

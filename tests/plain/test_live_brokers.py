@@ -48,20 +48,20 @@ def spans(plans) -> dict[str, tuple[int, int]]:
 
 def test_halves_are_cut_first_then_ops_then_given_up_then_real_topics():
     fake = FakeBroker({("TopicA", 0): [], (GIVEN_UP, 0): [], (OP, 0): [], ("TopicB", 3): [], (HALF, 0): []})
-    asked = []
+    topics = []
 
     def busy_broker(request):
         # The broker goes on while it is asked: each half that is there when HALF is cut was decided before OP is.
         if request["code"] == 30:
-            asked.append(request["extFields"]["topic"])
+            topics.append(request["extFields"]["topic"])
             for records in fake.queues.values():
                 records.append(b"")
 
     fake.before = busy_broker
     plans, _, _ = planned(fake)
-    assert [topic for topic in asked if topic in (HALF, OP, GIVEN_UP)] == [HALF, OP, GIVEN_UP]
-    assert asked[:3] == [HALF, OP, GIVEN_UP]
-    assert sorted(asked[3:]) == ["TopicA", "TopicB"]
+    assert [topic for topic in topics if topic in (HALF, OP, GIVEN_UP)] == [HALF, OP, GIVEN_UP]
+    assert topics[:3] == [HALF, OP, GIVEN_UP]
+    assert sorted(topics[3:]) == ["TopicA", "TopicB"]
     ends = {queue.topic: plan.stop for queue, plan in plans.items()}
     assert ends[HALF] < ends[OP] < ends[GIVEN_UP] < min(ends["TopicA"], ends["TopicB"])
 
@@ -285,9 +285,9 @@ def test_keys_come_from_the_environment_and_both_are_missed_at_once():
         assignments=["rocketmq.access_key_env=AK", "rocketmq.secret_key_env=SK", "rocketmq.timeout=1s"]
     )
     assert access_of(settings, {"AK": "a", "SK": "s"}).credentials.secret_key == "s"
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as missing:
         access_of(settings, {})
-    assert [fault.split(":")[0] for fault in told.value.faults] == [
+    assert [fault.split(":")[0] for fault in missing.value.faults] == [
         "rocketmq.access_key_env",
         "rocketmq.secret_key_env",
     ]
@@ -325,9 +325,9 @@ CONFIG = {
 )  # fmt: skip
 def test_what_differs_in_the_settings_of_a_broker_is_told(config, found):
     settings = Settings.load(assignments=["role=audit"])
-    told = list(live_findings({**CONFIG, **config}, settings.for_broker("a")))
-    assert len(told) == (found is not None)
-    assert all(words.startswith(found) for words in told)
+    findings = list(live_findings({**CONFIG, **config}, settings.for_broker("a")))
+    assert len(findings) == (found is not None)
+    assert all(words.startswith(found) for words in findings)
     assert list(live_findings({}, settings.for_broker("a"))) == []
 
 
@@ -352,8 +352,8 @@ def test_a_broker_conf_is_found_in_a_store_or_beside_it_and_read_as_java_reads_i
     assert read_broker_conf(str(store)) is None
     beside, inside = tmp_path / "broker.conf", store / "broker.conf"
     beside.write_bytes(b"# c\n! c=1\n\n a = 1 \nb:2\nc 3\r\nd==4\ne\na=5\n\xff=6\n=7\n")
-    told = {"a": "5", "b": "2", "c": "3", "d": "=4", "e": "", "\ufffd": "6", "": "7"}
-    assert read_broker_conf(str(store)) == (beside, told)
+    settings = {"a": "5", "b": "2", "c": "3", "d": "=4", "e": "", "\ufffd": "6", "": "7"}
+    assert read_broker_conf(str(store)) == (beside, settings)
     inside.write_text("a=8", encoding="utf-8")
     assert read_broker_conf(str(store)) == (inside, {"a": "8"})
 
@@ -415,13 +415,13 @@ def by_group(request):
     """As a broker before 4.9.3 answers: it knows GET_PRODUCER_CONNECTION_LIST (204) alone."""
     if request["code"] != 204:
         return answer(request, 3, remark="request type not supported")
-    told = {"G": b'{"connectionSet":[{"clientId":"b"},{"clientId":"a","version":1},{}]}', "EMPTY": b"{}", "BAD": b"["}
+    bodies = {"G": b'{"connectionSet":[{"clientId":"b"},{"clientId":"a","version":1},{}]}', "EMPTY": b"{}", "BAD": b"["}
     group = request["extFields"]["producerGroup"]
     if group == "FAILS":
         return answer(request, 1, remark="something else")
     return (
-        answer(request, body=told[group])
-        if group in told
+        answer(request, body=bodies[group])
+        if group in bodies
         else answer(request, 1, remark=f"the producer group[{group}] not exist")
     )
 

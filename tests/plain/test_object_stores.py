@@ -22,9 +22,9 @@ def test_of_two_commits_one_fails_there(uri):
 
 @pytest.mark.parametrize("uri", ["oss://b/w", "cosn://b/w", f"wasbs://{ACCOUNT}/w", "az://b/w", "ftp://h/w"])
 def test_where_both_may_be_taken_the_place_is_refused_by_name(uri):
-    told = fault_of(uri, {}, {})
-    assert told.startswith(f"warehouse at {uri.partition(':')[0]}://: of two commits of one number both may be taken")
-    assert "abfss://" in told
+    fault = fault_of(uri, {}, {})
+    assert fault.startswith(f"warehouse at {uri.partition(':')[0]}://: of two commits of one number both may be taken")
+    assert "abfss://" in fault
 
 
 @pytest.mark.parametrize(

@@ -43,22 +43,22 @@ def test_of_each_queue_the_first_and_last_records_and_the_newest_time_are_told(t
     torn = stored(3)[:4] + bytes(4) + stored(3)[8:]
     queues = {("TopicA", 0): [bad, stored(1), stored(2), torn], ("TopicB", 0): [stored(0, "TopicB")]}
     ranges = [QueueRange("TopicA", 0, 0, 4), QueueRange("TopicB", 0, 0, 1)]
-    written, told = pulled(queues, ranges, tmp_path)
-    assert told.facts == {
+    written, findings = pulled(queues, ranges, tmp_path)
+    assert findings.facts == {
         Queue("TopicA", 0): QueueFacts(at(2), 0, (1, at(1)), (3, None, None)),
         Queue("TopicB", 0): QueueFacts(at(0), 0, (0, at(0)), (0, PLACE, STORE_MS)),
     }
-    assert told.unread == {}
+    assert findings.unread == {}
     assert sum(file.rows for file in written.files["message"]) == 3
     assert sorted(pa.Table.from_batches(written.kept)["reason"].to_pylist()) == ["BODY_CRC", "RECORD_TORN"]
 
 
 def test_a_queue_that_ends_too_soon_is_told_and_the_others_are_written(tmp_path):
     queues = {("TopicA", 0): [stored(0)], ("TopicB", 0): [stored(0, "TopicB")]}
-    written, told = pulled(queues, [QueueRange("TopicA", 0, 5, 9), QueueRange("TopicB", 0, 0, 1)], tmp_path)
-    assert list(told.unread) == [Queue("TopicA", 0)]
-    assert "gives nothing at offset 5" in told.unread[Queue("TopicA", 0)]
-    assert list(told.facts) == [Queue("TopicB", 0)]
+    written, findings = pulled(queues, [QueueRange("TopicA", 0, 5, 9), QueueRange("TopicB", 0, 0, 1)], tmp_path)
+    assert list(findings.unread) == [Queue("TopicA", 0)]
+    assert "gives nothing at offset 5" in findings.unread[Queue("TopicA", 0)]
+    assert list(findings.facts) == [Queue("TopicB", 0)]
     assert (sum(file.rows for file in written.files["message"]), written.suspects) == (1, 0)
 
 
@@ -69,8 +69,8 @@ def test_the_real_queues_that_halves_name_are_told(tmp_path):
         for offset, (topic, queue_id) in enumerate(named)
     ]
     halves.append(stored(len(named), HALF_TOPIC, properties=b"REAL_TOPIC\x01orders\x02"))
-    _, told = pulled({(HALF_TOPIC, 0): halves}, [QueueRange(HALF_TOPIC, 0, 0, len(halves))], tmp_path)
-    assert told.real_queues == {Queue("orders", 0), Queue("payments", 3), Queue("orders", 1)}
+    _, findings = pulled({(HALF_TOPIC, 0): halves}, [QueueRange(HALF_TOPIC, 0, 0, len(halves))], tmp_path)
+    assert findings.real_queues == {Queue("orders", 0), Queue("payments", 3), Queue("orders", 1)}
 
 
 def test_what_two_tasks_tell_of_one_queue_is_put_together():
@@ -79,7 +79,7 @@ def test_what_two_tasks_tell_of_one_queue_is_put_together():
     bad = QueueFacts(None, 8, None, (9, None, None))
     queue = Queue("TopicA", 0)
     for order in ([low, high, bad], [bad, low, high], [high, bad, low]):
-        told = Told()
+        findings = Told()
         for facts in order:
-            told.add(Told({queue: facts}))
-        assert told.facts == {queue: QueueFacts(at(9), 2, (4, at(4)), (9, None, None))}
+            findings.add(Told({queue: facts}))
+        assert findings.facts == {queue: QueueFacts(at(9), 2, (4, at(4)), (9, None, None))}

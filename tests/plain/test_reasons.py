@@ -10,7 +10,7 @@ from txmq_lib.views import advice, reasons
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "pages" / "verdicts.md").read_text(encoding="utf-8")
-EVERY = {reason for given in names.REASONS.values() for reason in given}
+EVERY = {reason for of_verdict in names.REASONS.values() for reason in of_verdict}
 
 
 def test_every_reason_of_the_closed_list_is_told_in_words_and_none_beside_it():

@@ -139,14 +139,14 @@ def imports(path: Path) -> Iterator[str]:
 def test_every_import_is_declared_where_it_may_be_and_nothing_is_declared_for_nobody():
     files = [path for place in ("txmq_lib", "jobs", "docs", "supply", "tests") for path in (ROOT / place).rglob("*.py")]
     own = {path.stem for path in files} | {path.parent.name for path in files}
-    given = {**packages_distributions(), **CALLED}
+    packages_of = {**packages_distributions(), **CALLED}
     undeclared, used = set(), set()
     for path in files:
         where = path.relative_to(ROOT).as_posix()
         may = MAY[max((place for place in MAY if where.startswith(f"{place}/")), key=len)]
         allowed = set().union(*map(names, may))
         for name in set(imports(path)) - sys.stdlib_module_names - ELSEWHERE.get(where, set()):
-            packages = {plain(package) for package in given.get(name, [name])}
+            packages = {plain(package) for package in packages_of.get(name, [name])}
             used |= packages if where.startswith(("txmq_lib", "jobs")) else set()
             if not packages & allowed and name not in own:
                 undeclared.add(f"{where}: {name}")

@@ -172,11 +172,11 @@ def free_port() -> int:
 
 def page(port: int, path: str) -> bytes:
     try:
-        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as told:
-            return bytes(told.read())
-    except HTTPError as told:  # /health of what fails
-        with told:
-            return bytes(told.read())
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as response:
+            return bytes(response.read())
+    except HTTPError as response:  # /health of what fails
+        with response:
+            return bytes(response.read())
 
 
 BROKERS = "--namesrv 127.0.0.1:1"

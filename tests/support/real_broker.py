@@ -44,9 +44,9 @@ QUICK = {"transactionTimeOut": "2000", "transactionCheckInterval": "3000", "tran
 
 def jars(version: str = "5.5.0") -> Path:
     """The directory of RocketMQ's jars, fetched by Maven once; TXMQ_ROCKETMQ_JARS names one that is there already."""
-    given = os.environ.get("TXMQ_ROCKETMQ_JARS")
-    if given and version == "5.5.0":
-        return Path(given)
+    named = os.environ.get("TXMQ_ROCKETMQ_JARS")
+    if named and version == "5.5.0":
+        return Path(named)
     directory = ROOT / "build" / f"rocketmq-{version}"
     if not directory.exists():
         fetched = directory.with_name(f"{directory.name}.part")
@@ -356,6 +356,6 @@ def real_pair(*, has_controller: bool, elects_any: bool = False, **broker_settin
         pair.close()
 
 
-def plans(told: Sequence[Sequence[str]]) -> dict[str, str]:
+def plans(sent: Sequence[Sequence[str]]) -> dict[str, str]:
     """Transaction id -> plan, of a producer's `sent` lines."""
-    return {id_: body.split("-")[0] for body, id_ in told}
+    return {id_: body.split("-")[0] for body, id_ in sent}

@@ -89,39 +89,39 @@ class Counted(NamedTuple):
     verdict: str
 
 
-def verdicts(given: Facts) -> dict[Transaction, Counted]:
+def verdicts(facts: Facts) -> dict[Transaction, Counted]:
     """The verdict of every transaction with a half row."""
     copies: dict[Transaction, list[Row]] = defaultdict(list)
-    for half in given.half:
+    for half in facts.half:
         copies[key_of(half)].append(half)
     ops: dict[int, int] = defaultdict(int)
-    for op in given.op:
+    for op in facts.op:
         for token in op["body"].split(","):
             if token:
                 ops[int(token)] += 1
     given_up: dict[Transaction, list[Row]] = defaultdict(list)
-    for row in given.max_time:
+    for row in facts.max_time:
         given_up[key_of(row)].append(row)
-    committed = _committed(given.visible)
+    committed = _committed(facts.visible)
     return {key: _counted(chain, ops, given_up[key], committed) for key, chain in copies.items()}
 
 
-def said(given: Facts) -> dict[Transaction, str]:
+def said(facts: Facts) -> dict[Transaction, str]:
     """The verdict of every transaction with a half row, as far as these rows show it.
 
     What has the id of a committed message whose half is not among them is not undecided: that message may be its own.
     """
-    found = {key: counted.verdict for key, counted in verdicts(given).items()}
-    orphaned = _ids_without_half(given)
+    found = {key: counted.verdict for key, counted in verdicts(facts).items()}
+    orphaned = _ids_without_half(facts)
     for key, verdict in found.items():
         if verdict in ("PENDING", "DISCARDED") and key.transaction_id in orphaned:
             found[key] = "RESOLVED_UNKNOWN"
     return found
 
 
-def _ids_without_half(given: Facts) -> set[str]:
-    there = {(row["commitLogOffset"], row["properties"]["UNIQ_KEY"]) for row in (*given.half, *given.max_time)}
-    committed = [row for row in given.visible if row["sysFlag"] & 0xC == 8 and not _is_no_real_topic(row["topic"])]
+def _ids_without_half(facts: Facts) -> set[str]:
+    there = {(row["commitLogOffset"], row["properties"]["UNIQ_KEY"]) for row in (*facts.half, *facts.max_time)}
+    committed = [row for row in facts.visible if row["sysFlag"] & 0xC == 8 and not _is_no_real_topic(row["topic"])]
     named = {(row["preparedTransactionOffset"], row["properties"].get("UNIQ_KEY")) for row in committed}
     return {name for place, name in named - there if place > 0 and name is not None}
 
@@ -130,11 +130,11 @@ def _is_no_real_topic(topic: str) -> bool:
     return topic.startswith(("%RETRY%", "%DLQ%", "rmq_sys_")) or topic == "SCHEDULE_TOPIC_XXXX"
 
 
-def pending(given: Facts) -> set[Transaction]:
+def pending(facts: Facts) -> set[Transaction]:
     """Transactions with no op, no visible and no given-up row; a resumed one is pending again."""
     return {
         key
-        for key, counted in verdicts(given).items()
+        for key, counted in verdicts(facts).items()
         if not counted.visible and not counted.ops and (not counted.given_up or counted.is_resumed)
     }
 

@@ -36,7 +36,7 @@ def hook(monkeypatch) -> Iterator[Any]:
 
 
 @pytest.fixture
-def told(hook):
+def posted(hook):
     """What the hook was told since it was asked last: status and condition."""
 
     def take() -> list[tuple[str, str]]:
@@ -49,12 +49,12 @@ def told(hook):
 @pytest.fixture
 def alert(txmq):
     def run(uri: str, *settings: str) -> tuple[int, str, str]:
-        given = [
+        assignments = [
             part
             for each in ("alerts.url_env=HOOK_URL", "thresholds.pending_age=null", *settings)
             for part in ("--set", each)
         ]
-        return txmq("--warehouse", uri, *given, "alert", "--now", NOON)
+        return txmq("--warehouse", uri, *assignments, "alert", "--now", NOON)
 
     return run
 
@@ -65,22 +65,22 @@ def without(uri: str, table: str, empty_tables: Path) -> None:
     shutil.copytree(empty_tables / table, Path(uri) / table)
 
 
-def test_a_condition_is_told_once_when_it_begins_and_once_when_it_clears(warehouse, alert, told, empty_tables):
+def test_a_condition_is_told_once_when_it_begins_and_once_when_it_clears(warehouse, alert, posted, empty_tables):
     uri = warehouse({"pending_half": PENDING})
     limit = "thresholds.pending=2"
     assert alert(uri, limit) == (0, "alerts_begun 1\nalerts_cleared 0\nalerts_standing 1\nalerts_unsent 0\n", "")
-    assert told() == [("firing", "pending")]
+    assert posted() == [("firing", "pending")]
     append(Path(uri), "pending_half", [{"transaction_id": "P9", "first_store_timestamp": "2026-11-21T11:30:00Z"}])
     for _ in range(2):  # other figures, the same condition
         assert alert(uri, limit)[1].splitlines()[:3] == ["alerts_begun 0", "alerts_cleared 0", "alerts_standing 1"]
-    assert told() == []
+    assert posted() == []
     without(uri, "pending_half", empty_tables)
     assert alert(uri, limit)[1].splitlines()[:3] == ["alerts_begun 0", "alerts_cleared 1", "alerts_standing 0"]
-    assert told() == [("resolved", "pending")]
-    assert (alert(uri, limit)[0], told()) == (0, [])
+    assert posted() == [("resolved", "pending")]
+    assert (alert(uri, limit)[0], posted()) == (0, [])
     append(Path(uri), "pending_half", PENDING)
     alert(uri, limit)
-    assert told() == [("firing", "pending")]
+    assert posted() == [("firing", "pending")]
 
 
 def test_what_is_told_says_what_where_and_what_to_do(warehouse, alert, hook):
@@ -96,51 +96,51 @@ def test_what_is_told_says_what_where_and_what_to_do(warehouse, alert, hook):
     }  # fmt: skip
 
 
-def test_groups_are_conditions_of_their_own_and_what_is_past_no_limit_is_none(warehouse, alert, told):
+def test_groups_are_conditions_of_their_own_and_what_is_past_no_limit_is_none(warehouse, alert, posted):
     uri = warehouse({"consumer_offset": LAGGING, "landing_frontier": END, "quarantine": [{"reason": "OP_TAG"}]})
     alert(uri, "thresholds.lag=10")
-    assert told() == [("firing", "lag b/CG1"), ("firing", "lag b/CG2")]
+    assert posted() == [("firing", "lag b/CG1"), ("firing", "lag b/CG2")]
     alert(uri, "thresholds.lag=null")
-    assert told() == [("resolved", "lag b/CG1"), ("resolved", "lag b/CG2")]
+    assert posted() == [("resolved", "lag b/CG1"), ("resolved", "lag b/CG2")]
 
 
-def test_a_run_that_fails_tells_of_itself_and_keeps_its_own_error(warehouse, txmq, told, hook):
+def test_a_run_that_fails_tells_of_itself_and_keeps_its_own_error(warehouse, txmq, posted, hook):
     uri = warehouse({})
-    given = ["--set", "alerts.url_env=HOOK_URL", "--set", "sources=[{kind: store, paths: [/x], broker: a}]"]
-    status, _, err = txmq("--warehouse", uri, *given, "run")
+    assignments = ["--set", "alerts.url_env=HOOK_URL", "--set", "sources=[{kind: store, paths: [/x], broker: a}]"]
+    status, _, err = txmq("--warehouse", uri, *assignments, "run")
     assert (status, "error SETTINGS_INVALID" in err, "  - role" in err) == (2, True, True)
-    assert told() == [("firing", "failing run")]
+    assert posted() == [("firing", "failing run")]
     # Nor does a webhook that is down, or settings that cannot be read, change what the run says.
     hook.shutdown()
-    status, _, err = txmq("--warehouse", warehouse({}), *given, "--set", "alerts.tries=1", "run")
+    status, _, err = txmq("--warehouse", warehouse({}), *assignments, "--set", "alerts.tries=1", "run")
     assert (status, "error SETTINGS_INVALID" in err, "  - role" in err) == (2, True, True)
     status, _, err = txmq("--warehouse", uri, "--set", "alerts.tries=none", "run")
     assert (status, err.count("SETTINGS_INVALID")) == (2, 1)
 
 
 def test_an_orphan_is_told_once_per_topic_without_any_setting_and_cleared_when_its_half_lands(
-    warehouse, alert, told, empty_tables
+    warehouse, alert, posted, empty_tables
 ):
     rows = [{"broker_name": "b", "topic": topic, "queue_id": 0, "queue_offset": turn, "state": state}
             for turn, (topic, state) in enumerate([("T", "orphan"), ("T", "orphan"), ("U", "before_first"), ("V", "half_landed")])]  # fmt: skip
     uri = warehouse({"orphan": rows})
     for _ in range(2):
         alert(uri)
-    assert told() == [("firing", "orphans b/T")]
+    assert posted() == [("firing", "orphans b/T")]
     without(uri, "orphan", empty_tables)
     alert(uri)
-    assert told() == [("resolved", "orphans b/T")]
+    assert posted() == [("resolved", "orphans b/T")]
 
 
-def test_what_was_not_taken_is_told_again_next_time_and_the_rest_is_not(warehouse, alert, hook, told):
+def test_what_was_not_taken_is_told_again_next_time_and_the_rest_is_not(warehouse, alert, hook, posted):
     uri = warehouse({"consumer_offset": LAGGING, "landing_frontier": END})
     hook.statuses += [204, 500, 503, 302]
     code, out, err = alert(uri, "thresholds.lag=10")
     assert (code, out.splitlines()[2:]) == (3, ["alerts_standing 1", "alerts_unsent 1"])
     assert err.startswith("error ALERT_UNSENT: the webhook of alerts.url_env was not told, 3 tries: it answers 302")
-    assert told() == [("firing", "lag b/CG1")] + [("firing", "lag b/CG2")] * 3
+    assert posted() == [("firing", "lag b/CG1")] + [("firing", "lag b/CG2")] * 3
     assert alert(uri, "thresholds.lag=10")[0] == 0
-    assert told() == [("firing", "lag b/CG2")]
+    assert posted() == [("firing", "lag b/CG2")]
 
 
 def test_where_no_webhook_is_configured_a_schedule_may_say_so(warehouse, txmq):
@@ -186,11 +186,11 @@ def test_settings_that_cannot_be_used_are_told_all_at_once(warehouse, txmq, aler
     assert "alerts.headers_env.X-Key: the environment variable NOT_SET" in err
 
 
-def test_the_state_may_lie_elsewhere_and_what_is_none_is_an_error(warehouse, alert, told, tmp_path):
+def test_the_state_may_lie_elsewhere_and_what_is_none_is_an_error(warehouse, alert, posted, tmp_path):
     uri = warehouse({"pending_half": PENDING})
     elsewhere = tmp_path / "told.json"
     alert(uri, "thresholds.pending=2", f"alerts.state_file={elsewhere}")
-    assert told() == [("firing", "pending")]
+    assert posted() == [("firing", "pending")]
     assert not (Path(uri) / STATE_FILE).exists()
     for broken in ("", "[1]", '[{"condition": "x"}]', "\x00"):
         elsewhere.write_text(broken, encoding="utf-8")
@@ -199,7 +199,7 @@ def test_the_state_may_lie_elsewhere_and_what_is_none_is_an_error(warehouse, ale
     assert alert(uri, f"alerts.state_file={tmp_path / 'absent' / 'told.json'}")[0] == 3
 
 
-def test_two_at_once_tell_once(warehouse, hook, told):
+def test_two_at_once_tell_once(warehouse, hook, posted):
     uri = warehouse({"pending_half": PENDING})
     options = Options((), ("alerts.url_env=HOOK_URL", "thresholds.pending=2", "thresholds.pending_age=null"), uri)
     address = {"HOOK_URL": f"http://127.0.0.1:{hook.server_address[1]}/{SECRET}"}
@@ -208,7 +208,7 @@ def test_two_at_once_tell_once(warehouse, hook, told):
         each.start()
     for each in both:
         each.join()
-    assert told() == [("firing", "pending")]
+    assert posted() == [("firing", "pending")]
 
 
 def test_what_holds_is_read_while_nobody_else_tells(warehouse, monkeypatch):

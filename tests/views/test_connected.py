@@ -56,8 +56,8 @@ def test_the_advice_follows_who_is_connected(warehouse, txmq, known, clients, sa
         assert lines["do:"].startswith(first)
         assert lines["why:"].partition("; ")[2].partition("; ")[2] == (said or "")
         _, out, _ = txmq("--warehouse", uri, "producers", "--format", "json")
-        told = json.loads(out)["clients"]
-        assert told == (2 if known == [ELSEWHERE] else clients), "of all brokers that told"
+        connected = json.loads(out)["clients"]
+        assert connected == (2 if known == [ELSEWHERE] else clients), "of all brokers that told"
         if pending:
             _, out, _ = txmq("--warehouse", uri, "pending", "--format", "json")
             assert json.loads(out)["clients"] == clients

@@ -38,13 +38,13 @@ def found(txmq):
 def test_a_sound_installation_has_nothing_that_fails(warehouse, txmq):
     uri = warehouse({"landing_frontier": [{"broker_name": "a", "highest_store_timestamp": "2026-11-21T12:00:00Z"}]})
     status, out, err = txmq("--warehouse", uri, "doctor")
-    told = {line.split()[1]: line.split()[0] for line in out.splitlines() if line[:1] != " "}
-    assert {"fail"} & set(told.values()) == set()
-    assert set(told) == {
+    state_of = {line.split()[1]: line.split()[0] for line in out.splitlines() if line[:1] != " "}
+    assert {"fail"} & set(state_of.values()) == set()
+    assert set(state_of) == {
         "python", "packages", "java", "jars", "host", "locale", "memory", "scratch", "settings", "sources", "warehouse", "clock",
         "tables",
     }  # fmt: skip
-    assert (status, told["tables"], told["settings"]) == (0, "ok", "ok")
+    assert (status, state_of["tables"], state_of["settings"]) == (0, "ok", "ok")
     assert err.startswith("0 failed, ")
     assert [path.name for path in Path(uri).iterdir() if path.name.startswith(".txmq")] == []
 
@@ -61,9 +61,9 @@ def test_every_fault_of_the_settings_is_told_and_nothing_that_needs_them(found):
 
 def test_a_locale_that_is_not_utf8_is_told_of(found, monkeypatch):
     monkeypatch.setattr("locale.getencoding", lambda: "ANSI_X3.4-1968")
-    [(state, told, to_do)] = found("locale")[1]
+    [(state, words, to_do)] = found("locale")[1]
     assert (state, to_do) == ("warn", "set LC_ALL=C.UTF-8")
-    assert told.startswith("ANSI_X3.4-1968: ")
+    assert words.startswith("ANSI_X3.4-1968: ")
 
 
 def test_a_temporary_folder_that_will_not_do_fails(found, monkeypatch, tmp_path):
@@ -76,25 +76,25 @@ def test_a_temporary_folder_that_will_not_do_fails(found, monkeypatch, tmp_path)
 
 def test_no_java_fails_with_what_to_do(found, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    status, [(state, told, advice)] = found("java")
+    status, [(state, words, advice)] = found("java")
     assert (status, state) == (3, "fail")
-    assert told == "Spark needs Java 17 or newer and JAVA_HOME=/nowhere has no bin/java"
+    assert words == "Spark needs Java 17 or newer and JAVA_HOME=/nowhere has no bin/java"
     assert advice.startswith("install a Java runtime")
 
 
 def test_missing_jars_are_fetched_by_each_session_so_they_only_warn(found, monkeypatch, tmp_path):
     monkeypatch.setattr(jars, "jars_dir", lambda: tmp_path)
-    _, [(state, told, advice)] = found("jars")
-    assert (state, str(tmp_path) in told) == ("warn", True)
+    _, [(state, words, advice)] = found("jars")
+    assert (state, str(tmp_path) in words) == ("warn", True)
     assert "-m txmq_lib.spark.jars" in advice
 
 
 def test_a_jar_that_is_not_the_pinned_one_fails(found, monkeypatch, tmp_path):
     monkeypatch.setattr(jars, "jars_dir", lambda: tmp_path)
     (tmp_path / jars.jar_names()[1]).write_bytes(b"PK")
-    status, [(state, told, advice)] = found("jars")
+    status, [(state, words, advice)] = found("jars")
     assert (status, state) == (3, "fail")
-    assert told.startswith(f"{tmp_path / jars.jar_names()[1]} is not the jar that txmq knows (sha256 ")
+    assert words.startswith(f"{tmp_path / jars.jar_names()[1]} is not the jar that txmq knows (sha256 ")
     assert "find out who changed it" in advice
 
 
@@ -136,15 +136,15 @@ def test_packages_of_other_versions_warn_and_missing_ones_fail(monkeypatch):
 
 def test_a_warehouse_that_cannot_be_written_fails(found, tmp_path):
     (tmp_path / "file").write_text("", encoding="utf-8")
-    status, [(state, told, advice)] = found("warehouse", "--warehouse", str(tmp_path / "file" / "w"))
+    status, [(state, words, advice)] = found("warehouse", "--warehouse", str(tmp_path / "file" / "w"))
     assert (status, state) == (3, "fail")
-    assert told == f"{tmp_path}/file cannot be written: Not a directory"
+    assert words == f"{tmp_path}/file cannot be written: Not a directory"
     assert advice
 
 
 def test_a_new_warehouse_is_judged_by_the_directory_above_it(found, tmp_path):
-    _, [(state, told, _)] = found("warehouse", "--warehouse", str(tmp_path / "a" / "b"))
-    assert (state, told.split(":")[0]) == ("ok", str(tmp_path))
+    _, [(state, words, _)] = found("warehouse", "--warehouse", str(tmp_path / "a" / "b"))
+    assert (state, words.split(":")[0]) == ("ok", str(tmp_path))
     assert found("tables", "--warehouse", f"file:{tmp_path}/a/b")[1][0][0] == "ok"
     assert list(tmp_path.iterdir()) == []
 
@@ -166,11 +166,11 @@ def test_sources_are_looked_for(found, tmp_path):
         {"kind": kind, "paths": [f"{tmp_path}/{path}" for path in listed], "broker": "b"}
         for kind, listed in paths.items()
     ]
-    status, told = found("sources", "--set", f"sources={json.dumps(sources)}", "--warehouse", str(tmp_path / "w"))
-    assert [state for state, _, _ in told] == ["ok", "fail", "warn", "ok"]
+    status, words = found("sources", "--set", f"sources={json.dumps(sources)}", "--warehouse", str(tmp_path / "w"))
+    assert [state for state, _, _ in words] == ["ok", "fail", "warn", "ok"]
     assert status == 3
-    assert told[1][1].endswith("/empty has no directory commitlog")
-    assert told[2][1].endswith("/gone does not exist")
+    assert words[1][1].endswith("/empty has no directory commitlog")
+    assert words[2][1].endswith("/gone does not exist")
     afar = '[{"kind": "end", "paths": ["s3a://bucket/ends"], "broker": "b"}]'
     assert found("sources", "--set", f"sources={afar}")[1][0][0] == "warn"
 
@@ -211,16 +211,16 @@ def test_live_brokers_are_asked_whether_they_let_their_halves_be_read(found, tmp
         brokers = {"a": open_.address, "b": denies.address, "c": off.address, "d": ""}
         with RemotingServer(name_server(brokers)) as server:
             uri = ("--warehouse", str(tmp_path / "w"), *live(server.address))
-            status, told = found("sources", *uri)
+            status, words = found("sources", *uri)
             _, roles = found("role", *uri, "--set", "brokers={a: {role: audit}}")
             _, (unknown,) = found("sources", *uri[:2], *live(server.address, broker="x"))
-    assert (status, [state for state, _, _ in told]) == (3, ["ok", "fail", "fail", "fail"])
+    assert (status, [state for state, _, _ in words]) == (3, ["ok", "fail", "fail", "fail"])
     words = f"rocketmq {server.address}: "
-    assert [text.removeprefix(words).partition(":")[0] for _, text, _ in told] == [
+    assert [text.removeprefix(words).partition(":")[0] for _, text, _ in words] == [
         *(f"a at {open_.address.partition(':')[0]}", "b", "c", "d has no master")
     ]
-    assert "code 16, denied" in told[1][1]
-    assert "Connection refused" in told[2][1]
+    assert "code 16, denied" in words[1][1]
+    assert "Connection refused" in words[2][1]
     assert [text for state, text, _ in roles if state == "fail"] == [
         f"{name}: nobody has said its role" for name in "bcd"
     ]
@@ -252,9 +252,9 @@ def test_every_variable_that_the_settings_name_must_be_set(found, tmp_path, monk
     for variable in variables:
         monkeypatch.delenv(variable, raising=False)
     arguments = ("--conf", str(conf), "--warehouse", str(tmp_path / "w"))
-    status, told = found("secrets", *arguments)
+    status, words = found("secrets", *arguments)
     assert status == 3
-    assert [(state, [name for name in variables if name in text]) for state, text, _ in told] == [
+    assert [(state, [name for name in variables if name in text]) for state, text, _ in words] == [
         ("fail", [variable]) for variable in variables
     ]
     (source,) = found("sources", *arguments)[1]
@@ -269,11 +269,11 @@ def test_a_table_of_another_version_or_none_fails(found, warehouse):
     other = pa.table({"tags": [1], "colour": ["red"]})
     write_deltalake(Path(uri) / "op_message", other, mode="overwrite", schema_mode="overwrite")
     shutil.rmtree(Path(uri) / "quarantine")
-    status, told = found("tables", "--warehouse", uri)
-    assert (status, [state for state, _, _ in told]) == (3, ["fail", "fail"])
-    assert told[0][1].startswith("op_message: missing broker_name, queue_id, ")
-    assert told[0][1].endswith("; unexpected colour; mistyped tags")
-    assert "no table quarantine" in told[1][1]
+    status, words = found("tables", "--warehouse", uri)
+    assert (status, [state for state, _, _ in words]) == (3, ["fail", "fail"])
+    assert words[0][1].startswith("op_message: missing broker_name, queue_id, ")
+    assert words[0][1].endswith("; unexpected colour; mistyped tags")
+    assert "no table quarantine" in words[1][1]
 
 
 @pytest.mark.parametrize(("apart", "state"), [(0, "ok"), (30, "warn"), (-30, "warn"), (120, "fail")])
@@ -305,12 +305,12 @@ def test_each_broker_has_the_role_its_rows_were_made_under_or_fails(warehouse, f
         "brokers: {a: {role: audit}, new: {role: engine}}\nsources: [{kind: store, paths: [/x], broker: s}]\n",
         encoding="utf-8",
     )
-    status, told = found("role", "--warehouse", uri, "--conf", str(conf))
+    status, words = found("role", "--warehouse", uri, "--conf", str(conf))
     assert status == 3
-    assert [(state, text) for state, text, _ in told] == [
+    assert [(state, text) for state, text, _ in words] == [
         ("ok", f"a: audit, says {conf}; its rows were made as audit"),
         ("fail", "b: nobody has said its role; its rows were made in the role audit"),
         ("ok", f"new: engine, says {conf}"),
         ("fail", "s: nobody has said its role"),
     ]
-    assert told[1][2].startswith("say role: audit, or see txmq take-back --decisions")
+    assert words[1][2].startswith("say role: audit, or see txmq take-back --decisions")

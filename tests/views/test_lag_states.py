@@ -27,8 +27,14 @@ def at(minute: float) -> str:
 
 
 def queue(next_offset: int, moved: float, reported: float | None = None, **more: Any) -> dict[str, Any]:
-    told = at(moved if reported is None else reported)
-    return {**PLACE, "next_offset": next_offset, "updated_timestamp": at(moved), "last_report_timestamp": told, **more}
+    reported_at = at(moved if reported is None else reported)
+    return {
+        **PLACE,
+        "next_offset": next_offset,
+        "updated_timestamp": at(moved),
+        "last_report_timestamp": reported_at,
+        **more,
+    }
 
 
 def report(minute: float, next_offset: int, **more: Any) -> dict[str, Any]:
@@ -63,8 +69,8 @@ def judged(warehouse):
         }  # fmt: skip
         reader = WarehouseReader(warehouse(content))
         rows = view_rows(reader, OFFSETS, ViewQuery(lag_window=window), columns=OFFSETS.columns)
-        told = [dict(zip(OFFSETS.columns, row, strict=True)) for row in rows]
-        return {(row["consumer_group"], row["queue_id"]): row for row in told}
+        judged_rows = [dict(zip(OFFSETS.columns, row, strict=True)) for row in rows]
+        return {(row["consumer_group"], row["queue_id"]): row for row in judged_rows}
 
     return judge
 
@@ -261,13 +267,13 @@ def of_capture(until_ms: int) -> tuple[Any, ...]:
             continue
         key = (row["group"], row["topic"], row["queueId"])
         place = {"broker_name": "b", "consumer_group": key[0], "topic": key[1], "queue_id": key[2]}
-        told = {
+        place_and_time = {
             **place,
             "ts": moment(row["ts"]).isoformat(),
             "next_offset": row["brokerOffset"],
             "landing_order": number,
         }
-        reports.append({**told, "is_increase_only": False, "content_hash": number})
+        reports.append({**place_and_time, "is_increase_only": False, "content_hash": number})
         held = offsets.get(key)
         known = held or {**place, "next_offset": None, "rewinds": []}
         if known["next_offset"] is not None and row["brokerOffset"] < known["next_offset"]:
@@ -280,8 +286,8 @@ def of_capture(until_ms: int) -> tuple[Any, ...]:
                 }
             )
         if row["brokerOffset"] != known["next_offset"]:
-            known |= {"next_offset": row["brokerOffset"], "updated_timestamp": told["ts"]}
-        offsets[key] = {**known, "last_report_timestamp": told["ts"]}
+            known |= {"next_offset": row["brokerOffset"], "updated_timestamp": place_and_time["ts"]}
+        offsets[key] = {**known, "last_report_timestamp": place_and_time["ts"]}
     messages = [
         {"broker_name": "b", "topic": row["topic"], "queue_id": row["queueId"], "queue_offset": row["queueOffset"],
          "store_timestamp": moment(row["storeTimestamp"]).isoformat()}
@@ -312,12 +318,12 @@ def test_real_consumers_are_judged_as_the_capture_shows_them(judged):
         rows = judged(*of_capture(until), LagWindow(moment(until), 5_000))
         newest = {(row["group"], row["topic"], row["queueId"]): row for row in polled if row["ts"] <= until}
         for (group, topic, queue_id), row in newest.items():
-            told = rows.get((group, queue_id))
-            if told is None or told["topic"] != topic or told["highest_offset"] != row["maxOffset"]:
+            lag = rows.get((group, queue_id))
+            if lag is None or lag["topic"] != topic or lag["highest_offset"] != row["maxOffset"]:
                 continue
             at_end = row["brokerOffset"] == row["maxOffset"]
             if at_end:
-                assert told["lag_state"] == "fine", (until, told)
-            seen.add((group, told["lag_state"]))
+                assert lag["lag_state"] == "fine", (until, lag)
+            seen.add((group, lag["lag_state"]))
     assert ("CG_RESET", "rewound") in seen
     assert {state for _, state in seen} <= {"fine", "rewound", "stalled", "stopped", "falling_behind", "unknown"}

@@ -95,8 +95,8 @@ def test_it_is_a_problem_and_an_alert_that_say_the_broker_how_many_and_since_whe
 def test_the_metric_counts_them_and_is_0_where_a_broker_checks(warehouse, txmq):
     uri = warehouse({"check_cursor": [cursor(), cursor(broker_name="fine", half_offset=20)], "half_message": HALVES})
     _, out, _ = txmq("--warehouse", uri, "metrics", "--out", "-", "--now", NOON)
-    told = [line for line in out.splitlines() if line.startswith("txmq_unchecked_half_messages{")]
-    assert told == [
+    series = [line for line in out.splitlines() if line.startswith("txmq_unchecked_half_messages{")]
+    assert series == [
         'txmq_unchecked_half_messages{node_id="b",node_type="broker"} 3.0',
         'txmq_unchecked_half_messages{node_id="fine",node_type="broker"} 0.0',
     ]
@@ -147,9 +147,9 @@ def test_undecided_halves_that_the_checks_have_passed_over_are_a_problem_a_metri
     words = "! 2 undecided halves that the checks of b passed over: they are at offset 18 of queue 0 (thresholds.unchecked 0)"
     assert (code, out.splitlines()[1:3]) == (1, [words, "    txmq pending --broker b"])
     _, out, _ = txmq("--warehouse", uri, "status", "--now", NOON, "--format", "json")
-    told = json.loads(out)
-    assert "unchecked b/0 passed over" in [each["condition"] for each in told["problems"]]
-    assert [(each["count"], each["passed_offset"]) for each in told["passed_over"]] == [(2, 18)]
+    document = json.loads(out)
+    assert "unchecked b/0 passed over" in [each["condition"] for each in document["problems"]]
+    assert [(each["count"], each["passed_offset"]) for each in document["passed_over"]] == [(2, 18)]
     _, out, _ = txmq("--warehouse", uri, "metrics", "--out", "-", "--now", NOON)
     assert 'txmq_unchecked_half_messages{node_id="b",node_type="broker"} 2.0' in out
     _, out, _ = txmq("--warehouse", uri, "trace", "T17")

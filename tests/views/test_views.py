@@ -139,9 +139,9 @@ def test_landings_are_told_once_each_with_broker_and_source(warehouse, txmq):
 
 
 def test_a_landing_is_as_old_as_the_row_that_ended_it(warehouse, txmq):
-    told = {"job": "land", "pass_number": 1, "arguments": "{}"}
-    uri = warehouse({"pass": [{**told, "state": "started", "wall_timestamp": "2026-11-21T10:00:00Z"}]})
-    append(Path(uri), "pass", [{**told, "state": "committed", "wall_timestamp": "2026-11-21T10:05:00Z"}])
+    landing = {"job": "land", "pass_number": 1, "arguments": "{}"}
+    uri = warehouse({"pass": [{**landing, "state": "started", "wall_timestamp": "2026-11-21T10:00:00Z"}]})
+    append(Path(uri), "pass", [{**landing, "state": "committed", "wall_timestamp": "2026-11-21T10:05:00Z"}])
     for now, states in (("10:12", []), ("10:16", ["committed"])):
         _, out, _ = txmq("--warehouse", uri, "landed", "--format", "json", "--older-than", "10m", "--now",
                          f"2026-11-21T{now}:00Z")  # fmt: skip
@@ -363,8 +363,8 @@ def test_a_column_that_was_added_is_null_in_files_of_before(warehouse, txmq, new
         append(Path(uri), "end_outcome", new)
     code, out, err = txmq("--warehouse", uri, "ends", "--format", "json")
     assert (code, err) == (0, "")
-    told = {row["transaction_id"]: row["remark"] for row in objects(out)}
-    assert told == {"O": None, **{row["transaction_id"]: row["remark"] for row in new}}
+    remarks = {row["transaction_id"]: row["remark"] for row in objects(out)}
+    assert remarks == {"O": None, **{row["transaction_id"]: row["remark"] for row in new}}
 
 
 def test_a_warehouse_of_before_is_read_as_it_is(tmp_path, empty_tables, txmq):
