@@ -211,16 +211,16 @@ def test_live_brokers_are_asked_whether_they_let_their_halves_be_read(found, tmp
         brokers = {"a": open_.address, "b": denies.address, "c": off.address, "d": ""}
         with RemotingServer(name_server(brokers)) as server:
             uri = ("--warehouse", str(tmp_path / "w"), *live(server.address))
-            status, words = found("sources", *uri)
+            status, sources = found("sources", *uri)
             _, roles = found("role", *uri, "--set", "brokers={a: {role: audit}}")
             _, (unknown,) = found("sources", *uri[:2], *live(server.address, broker="x"))
-    assert (status, [state for state, _, _ in words]) == (3, ["ok", "fail", "fail", "fail"])
+    assert (status, [state for state, _, _ in sources]) == (3, ["ok", "fail", "fail", "fail"])
     words = f"rocketmq {server.address}: "
-    assert [text.removeprefix(words).partition(":")[0] for _, text, _ in words] == [
+    assert [text.removeprefix(words).partition(":")[0] for _, text, _ in sources] == [
         *(f"a at {open_.address.partition(':')[0]}", "b", "c", "d has no master")
     ]
-    assert "code 16, denied" in words[1][1]
-    assert "Connection refused" in words[2][1]
+    assert "code 16, denied" in sources[1][1]
+    assert "Connection refused" in sources[2][1]
     assert [text for state, text, _ in roles if state == "fail"] == [
         f"{name}: nobody has said its role" for name in "bcd"
     ]
