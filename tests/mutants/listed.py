@@ -314,7 +314,7 @@ MUTANTS = (
     Mutant("effects.given_up_messages", "given-up halves at one place are told for each other", "*place", '"half_commit_log_offset"', EFFECTS),
     Mutant("landing_pass._occupied_and_abandoned", "the steps of a plan given up stay free", "_appends(current)",
            "()", (f"{ONCE}::test_a_landing_given_up_while_it_writes_lands_nothing_twice",)),
-    Mutant("_land_prepared", "halves behind the frontier are not seen", "max(end, beyond.collect()[0][0] or 0)", "end",
+    Mutant("_land_prepared", "halves behind the frontier are not seen", "max(end, end_of_halves or 0)", "end",
            (f"{ONCE}::test_halves_made_by_a_landing_that_was_given_up_keep_their_offsets",)),
     # --- the role a broker's rows are made under
     Mutant("require_same_roles", "a role may change", "settings.for_broker(name).role != role", "False", (f"{ROLES}::test_every_job_that_decides_by_role_refuses_and_those_that_do_not_go_on",)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from moment import NOW_TEXT
 from pyspark.sql import SparkSession
 from truth import CAPTURES
 
@@ -15,7 +16,7 @@ def test_a_run_lands_and_judges_and_its_rows_are_frames_of_the_session(spark: Sp
     half, op = (str(CAPTURES / "restart" / f"{name}.jsonl.gz") for name in ("half", "op"))
     sources = [{"kind": "half", "paths": [half], "broker": "a"}, {"kind": "op", "paths": [op], "broker": "a"}]
     opened = txmq.open(warehouse=tmp_path / "w", settings=["role=audit", f"sources={sources}"])
-    report = opened.run(now="2026-11-21T12:00:00Z", session=spark)
+    report = opened.run(now=NOW_TEXT, session=spark)
     assert report.job == "run"
     verdicts = opened.verdicts()
     assert verdicts.spark(spark).where("verdict is not null").count() == verdicts.count() == 65

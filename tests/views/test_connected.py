@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from moment import NOW_TEXT
 
 BORN = "2026-11-21T10:30:51.730Z"
 KEY = {"broker_name": "a", "transaction_id": "T1", "producer_group": "PG", "born_timestamp": BORN}
@@ -61,7 +62,7 @@ def test_the_advice_follows_who_is_connected(warehouse, txmq, known, clients, sa
         if pending:
             _, out, _ = txmq("--warehouse", uri, "pending", "--format", "json")
             assert json.loads(out)["clients"] == clients
-            _, out, _ = txmq("--warehouse", uri, "status", "--now", "2026-11-21T12:00:00Z")
+            _, out, _ = txmq("--warehouse", uri, "status", "--now", NOW_TEXT)
             assert ("1 undecided of PG: no client connected" in out) == (clients == 0)
             assert ("clients" in out) == (clients is not None)
 
@@ -72,5 +73,5 @@ def test_what_is_decided_says_nothing_of_clients_and_a_warehouse_of_before_is_re
     assert "connected" not in out
     uri = warehouse({"verdict": [{**KEY, "verdict": "PENDING"}], "pending_half": [KEY]})
     shutil.rmtree(Path(uri) / "connected_producer")
-    for command in (["trace", "T1"], ["pending"], ["producers"], ["status", "--now", "2026-11-21T12:00:00Z"]):
+    for command in (["trace", "T1"], ["pending"], ["producers"], ["status", "--now", NOW_TEXT]):
         assert txmq("--warehouse", uri, *command)[0] in (0, 1), command  # 1: pending for too long

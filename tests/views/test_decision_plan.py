@@ -10,11 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
+from moment import NOW_TEXT
 
 ROOT = Path(__file__).resolve().parents[2]
 BORN = "2026-11-21T11:00:00Z"
 KEY = {"broker_name": "a", "producer_group": "G", "born_timestamp": BORN}
-NOW = ("--now", "2026-11-21T12:00:00Z")
+NOW = ("--now", NOW_TEXT)
 
 
 def half(transaction_id: str, offset: int, **more) -> dict:

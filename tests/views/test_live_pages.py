@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import pytest
-from moment import NOW
+from moment import NOW, NOW_TEXT
 from views.report_rows import HOSTILE, rows
 
 from txmq_lib.cli.options import Options
@@ -151,6 +151,6 @@ def test_of_lag_states_the_worst_come_first(warehouse, txmq):
             {**place, "queue_id": queue, "next_offset": 9, "highest_store_timestamp": at} for queue in range(3)
         ],
     }
-    _, out, _ = txmq("--warehouse", warehouse(content), "status", "--now", "2026-11-21T12:00:00Z")
+    _, out, _ = txmq("--warehouse", warehouse(content), "status", "--now", NOW_TEXT)
     row = next(line for line in out.splitlines() if line.startswith("  CG"))
     assert re.search(r"stopped 1 .*fine 1", row) or "stopped 1" in row.split("  ")[-1].split(" ahead")[0], row

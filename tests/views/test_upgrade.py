@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from moment import NOW_TEXT
 from views.conftest import append, with_column_added
 
 from txmq_lib.config.table_specs import RUN_TABLE, table_spec, table_specs
@@ -16,7 +17,7 @@ from txmq_lib.delta import upgrade as upgrading
 from txmq_lib.views.catalogue import VIEWS
 
 RELEASED = sorted((Path(__file__).resolve().parents[1] / "captures" / "warehouses").glob("*.tar.xz"))
-NOW = ("--now", "2026-11-21T12:00:00Z")
+NOW = ("--now", NOW_TEXT)
 
 
 # Of the first store of the demo, as every version landed and judged it.

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema, write_deltalake
+from moment import NOW_TEXT
 from views.conftest import PLAIN_DEFAULTS, append, with_column_added
 
 from txmq_lib.config.table_specs import table_specs
@@ -381,7 +382,7 @@ def test_a_warehouse_of_before_is_read_as_it_is(tmp_path, empty_tables, txmq):
         "verdict": "DUPLICATED",
     }
     write_deltalake(uri / "verdict", pa.Table.from_pylist([row], pa.schema(schema.to_arrow())), mode="append")
-    for command in (["verdicts", "--format", "json"], ["trace", "T"], ["status", "--now", "2026-11-21T12:00:00Z"]):
+    for command in (["verdicts", "--format", "json"], ["trace", "T"], ["status", "--now", NOW_TEXT]):
         code, out, err = txmq("--warehouse", str(uri), *command)
         assert (code, err) == (0, ""), command
         assert "DUPLICATED" in out or "visible more than once" in out

@@ -144,16 +144,22 @@ def given_up_messages(
     # A rebuilt broker may have had another half at the same physical offset.
     place = {"half_commit_log_offset": "commit_log_offset", "half_queue_offset": "queue_offset"}
     kept = ("sys_flag", "flag", "born_timestamp", "born_host", "store_host", "offset_msg_id", "reconsume_times")
-    rest = ("prepared_transaction_offset", "properties", "body", "tags", "keys", "transaction_id", "producer_group")
+    place_before = "prepared_transaction_offset"
+    rest = ("properties", "body", "tags", "keys", "transaction_id", "producer_group")
     counted = ("real_topic", "real_queue_id", "broker_check_times")
     source = halves.select(
-        "broker_name", *[F.col(name).alias(alias) for alias, name in place.items()], *kept, *rest, *counted
+        "broker_name",
+        *[F.col(name).alias(alias) for alias, name in place.items()],
+        *kept,
+        place_before,
+        *rest,
+        *counted,
     )
     joined = places.join(source, on=["broker_name", *place], how="inner")
     check_times = F.create_map(F.lit(PROPERTY_CHECK_TIMES), F.col("check_times").cast("string"))
     others = F.map_filter("properties", lambda name, _: name != PROPERTY_CHECK_TIMES)
     return joined.select(
-        *("broker_name", "topic", "queue_id", "queue_offset", *kept, *rest[:1]),
+        *("broker_name", "topic", "queue_id", "queue_offset", *kept, place_before),
         F.lit(None).cast("bigint").alias("commit_log_offset"),
         F.lit(now).alias("store_timestamp"),
         F.map_concat(others, check_times).alias("properties"),

@@ -242,20 +242,23 @@ def _land_prepared(current: Pass, good: DataFrame, broker_name: str, batch: Row)
     """Append new prepared messages as halves; the halves, and conflicts found on the way."""
     known = current.read("half_message").where(F.col("broker_name") == broker_name)
     # A prepared message has no half offset of its own yet: it is known by its physical offset.
-    is_prepared = good.where("is_prepared")
-    few_repeated = current.broadcastable(repeated_keys(is_prepared, PHYSICAL_KEY), most=KEYS)
-    judged = current.cached(judged_by_key(is_prepared, known, PHYSICAL_KEY, few_repeated))
+    prepared = good.where("is_prepared")
+    few_repeated = current.broadcastable(repeated_keys(prepared, PHYSICAL_KEY), most=KEYS)
+    judged = current.cached(judged_by_key(prepared, known, PHYSICAL_KEY, few_repeated))
     tally = _tallied(current, judged)
     new = judged.where(F.col("status") == NEW).drop("status")
     queue = current.read("landing_frontier").where(
-        (F.col("broker_name") == broker_name) & (F.col("topic") == HALF_TOPIC) & (F.col("queue_id") == 0)
+        (F.col("broker_name") == broker_name)
+        & (F.col("topic") == HALF_TOPIC)
+        & (F.col("queue_id") == prepare.HALF_QUEUE_ID)
     )
     end = max([0, batch["direct_end"] or 0, *[row["next_offset"] for row in queue.collect()]])
-    # A landing that was given up on its way has left halves behind the frontier.
-    beyond = known.where((F.col("queue_id") == 0) & (F.col("queue_offset") >= end)).agg(F.max("queue_offset") + 1)
-    start = max(end, beyond.collect()[0][0] or 0)
+    # A landing that was abandoned on its way has left halves behind the frontier.
+    behind = known.where((F.col("queue_id") == prepare.HALF_QUEUE_ID) & (F.col("queue_offset") >= end))
+    end_of_halves = behind.agg(F.max("queue_offset") + 1).collect()[0][0]
+    first_free = max(end, end_of_halves or 0)
     current.counts["delay_dropped"] = new.where(prepare.has_delay()).count()
-    halves = prepare.as_halves(new, F.lit(start))
+    halves = prepare.as_halves(new, F.lit(first_free))
     rows = _own_columns(half_messages(halves.drop(*LANDING_ONLY)), current)
     current.append("half_message", rows, step=PREPARED, count=tally.get(NEW, 0))
     return halves, conflict_rows(judged, at="commit_log_offset")
