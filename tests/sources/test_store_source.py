@@ -48,7 +48,7 @@ def test_the_store_of_a_capture_equals_what_a_client_read_from_its_broker(spark_
     others = [name for name in frame.columns if not name.endswith("_timestamp")]
     found = {row["position"]: row.asDict() for row in frame.select(*others, *in_micros).collect()}
     expected = [as_stored(row) for kind in ("half", "op", "max_time") for row in capture_rows("basic", kind)]
-    assert len(found) == len(expected) == 483
+    assert len(found) == len(expected)
     for row in expected:
         times = {name: round(row[name].timestamp() * 1000) * 1000 for name in ("born_timestamp", "store_timestamp")}
         assert found[row["position"]] == row | times
