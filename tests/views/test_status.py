@@ -20,7 +20,8 @@ from views.conftest import append
 
 from txmq_lib.views import far_files
 from txmq_lib.views.landing_figures import last_passes, newest_passes
-from txmq_lib.views.reader import Scan, WarehouseReader
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.scan import Scan
 from txmq_lib.views.status import span_text
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from txmq_lib.cli.output import show
-from txmq_lib.views.reader import Scan, WarehouseReader
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.scan import Scan
 from txmq_lib.views.trace import MOST_ROWS, traces
 
 ID = "C000020246654E0E2F2A6940C2510000"

@@ -8,7 +8,8 @@ from datetime import datetime
 
 from txmq_lib.report.period import PARTS, Period
 from txmq_lib.views.column_sql import in_utc, utc
-from txmq_lib.views.reader import Scan, Span, WarehouseReader
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.scan import Scan, Span
 
 STEPS_LISTED = 12
 CYCLE = ("land", "reconcile", "resolve", "rollup", "audit")

@@ -12,7 +12,8 @@ from txmq_lib import names
 from txmq_lib.report.period import PARTS, Period
 from txmq_lib.views.column_sql import in_utc, utc
 from txmq_lib.views.figures import AGE_CLASSES, OLDER
-from txmq_lib.views.reader import Scan, WarehouseReader
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.scan import Scan
 
 # Upper ends of the classes of times to a decision, in seconds.
 DECISION_BOUNDS = (0.1, 0.3, 1, 3, 10, 30, 60, 180, 600, 1800, 3600, 10_800, 43_200, 86_400, 259_200)

@@ -12,7 +12,8 @@ from txmq_lib.report.period import PARTS, Period
 from txmq_lib.views.declared.consumer_offsets import OFFSETS
 from txmq_lib.views.figures import OffsetGroup
 from txmq_lib.views.lag import LagWindow
-from txmq_lib.views.reader import Scan, WarehouseReader
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.scan import Scan
 from txmq_lib.views.select import MOST_VALUES, ViewQuery, view_rows
 
 GROUPS_DRAWN = 6

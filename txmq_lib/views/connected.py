@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from txmq_lib.names import EVERY_GROUP
-from txmq_lib.views.reader import Scan, WarehouseReader
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.scan import Scan
 
 COLUMNS = ("broker_name", "producer_group", "clients", "client_ids", "since_timestamp")
 

@@ -14,7 +14,8 @@ from txmq_lib.views.declared.consumer_offsets import OFFSETS
 from txmq_lib.views.declared.transactions import PENDING
 from txmq_lib.views.declared.verdicts import VERDICTS
 from txmq_lib.views.lag import LagWindow, lag_relation, lag_scans
-from txmq_lib.views.reader import Scan, WarehouseReader
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.scan import Scan
 
 # Upper ends of the age classes in seconds; what is older is in the last class.
 AGE_CLASSES = {"1m": 60, "10m": 600, "1h": 3600, "1d": 86_400}

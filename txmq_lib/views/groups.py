@@ -9,7 +9,8 @@ from txmq_lib import names
 from txmq_lib.views.column_sql import output
 from txmq_lib.views.declared.consumer_offsets import OFFSETS
 from txmq_lib.views.lag import LagWindow, lag_relation, lag_scans
-from txmq_lib.views.reader import Scan, WarehouseReader, sql_literal
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.scan import Scan, sql_literal
 
 CONSUMER_COLUMNS: Final = (
     *("consumer_group", "topics", "queues", "lag", "oldest_waiting_ms", "worst_state", "queues_in_it"),

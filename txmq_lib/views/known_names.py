@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from txmq_lib.views.column_sql import quoted
-from txmq_lib.views.reader import Scan, WarehouseReader
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.scan import Scan
 from txmq_lib.views.view import View
 
 HALVES, MESSAGES, GIVEN_UP, ENDS = "half_message", "message", "trans_check_max_time", "end_transaction"

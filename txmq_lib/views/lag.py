@@ -14,7 +14,8 @@ from importlib.resources import files
 
 from txmq_lib import names
 from txmq_lib.views.column_sql import in_utc, utc
-from txmq_lib.views.reader import Scan, Span, WarehouseReader, sql_literal
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.scan import Scan, Span, sql_literal
 
 FRONTIER = ("broker_name", "topic", "queue_id", "next_offset", "lowest_kept_offset", "is_untold")
 POSITION_NEEDS = ("broker_name", "topic", "queue_id", "next_offset")

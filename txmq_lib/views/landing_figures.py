@@ -9,7 +9,8 @@ from typing import Any
 
 from txmq_lib.errors import TableMissingError
 from txmq_lib.views.column_sql import in_utc, utc
-from txmq_lib.views.reader import Scan, WarehouseReader, sql_literal
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.scan import Scan, sql_literal
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from txmq_lib.views.column_sql import quoted
-from txmq_lib.views.reader import KeyValues, Scan, WarehouseReader, matching
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.scan import KeyValues, Scan, matching
 
 # Tables whose rows are messages: with a physical place, KEYS, and the transaction id.
 MESSAGE_TABLES = ("half_message", "message", "trans_check_max_time")

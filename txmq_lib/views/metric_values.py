@@ -12,8 +12,9 @@ from txmq_lib.views.counters import SUM, Piece
 from txmq_lib.views.cursors import checked_brokers, passed_over, stopped_checks
 from txmq_lib.views.lag import FRONTIER, POSITION_NEEDS, POSITIONS_RELATION, LagWindow
 from txmq_lib.views.metric_names import BROKER, LATENCY_BOUNDS, bounds, piece
-from txmq_lib.views.reader import Scan, WarehouseReader
+from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.runs import landed_runs, step_runs
+from txmq_lib.views.scan import Scan
 
 # Topics in which a message with commit bits is a copy of one that was visible before.
 COPIES = ("%RETRY%", "%DLQ%", *names.DIVERTING_TOPICS)

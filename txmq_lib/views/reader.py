@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -26,6 +25,7 @@ from txmq_lib.config.table_specs import table_spec
 from txmq_lib.errors import InputError, TableMissingError, TxmqError, WarehouseUnreached
 from txmq_lib.files.scratch import scratch
 from txmq_lib.views.column_sql import duckdb_type, output, quoted
+from txmq_lib.views.scan import Scan, matching, no_row, pruning_predicate, sql_literal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,45 +35,10 @@ FETCHED_AT_ONCE = 1000
 TABLES_AT_ONCE = 16
 # In a path DuckDB takes these for patterns.
 GLOB = re.compile(r"[*?\[]")
-# Values that may stand in what deltalake is asked: it looks at them one within the other, and 10,000 end the process.
-MOST_SOUGHT = 1000
-
 # By place, or by name.
 Parameters: TypeAlias = list[Any] | dict[str, Any]
-KeyValues: TypeAlias = Mapping[str, Sequence[str | int]]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Span:
-    """Rows whose `column` is at or after `since` and before `before`; None: no bound."""
-
-    column: str
-    since: datetime | None = None
-    before: datetime | None = None
-
-    def bounds(self) -> list[tuple[str, datetime]]:
-        """The comparisons it stands for."""
-        return [(sign, moment) for sign, moment in ((">=", self.since), ("<", self.before)) if moment is not None]
-
-
-@dataclass(frozen=True)
-class Scan:
-    """Columns of one table, and which of its rows.
-
-    `where`  those that satisfy any, in each every column one of the values given; none: all
-    `span`   and of these, those of a span of time
-    `files`  a condition for which files may be left out, where statistics tell; what is asked must not depend on it
-    `may_be_missing`  whether a warehouse of before may lack the table: it has no rows then
-    """
-
-    table: str
-    columns: tuple[str, ...]
-    where: tuple[KeyValues, ...] = ()
-    span: Span | None = None
-    files: str | None = None
-    may_be_missing: bool = False
 
 
 @dataclass(frozen=True)
@@ -228,16 +193,16 @@ class WarehouseReader:
         except TableMissingError:
             if not scan.may_be_missing:
                 raise
-            return f"SELECT {_no_row(scan)} WHERE false"
+            return f"SELECT {no_row(scan)} WHERE false"
 
     def _files(self, scan: Scan) -> str | None:
         """SQL for the scan over its Parquet files; None where DuckDB cannot read them as they are."""
         with self._readable(scan.table) as delta:
             if self.is_far or GLOB.search(self.uri) or delta.protocol().reader_features:
                 return None
-            files = delta.file_uris(file_pruning_predicate=_predicate(scan))
+            files = delta.file_uris(file_pruning_predicate=pruning_predicate(scan))
             has_old_files = bool(files) and self._has_old_files(scan.table, delta, files)
-        spec, none = table_spec(scan.table), _no_row(scan)
+        spec, none = table_spec(scan.table), no_row(scan)
         if not files:
             # No rows, told in types, so that DuckDB plans away whatever is joined with them.
             return f"SELECT {none} WHERE false"
@@ -272,7 +237,7 @@ class WarehouseReader:
         with self._readable(scan.table) as delta:
             stored = [field.name for field in delta.schema().fields]
             lacking = {*table_spec(scan.table).columns} - {*stored}
-            predicate = _predicate(scan)
+            predicate = pruning_predicate(scan)
             if predicate and any(name in predicate for name in lacking):
                 predicate = None  # it only spares reading
             present = [name for name in scan.columns if name in stored]
@@ -320,52 +285,6 @@ class WarehouseReader:
             raise TableMissingError(self._missing(table)) from None
         except (DeltaError, OSError) as error:
             raise InputError(f"table {path} cannot be read: {reason_of(error, path)}") from error
-
-
-def _no_row(scan: Scan) -> str:
-    """The columns of a scan as nulls of their types."""
-    types_of = {field.name: duckdb_type(field.type) for field in table_spec(scan.table).fields}
-    return ", ".join(f"NULL::{types_of[name]} AS {quoted(name)}" for name in scan.columns)
-
-
-def matching(where: Sequence[KeyValues]) -> tuple[str, list[str | int]]:
-    """`where` as a DuckDB condition with its bound parameters."""
-    parameters = [value for match in where for values in match.values() for value in values]
-    any_of = [
-        " AND ".join(f"{quoted(name)} IN ({', '.join('?' * len(values))})" for name, values in match.items())
-        for match in where
-    ]
-    return " OR ".join(f"({all_of})" for all_of in any_of) or "true", parameters
-
-
-def _predicate(scan: Scan) -> str | None:
-    # Only spares reading: what is shown is decided by bound parameters. deltalake takes nothing but SQL text here.
-    count = sum(len(values) for match in scan.where for values in match.values())
-    among = _one_of if count <= MOST_SOUGHT else _between
-    any_of = [" AND ".join(among(name, values) for name, values in match.items()) for match in scan.where]
-    equal = [" OR ".join(f"({term})" for term in any_of)] if 0 < len(any_of) <= MOST_SOUGHT else []
-    bounds = scan.span.bounds() if scan.span else []
-    spans = [f"{scan.span.column} {sign} {sql_literal(_iso(moment))}" for sign, moment in bounds] if scan.span else []
-    all_of = [*equal, *spans, *([scan.files] if scan.files else [])]
-    return " AND ".join(f"({term})" for term in all_of) or None
-
-
-def _one_of(name: str, values: Sequence[str | int]) -> str:
-    return f"{name} IN ({', '.join(map(sql_literal, values))})"
-
-
-def _between(name: str, values: Sequence[Any]) -> str:
-    """All of them, and what lies between."""
-    return f"{name} >= {sql_literal(min(values))} AND {name} <= {sql_literal(max(values))}" if values else "true"
-
-
-def _iso(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat()
-
-
-def sql_literal(value: str | int) -> str:
-    """A value as SQL text, for what can be bound to no parameter."""
-    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
 
 
 def _first_line(error: Exception) -> str:

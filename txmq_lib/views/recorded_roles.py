@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from txmq_lib.errors import TxmqError
-from txmq_lib.views.reader import Scan, WarehouseReader
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.scan import Scan
 
 
 def recorded_roles(uri: str) -> dict[str, str]:

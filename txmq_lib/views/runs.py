@@ -8,7 +8,8 @@ from datetime import datetime
 from txmq_lib.config.table_specs import RUN_TABLE
 from txmq_lib.errors import TableMissingError
 from txmq_lib.views.column_sql import in_utc, utc
-from txmq_lib.views.reader import Scan, WarehouseReader
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.scan import Scan
 
 SERVE, SERVE_ROUNDS = "serve", "serve rounds"
 # What these do is in the settings; whoever types another command may type it wrongly.

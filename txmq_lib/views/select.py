@@ -14,7 +14,8 @@ from txmq_lib.views.column_sql import BASE64, BodyForm, output, quoted
 from txmq_lib.views.lag import LagWindow, lag_relation, lag_scans
 from txmq_lib.views.lookup import key_condition, transactions_with_keys
 from txmq_lib.views.mask import NOTHING_MASKED, Mask
-from txmq_lib.views.reader import KeyValues, Scan, Span, WarehouseReader
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.scan import KeyValues, Scan, Span
 from txmq_lib.views.view import View
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from txmq_lib.names import (
     UNDECIDED,
 )
 from txmq_lib.rules.requests import RECORDED, RESENDABLE, done_before, key_of, may_be_sent, why_not_resent
-from txmq_lib.views.reader import Scan, WarehouseReader
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.scan import Scan
 from txmq_lib.views.standing import Chosen, Limits, Planned, given_up_ids, is_expired, standing
 
 SEND_COLUMNS = (

@@ -14,7 +14,8 @@ from typing import Any
 
 from txmq_lib import names
 from txmq_lib.views.column_sql import output
-from txmq_lib.views.reader import KeyValues, Scan, WarehouseReader
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.scan import KeyValues, Scan
 
 KEY = ", ".join(names.TRANSACTION_KEY)
 SAME = " AND ".join(f"{{0}}.{name} IS NOT DISTINCT FROM {{1}}.{name}" for name in names.TRANSACTION_KEY)

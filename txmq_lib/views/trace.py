@@ -13,7 +13,8 @@ from txmq_lib.names import END_KEY
 from txmq_lib.views import story
 from txmq_lib.views.connected import connected
 from txmq_lib.views.cursors import not_looking_into_rocksdb, passed_over, stopped_checks
-from txmq_lib.views.reader import KeyValues, Scan, WarehouseReader
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.scan import KeyValues, Scan
 from txmq_lib.views.story import Event, Row
 
 
