@@ -116,7 +116,7 @@ def _prepare(warehouse: Warehouse, settings: Settings, rows: int, files: int) ->
     left = {table: past[table].where(~is_undecided(F.expr(number))) for table, number in NUMBER.items()}
     undecided = landed.where(is_undecided(F.col("queue_offset")))
     policies = policies_of(settings)
-    opened = check.with_held(opened_transactions(warehouse.empty("pending_half"), undecided), None)
+    opened = check.with_held_by_people(opened_transactions(warehouse.empty("pending_half"), undecided), None)
     pending = check.with_action(opened, policies=policies, now=NOW)
-    left["pending_half"] = check.asked(pending, policies=policies, now=NOW)
+    left["pending_half"] = check.pending_after(pending, policies=policies, now=NOW)
     write_pass(warehouse, settings, "reconcile", left)

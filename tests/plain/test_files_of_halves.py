@@ -21,7 +21,7 @@ HALVES, MESSAGES = table_spec("half_message"), table_spec("message")
 ON = {"broker_name": "broker_name", "commit_log_offset": "commit_log_offset", "queue_id": "half_queue_id",
       "queue_offset": "half_queue_offset"}  # fmt: skip
 MADE = partial(effects_in_arrow.restored, schema=arrow_schema(MESSAGES), now=NOW, pass_number=6)
-RESTORING = files_of_halves.RowsOfHalves(table="message", on=ON, made=MADE)
+RESTORING = files_of_halves.TableOfHalves(table="message", on=ON, made=MADE)
 
 
 def half(broker: str, offset: int, at: int) -> dict[str, Any]:

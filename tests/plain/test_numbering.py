@@ -55,7 +55,7 @@ def test_places_are_those_of_the_ends_in_order(tmp_path: Path, monkeypatch, seed
     ours = [row for row in commits if queue_of(row) != ("b", "TopicB", 2)]
     per_queue = Counter(map(queue_of, ours))
     (tmp_path / "places").mkdir()
-    places = numbered_places(files, str(tmp_path / "places"), rows=per_queue, starts=STARTS, threads=2)
+    places = numbered_places(files, str(tmp_path / "places"), row_counts=per_queue, starts=STARTS, threads=2)
     assert places is not None
     in_order = defaultdict(list)
     order = ("ts", "commit_or_rollback", "landed_pass", "landing_order", "commit_log_offset")
@@ -78,4 +78,4 @@ def test_places_are_those_of_the_ends_in_order(tmp_path: Path, monkeypatch, seed
 
 def test_a_queue_of_too_many_is_left_to_spark(tmp_path, monkeypatch):
     monkeypatch.setattr(numbering, "MOST_IN_A_FILE", 3)
-    assert numbered_places([], str(tmp_path), rows={("b", "T", 0): 4}, starts={}, threads=1) is None
+    assert numbered_places([], str(tmp_path), row_counts={("b", "T", 0): 4}, starts={}, threads=1) is None

@@ -10,7 +10,7 @@ from chispa import assert_df_equality
 from moment import NOW, NOW_MS
 from pyspark.sql import functions as F
 
-from txmq_lib.rules.check import asked, check_limit_ms, check_requests, is_immune, with_action
+from txmq_lib.rules.check import check_limit_ms, check_requests, is_immune, pending_after, with_action
 from txmq_lib.rules.policy import Backoff, Limits, Policies
 from txmq_lib.rules.settle import immunity_limit_ms
 
@@ -148,7 +148,7 @@ DUE = [  # why, half, check times, last asked, next due; in ms after now
 
 
 def test_pending_keeps_how_often_and_when_it_was_asked_and_when_it_is_due(spark):
-    pending = asked(with_action(undecided(spark, DUE), policies=BROKERS, now=NOW), policies=BROKERS, now=NOW)
+    pending = pending_after(with_action(undecided(spark, DUE), policies=BROKERS, now=NOW), policies=BROKERS, now=NOW)
     assert sorted(pending.columns) == sorted(schema_of("pending_half").names)
     found = table_of(pending, "transaction_id", "check_times", "last_check_timestamp", "next_check_timestamp")
     assert found == {why: tuple(left) for why, _, *left in DUE}
@@ -175,14 +175,14 @@ def test_a_group_with_a_backoff_is_asked_at_growing_intervals(spark):
     edges = [(why, {**columns, "producer_group": group}) for why, columns, group, *_ in GROWING]
     acted = with_action(undecided(spark, edges), policies=BACKING_OFF, now=NOW)
     assert table_of(acted, "transaction_id", "action", "reason") == {why: done for why, _, _, done, _ in GROWING}
-    pending = asked(acted, policies=BACKING_OFF, now=NOW)
+    pending = pending_after(acted, policies=BACKING_OFF, now=NOW)
     found = table_of(pending, "transaction_id", "next_check_timestamp")
     assert found == {why: due for why, *_, due in GROWING}
 
 
 def test_a_half_due_beyond_the_year_9999_stays_a_date(spark):
     far = policies(reserved_ms=2**52)
-    pending = asked(
+    pending = pending_after(
         with_action(undecided(spark, [("far", half(1_000, FOREVER))]), policies=far, now=NOW), policies=far, now=NOW
     )
     assert RESERVED_MS == RESERVED

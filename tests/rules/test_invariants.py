@@ -18,18 +18,18 @@ SYSTEM, NOT_ONE, BOTH = (
 )
 
 
-def broken(spark, *, effective, places, pending=(), are_messages_made=False):
+def broken(spark, *, deciding, places, pending=(), are_messages_made=False):
     ddl = "broker_name string, commit_log_offset bigint, topic string, half_queue_offset bigint, queue_id int"
     rows_of_places = [(*place[:3], place[3] if place[3:] else place[1] // 100, 0) for place in places]
     frame = local_frame(spark, rows_of_places, ddl).withColumn("queue_offset", F.lit(0).cast("bigint"))
-    effective_ends = [{"half_queue_offset": end["commit_log_offset"] // 100, **end} for end in effective]
+    effective_ends = [{"half_queue_offset": end["commit_log_offset"] // 100, **end} for end in deciding]
     ends, open_ones = rows(spark, "end_outcome", effective_ends), rows(spark, "pending_half", pending)
     found = broken_invariants(ends, frame, open_ones, are_messages_made=are_messages_made)
     return lines_of(found, "invariant", "broker_name", "example")
 
 
 def test_a_sound_pass_breaks_nothing(spark):
-    effective = [
+    deciding = [
         {"commit_log_offset": 100},
         {"commit_log_offset": 100, "broker_name": "c"},
         {"commit_log_offset": 300, "transaction_id": "R", "decision": "rollback"},
@@ -38,18 +38,18 @@ def test_a_sound_pass_breaks_nothing(spark):
         {"transaction_id": "P"}, {"broker_name": "d"}, {"producer_group": None}, {"born_timestamp": at(7)},
     ]  # fmt: skip
     places = [("b", 100, "TopicA"), ("c", 100, "TopicA")]
-    assert broken(spark, effective=effective, places=places, pending=pending) == []
+    assert broken(spark, deciding=deciding, places=places, pending=pending) == []
 
 
 def test_two_halves_of_a_rebuilt_broker_at_one_place_are_two_commits(spark):
-    effective = [{"commit_log_offset": 100, "half_queue_offset": 1}, {"commit_log_offset": 100, "half_queue_offset": 2}]
+    deciding = [{"commit_log_offset": 100, "half_queue_offset": 1}, {"commit_log_offset": 100, "half_queue_offset": 2}]
     places = [("b", 100, "TopicA", 1), ("b", 100, "TopicA", 2)]
-    assert broken(spark, effective=effective, places=places) == []
-    assert broken(spark, effective=effective, places=places[:1]) == [(NOT_ONE, "b", "100")]
+    assert broken(spark, deciding=deciding, places=places) == []
+    assert broken(spark, deciding=deciding, places=places[:1]) == [(NOT_ONE, "b", "100")]
 
 
 def test_each_broken_rule_is_named_with_an_example(spark):
-    effective = [
+    deciding = [
         {"commit_log_offset": 100, "transaction_id": "fine"},
         {"commit_log_offset": 200, "transaction_id": "no message"},
         {"commit_log_offset": 300, "transaction_id": "two messages"},
@@ -64,14 +64,14 @@ def test_each_broken_rule_is_named_with_an_example(spark):
         ("b", 600, "RMQ_SYS_TRANS_OP_HALF_TOPIC"), ("b", 800, "TopicA"),
     ]  # fmt: skip
     pending = [{"transaction_id": "still pending", "producer_group": None}, {"transaction_id": "P"}]
-    assert broken(spark, effective=effective, places=places, pending=pending) == sorted(
+    assert broken(spark, deciding=deciding, places=places, pending=pending) == sorted(
         [(SYSTEM, "b", "RMQ_SYS_TRANS_OP_HALF_TOPIC"), (BOTH, "b", "still pending"),
          *[(NOT_ONE, "b", example) for example in ("200", "300", "400", "500", "800")]]
     )  # fmt: skip
 
 
 def test_commits_of_which_messages_were_made_are_not_looked_at_again(spark):
-    effective = [{"commit_log_offset": 100}, {"commit_log_offset": 200, "transaction_id": "P"}]
+    deciding = [{"commit_log_offset": 100}, {"commit_log_offset": 200, "transaction_id": "P"}]
     places, pending = [("b", 100, "TRANS_CHECK_MAX_TIME_TOPIC")], [{"transaction_id": "P"}]
-    found = broken(spark, effective=effective, places=places, pending=pending, are_messages_made=True)
+    found = broken(spark, deciding=deciding, places=places, pending=pending, are_messages_made=True)
     assert found == [(BOTH, "b", "P"), (SYSTEM, "b", "TRANS_CHECK_MAX_TIME_TOPIC")]

@@ -180,7 +180,7 @@ def judged_in_arrow(place, halves, ends, files, refused=(), decided=()) -> tuple
     warehouse.land("end_transaction", ends)
     ids = pa.array([f"T{number}" for number in decided], pa.string())
     found = judging.judged_by_files(
-        a_pass(warehouse), decided=np.sort(row_hash([ids]).to_numpy()), refused=np.array(refused, np.int64)
+        a_pass(warehouse), not_plain=np.sort(row_hash([ids]).to_numpy()), refused=np.array(refused, np.int64)
     )
     assert found is not None
     paths = [f"{warehouse.local_path('end_outcome')}/{file.path}" for file in found.files]
@@ -196,7 +196,7 @@ def test_many_halves_and_ends_at_one_place_are_left_to_spark_and_never_paired(tm
     ends = [end_of(number, landing_order=number, **at_zero) for number in range(3_000)]
     warehouse.land("end_transaction", ends)
     none = np.empty(0, np.int64)
-    assert judging.judged_by_files(a_pass(warehouse), decided=none, refused=none) is None
+    assert judging.judged_by_files(a_pass(warehouse), not_plain=none, refused=none) is None
 
 
 @pytest.mark.parametrize("seed", range(4))

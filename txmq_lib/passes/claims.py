@@ -29,7 +29,7 @@ from txmq_lib.spark.local_frame import arrow_rows, local_frame
 
 @dataclass(kw_only=True)
 class Claims(Plan):
-    """The states of a plan in the pass log. What commits here is a verb: `append_row`, `claim`, `abandon`."""
+    """The rows of a plan in the pass log. `append_row`, `claim` and `abandon` write; the rest looks."""
 
     counts: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)

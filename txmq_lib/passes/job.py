@@ -24,7 +24,8 @@ class Job(Generic[Inputs, Decided]):
     begin        what is written before anything else, whatever there is to read
     is_idle      whether our own pass would find nothing to do: then it leaves no trace, and its report says `idle`
     input_bytes  how much a pass has to work on, None for much; a job without it is planned as the session is
-    require      raises RoleChanged where a plan must not be: before our own is recorded; one of others is abandoned
+    require      raises RoleChanged where the settings give a broker another role than its rows were made under: before
+                 our own plan is recorded; one of others is abandoned
     lands_again  the job does only what is missing: where its inputs are gone an unfinished pass may be abandoned
     """
 

@@ -18,6 +18,7 @@ from txmq_lib.names import JOB_TAKE_BACK
 
 STARTED, COMMITTED, ABANDONED = "started", "committed", "abandoned"
 # What becomes of a plan whose own process fails while another one may have it in hand: the first to claim it decides.
+# The words are those of commits that are there.
 CLAIM, CARRIED_ON, DROPPED = "fate", "carried on", "given up"
 # The step by which a take-back gives a broker a new role, and where a job's note keeps the last of these it knows.
 ROLE_GIVEN = "role_given"

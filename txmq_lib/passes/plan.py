@@ -43,7 +43,8 @@ class Plan:
     plan_id: str = ""
     last_note: dict[str, Any] = field(default_factory=dict)
     lost_feeds: frozenset[str] = frozenset()
-    # Whether so little is to be done that rows are better computed and written from here than by Spark.
+    # Whether so little is to be done (runner.SMALL_PASS_BYTES) that rows are better computed and written from here than
+    # by Spark. Known when the pass is carried out.
     is_small: bool = False
     # Whether the pass is computed to be looked at, and writes nothing.
     is_dry: bool = False

@@ -58,7 +58,7 @@ def next_pass(
     settings: Settings,
     wall_clock: Callable[[], datetime],
 ) -> Pass:
-    """The job's unfinished pass, else a new one without a plan row: it may be computed, never written."""
+    """The job's unfinished pass, else a new one: it may be computed, and written once `_planned` has recorded it."""
     make_ready(warehouse)
     log = warehouse.log("pass")
     planned, ended = log.txn_version(app_id(job, "pass", STARTED)), last_ended(log, job)
@@ -125,7 +125,7 @@ def run_passes(
     """
     while True:
         make_ready(warehouse)
-        taken_back = last_done_take_back(warehouse)
+        last_take_back = last_done_take_back(warehouse)
         current = next_pass(
             warehouse, job.name, now=now, arguments=arguments(), settings=settings, wall_clock=wall_clock
         )
@@ -136,7 +136,7 @@ def run_passes(
                     return PassReport(job.name, 0, {"idle": 1}, {})
             finally:
                 current.release()
-            current = _planned(current, taken_back=taken_back)
+            current = _planned(current, last_take_back=last_take_back)
         if not current.is_own and last_ended(warehouse.log("pass"), job.name) >= current.number:
             continue  # the process that planned it has ended it meanwhile
         if not _claim_or_abandon(current, job):
@@ -168,10 +168,10 @@ def _carried_out(current: Pass, job: Job[Any, Any]) -> PassReport:
             let_go_of_plans(spark)
 
 
-def _planned(mine: Pass, *, taken_back: int) -> Pass:
+def _planned(mine: Pass, *, last_take_back: int) -> Pass:
     """`mine` once its plan has landed, or the plan of its number that another process landed first.
 
-    taken_back  the newest take-back that had done all it does before anything was read for this plan
+    last_take_back  the newest take-back that had done all it does before anything was read for this plan
     """
     plan_id = f"{started_by()}:{os.getpid()}:{mine.wall_clock().isoformat()}"
     mine.plan_id = plan_id
@@ -179,7 +179,7 @@ def _planned(mine: Pass, *, taken_back: int) -> Pass:
     mine.warehouse.make_durable(durable_versions(mine.warehouse))
     mine.append_row(
         STARTED,
-        {"plan_id": plan_id, LAST_TAKE_BACK: taken_back, INPUT_VERSIONS: mine.input_versions, BOOT: this_boot()},
+        {"plan_id": plan_id, LAST_TAKE_BACK: last_take_back, INPUT_VERSIONS: mine.input_versions, BOOT: this_boot()},
     )
     # Delta skips a second plan of this number without a word, so look whose plan landed.
     if plan_note(plan_commit(mine.warehouse.log("pass"), mine.job, mine.number)).get("plan_id") == plan_id:

@@ -48,7 +48,7 @@ def check_interval_ms(policies: Policies) -> Column:
     return interval
 
 
-def with_held(open_transactions: DataFrame, held: DataFrame | None) -> DataFrame:
+def with_held_by_people(open_transactions: DataFrame, held: DataFrame | None) -> DataFrame:
     """`open_transactions` with `is_held`: true where its key is among `held`, else null; None holds nothing."""
     if held is None:
         return open_transactions.withColumn("is_held", F.lit(None).cast("boolean"))
@@ -79,7 +79,7 @@ def with_action(open_transactions: DataFrame, *, policies: Policies, now: dateti
     return open_transactions.withColumns({"action": action, "reason": F.when(~is_held & is_engine, reason)})
 
 
-def asked(open_transactions: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:
+def pending_after(open_transactions: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:
     """Rows of pending_half after the pass: of those to ask, one more check at `now`; when each is next due.
 
     The engine has giving up to do after the last check, and when a half expires; in the audit role nothing more is

@@ -52,12 +52,12 @@ def _placed(rows: DataFrame, frontier: DataFrame, rank: Column) -> DataFrame:
     return started.withColumn("queue_offset", offset.cast("bigint")).drop("_start")
 
 
-def restored_places(decided: DataFrame, frontier: DataFrame) -> DataFrame:
+def restored_places(deciding: DataFrame, frontier: DataFrame) -> DataFrame:
     """One row per accepted commit: where its message goes (topic, queue_id, queue_offset), and its half's places.
 
-    decided  effective ends as rules.settle judged them
+    deciding  ends that decide (rules.settle.decides)
     """
-    commits = decided.where(F.col("decision") == COMMIT).select(
+    commits = deciding.where(F.col("decision") == COMMIT).select(
         "broker_name",
         "commit_log_offset",
         F.col("real_topic").alias("topic"),

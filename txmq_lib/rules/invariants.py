@@ -14,11 +14,11 @@ NOT_ONE = "a commit without exactly one message"
 
 
 def broken_invariants(
-    effective: DataFrame, places: DataFrame, pending: DataFrame, *, are_messages_made: bool = False
+    deciding: DataFrame, places: DataFrame, pending: DataFrame, *, are_messages_made: bool = False
 ) -> DataFrame:
     """One row (invariant, broker_name, example) per row that breaks a rule; empty for a sound pass.
 
-    effective  ends that decided a transaction in this pass, with its key
+    deciding  ends that decided a transaction in this pass, with its key
     places     where their messages were restored to; broker and topic are enough where messages are made
     pending    pending_half after the pass
     are_messages_made  whether there are files with the messages already: who makes them finds one half for each place,
@@ -30,11 +30,11 @@ def broken_invariants(
         ),
         # What is decided may be much, what is left is less: it is that which is sent around.
         "a transaction pending and decided": join_transaction(
-            effective.select(*TRANSACTION_KEY), pending.select(*TRANSACTION_KEY), "left_semi"
+            deciding.select(*TRANSACTION_KEY), pending.select(*TRANSACTION_KEY), "left_semi"
         ).select("broker_name", F.col("transaction_id").alias("example")),
     }
     if not are_messages_made:
-        rules[NOT_ONE] = _not_one(effective.where(F.col("decision") == COMMIT), places)
+        rules[NOT_ONE] = _not_one(deciding.where(F.col("decision") == COMMIT), places)
     frames = [rows.select(F.lit(name).alias("invariant"), "broker_name", "example") for name, rows in rules.items()]
     return reduce(DataFrame.unionByName, frames)
 

@@ -42,9 +42,9 @@ def folded(halves: DataFrame) -> DataFrame:
     )
 
 
-def named_offsets(ops: DataFrame, effective: DataFrame) -> DataFrame:
-    """Bitmap of the offsets of halves that `ops` name or `effective` ends decide: they are decided (R26)."""
-    of_ends = effective.select(
+def decided_offset_bitmap(ops: DataFrame, deciding: DataFrame) -> DataFrame:
+    """Bitmap of the offsets of halves that `ops` name or `deciding` ends decide: they are decided (R26)."""
+    of_ends = deciding.select(
         "broker_name", F.col("half_queue_id").alias("queue_id"), F.col("half_queue_offset").alias("queue_offset")
     )
     of_ops = ops.select("broker_name", "queue_id", F.col("half_queue_offset").alias("queue_offset"))
@@ -70,7 +70,7 @@ def opened_unless_named(
 ) -> tuple[DataFrame, DataFrame | None]:
     """Rows of `opened`, and the keys of transactions left out of them since `bitmap` names an offset of theirs.
 
-    bitmap  what `named_offsets` gives, where that fits into every task; without it none is left out
+    bitmap  what `decided_offset_bitmap` gives, where that fits into every task; without it none is left out
     """
     if bitmap is None:
         return opened(pending, touched_halves), None

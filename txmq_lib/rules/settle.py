@@ -46,7 +46,7 @@ REFUSALS = {
     "REAL_TOPIC_IS_SYSTEM": (SYSTEM_ERROR, "the half's real topic is one of the transaction topics"),
     "REAL_QUEUE_MISSING": (SYSTEM_ERROR, "the half names no real queue"),
 }
-PLACE = ("broker_name", "commit_log_offset")
+HALF_PLACE = ("broker_name", "commit_log_offset")
 HALF_OF_END = {
     "transaction_id": "transaction_id",
     "half_producer_group": "producer_group",
@@ -66,32 +66,32 @@ OF_JUDGING = (
 )
 
 
-def landed_offsets(halves: DataFrame) -> DataFrame:
+def landed_offset_bitmap(halves: DataFrame) -> DataFrame:
     """The queue offsets of `halves`, of whatever half queue, as a bitmap."""
     return offset_bitmap(halves.select("broker_name", F.lit(0).alias("queue_id"), "queue_offset"))
 
 
 def matched_ends(
-    ends: DataFrame, halves: DataFrame, landed_words: DataFrame | None = None, refused_places: DataFrame | None = None
+    ends: DataFrame, halves: DataFrame, landed_bitmap: DataFrame | None = None, refused_places: DataFrame | None = None
 ) -> DataFrame:
     """`ends` with the half at their physical offset (R14), and whether the half at their queue offset has landed.
 
     Adds     HALF_OF_END (null where no half is there), is_contested (another half claims that place),
              is_queue_offset_landed
-    refused_places  PLACE of halves in quarantine, each once
-    landed_words  what `landed_offsets` gives, where that fits into every task: ends are shuffled once less
+    refused_places  HALF_PLACE of halves in quarantine, each once
+    landed_bitmap   what `landed_offset_bitmap` gives, where that fits into every task: ends are shuffled once less
     """
     named = ends.withColumnRenamed("transaction_id", "end_transaction_id")
     ours, theirs = _halves_at_places(halves).alias("half"), named.alias("end")
-    same = [F.col(f"end.{name}") == F.col(f"half.{name}") for name in PLACE]
+    same = [F.col(f"end.{name}") == F.col(f"half.{name}") for name in HALF_PLACE]
     is_meant = F.col("_is_alone") | (F.col("half_queue_offset") == F.col("tran_state_table_offset"))
     joined = theirs.join(ours, on=[*same, is_meant], how="left")
     matched = _with_contested(
         joined.select("end.*", *HALF_OF_END, (~F.col("_is_alone")).alias("_is_rival")), refused_places
     )
-    if landed_words is not None:
+    if landed_bitmap is not None:
         place = {"queue_id": F.lit(0), "queue_offset": F.col("tran_state_table_offset")}
-        return with_membership(matched.withColumns(place), landed_words, "is_queue_offset_landed").drop(*place)
+        return with_membership(matched.withColumns(place), landed_bitmap, "is_queue_offset_landed").drop(*place)
     landed = halves.select(
         "broker_name", F.col("queue_offset").alias("tran_state_table_offset"), F.lit(True).alias("_is_landed")
     ).dropDuplicates(["broker_name", "tran_state_table_offset"])  # one offset may exist in several half queues
@@ -107,20 +107,20 @@ def _with_contested(matched: DataFrame, refused_places: DataFrame | None) -> Dat
     if refused_places is None:
         return matched.withColumn("is_contested", is_rival).drop("_is_rival")
     refused = refused_places.withColumn("_is_refused", F.lit(True))
-    joined = matched.join(refused, on=list(PLACE), how="left")
+    joined = matched.join(refused, on=list(HALF_PLACE), how="left")
     is_contested = is_rival | F.coalesce("_is_refused", F.lit(False))
     return joined.withColumn("is_contested", is_contested).drop("_is_rival", "_is_refused")
 
 
 def _halves_at_places(halves: DataFrame) -> DataFrame:
-    """PLACE and HALF_OF_END of `halves`, and whether each is alone at its place.
+    """HALF_PLACE and HALF_OF_END of `halves`, and whether each is alone at its place.
 
     A rebuilt broker may have had two halves at one physical offset: an end means that of its queue offset, or none. Of
     several half queues the first one counts; a broker has but one.
     """
-    in_order = Window.partitionBy(*PLACE).orderBy("half_queue_offset", "half_queue_id")
+    in_order = Window.partitionBy(*HALF_PLACE).orderBy("half_queue_offset", "half_queue_id")
     before, after = (step("half_queue_offset").over(in_order) for step in (F.lag, F.lead))
-    placed = halves.select(*PLACE, *[F.col(name).alias(alias) for alias, name in HALF_OF_END.items()])
+    placed = halves.select(*HALF_PLACE, *[F.col(name).alias(alias) for alias, name in HALF_OF_END.items()])
     marked = placed.withColumns({"_is_alone": before.isNull() & after.isNull(), "_before": before})
     return marked.where(~F.col("half_queue_offset").eqNullSafe(F.col("_before"))).drop("_before")
 
@@ -128,10 +128,10 @@ def _halves_at_places(halves: DataFrame) -> DataFrame:
 def judged_ends(matched: DataFrame, decided: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:
     """`matched` with what became of each end.
 
-    Adds     outcome, decision, reason, code, remark, is_effective (the one that decides the transaction)
+    Adds     outcome, decision, reason, code, remark, is_effective (the first accepted end of its transaction)
     Order    ts, a commit before a rollback, then as landed
-    decided  transactions decided before this pass: transaction key and `prior_decision`; `unknown` is how nobody knows,
-             and contradicts nothing
+    decided  transactions decided before this pass: transaction key and `prior_decision`; `unknown` where it is decided
+             and nobody knows how: every end repeats it then
     """
     reason = _reason(policies, now)
     with_reason = matched.withColumns({"decision": _decision(), "reason": reason})

@@ -45,7 +45,7 @@ Made = Callable[[pa.RecordBatch, pa.Table], pa.RecordBatch]
 
 @dataclass(frozen=True)
 class Places:
-    """Where messages go, by the offset of their half in the commit log, in Parquet files of this machine.
+    """Where messages go, by the offset of their half in the commit log, in files of this machine: Parquet here.
 
     offset  the column that has it
     parts   each file with its lowest and highest offset
@@ -69,7 +69,7 @@ class Places:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowsOfHalves:
+class TableOfHalves:
     """Rows of one table that are made of halves.
 
     on    columns of half_message and those of the places that say the same: which half a place is of
@@ -125,7 +125,7 @@ def halves_of(current: Pass, places: Places) -> list[RowGroups] | None:
 
 def write_files(
     path: str,
-    rows_of_halves: RowsOfHalves,
+    made_table: TableOfHalves,
     places: Places,
     halves: Sequence[RowGroups],
     *,
@@ -140,7 +140,7 @@ def write_files(
     """
     files: list[WrittenFile] = []
     with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="restore") as pool:
-        works = [pool.submit(_written, path, rows_of_halves, places, piece) for piece in halves]
+        works = [pool.submit(_written, path, made_table, places, piece) for piece in halves]
         try:
             for work in as_completed(works):
                 files += work.result()
@@ -151,42 +151,42 @@ def write_files(
     pa.default_memory_pool().release_unused()
     rows = sum(file.rows for file in files)
     if rows != count:
-        raise InvariantViolation(f"{rows_of_halves.table}: {count} places, and {rows} halves there")
+        raise InvariantViolation(f"{made_table.table}: {count} places, and {rows} halves there")
     return files
 
 
-def _written(path: str, rows_of_halves: RowsOfHalves, places: Places, halves: RowGroups) -> list[WrittenFile]:
-    spec = table_spec(rows_of_halves.table)
-    found = _halves_with_places(rows_of_halves, places, halves)
+def _written(path: str, made_table: TableOfHalves, places: Places, halves: RowGroups) -> list[WrittenFile]:
+    spec = table_spec(made_table.table)
+    found = _halves_with_places(made_table, places, halves)
     if not found.num_rows:
         return []
     at = found["_row"].to_numpy()
-    columns = [name for name in table_spec(HALVES).columns if name in spec.columns or name in rows_of_halves.on]
+    columns = [name for name in table_spec(HALVES).columns if name in spec.columns or name in made_table.on]
     begin = 0
     with TableFile(path, spec) as file:
         for batch in halves.batches(columns):
             low, high = at.searchsorted((begin, begin + batch.num_rows))
             if low < high:
                 rows = batch if high - low == batch.num_rows else batch.take(pa.array(at[low:high] - begin))
-                file.write(rows_of_halves.made(rows, found.slice(low, high - low)))
+                file.write(made_table.made(rows, found.slice(low, high - low)))
             begin += batch.num_rows
         return file.finish()
 
 
-def _halves_with_places(rows_of_halves: RowsOfHalves, places: Places, halves: RowGroups) -> pa.Table:
+def _halves_with_places(made_table: TableOfHalves, places: Places, halves: RowGroups) -> pa.Table:
     """Rows of `halves` that have a place: `_row`, ascending, and the columns of the place."""
-    keys = halves.keys(list(rows_of_halves.on))
+    keys = halves.keys(list(made_table.on))
     span = pc.min_max(keys[OFFSET]).as_py()
     there = places.between(span["min"], span["max"])
-    named = [f"_half_{name}" for name in rows_of_halves.on]  # a place has columns of these names, for its own queue
+    named = [f"_half_{name}" for name in made_table.on]  # a place has columns of these names, for its own queue
     numbered = keys.rename_columns(named).append_column("_row", pa.array(range(keys.num_rows), pa.int64()))
-    joined = numbered.join(there, named, list(rows_of_halves.on.values()), join_type="inner", use_threads=False)
+    joined = numbered.join(there, named, list(made_table.on.values()), join_type="inner", use_threads=False)
     found = joined.sort_by("_row")
     rows = found["_row"].to_numpy()
     if (rows[1:] == rows[:-1]).any():
         row = int(rows[1:][rows[1:] == rows[:-1]][0])
-        half = {name: keys[name][row].as_py() for name in rows_of_halves.on}
-        raise InvariantViolation(f"{rows_of_halves.table}: several places for the half at {half}")
+        half = {name: keys[name][row].as_py() for name in made_table.on}
+        raise InvariantViolation(f"{made_table.table}: several places for the half at {half}")
     return found
 
 

@@ -1,4 +1,7 @@
-"""What a reconcile pass reads: new rows, and of the past only what they can concern."""
+"""What a reconcile pass reads: new rows, and of the past only what they can concern.
+
+What is read of the past may hold rows of others as well: whoever uses it joins by key.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from txmq_lib.pipeline.shared.pruning import near_messages, near_offsets, near_o
 from txmq_lib.rules.decisions import held, resumes
 from txmq_lib.rules.pending import messages_there, named_by_ops
 from txmq_lib.rules.policy import Policies
-from txmq_lib.rules.settle import PLACE
+from txmq_lib.rules.settle import HALF_PLACE
 from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 
 END_COLUMNS = (
@@ -40,7 +43,7 @@ WAKING_TABLES = ("half_message", "op_message", "message", "trans_check_max_time"
 
 
 class Ends(NamedTuple):
-    """Ends to judge, and what of the past they name: half rows, and places (settle.PLACE) of halves in quarantine."""
+    """Ends to judge, and what of the past they name: half rows, and HALF_PLACE of halves in quarantine."""
 
     rows: DataFrame
     halves: DataFrame
@@ -62,19 +65,22 @@ class Inputs:
 
     ends     None where nobody sent one and none waits
     pending  rows of pending_half
-    touched  None where nothing has landed since the pass before
-    held     transactions that a person holds; None where nobody has decided anything by hand
+    touched  None where none of WAKING_TABLES has new rows
+    held_by_people  transactions that a person holds; None where nobody has decided anything by hand
     """
 
     policies: Policies
     ends: Ends | None
     pending: DataFrame
     touched: Touched | None
-    held: DataFrame | None
+    held_by_people: DataFrame | None
 
 
 def read_inputs(current: Pass) -> Inputs:
-    """All that can be read before anything is decided. What of the past a decision concerns is read with it."""
+    """What can be read before anything is decided.
+
+    `_decide` reads what of the past a decision needs (prior_decisions, relevant_...): it follows from the matches.
+    """
     policies, pending = policies_of(current.settings), current.read("pending_half")
     return Inputs(policies, _ends(current), pending, _touched(current), _held_by_people(current))
 
@@ -142,10 +148,10 @@ def halves_named_by(current: Pass, ends: DataFrame, *, whole_if_new: bool = True
 
 
 def refused_places(current: Pass, ends: DataFrame) -> DataFrame:
-    """Places (settle.PLACE) of halves in quarantine near the physical offsets that `ends` name."""
+    """Places (settle.HALF_PLACE) of halves in quarantine near the physical offsets that `ends` name."""
     near = near_offsets("commit_log_offset", ends, "commit_log_offset").rows(current, "quarantine")
     halves = near.where(F.col("topic").isin(*HALF_TOPICS) & F.col("commit_log_offset").isNotNull())
-    return halves.select(*PLACE).distinct()  # a bad record may be there under several reasons
+    return halves.select(*HALF_PLACE).distinct()  # a bad record may be there under several reasons
 
 
 def prior_decisions(current: Pass, named: DataFrame, halves: DataFrame) -> DataFrame:
@@ -154,23 +160,23 @@ def prior_decisions(current: Pass, named: DataFrame, halves: DataFrame) -> DataF
     named   ends matched with their halves, or rows of half_message: those born when these were are looked at
     halves  what `halves_named_by` gives for the ends to judge
     """
-    born = near_times("born_timestamp", named, "born_timestamp")
-    decided = born.rows(current, "end_outcome").where("is_effective")
-    rolled_back = born.rows(current, "trans_check_max_time").where("is_rolled_back")
+    near_born = near_times("born_timestamp", named, "born_timestamp")
+    decided = near_born.rows(current, "end_outcome").where("is_effective")
+    rolled_back = near_born.rows(current, "trans_check_max_time").where("is_rolled_back")
     both = decided.select(*TRANSACTION_KEY, F.col("decision").alias("prior_decision")).unionByName(
         rolled_back.select(*TRANSACTION_KEY, F.lit(ROLLBACK).alias("prior_decision"))
     )
-    by_brokers = _decided_by_brokers(current, halves)
-    both = both if by_brokers is None else both.unionByName(by_brokers)
+    by_landed_rows = _decided_by_landed_rows(current, halves)
+    both = both if by_landed_rows is None else both.unionByName(by_landed_rows)
     # Given up and rolled back twice over, after a resume: still one decision. What is visible was committed.
     # As a text "commit" comes before "rollback", and both before "unknown".
     return both.groupBy(*TRANSACTION_KEY).agg(F.min("prior_decision").alias("prior_decision"))
 
 
-def _decided_by_brokers(current: Pass, halves: DataFrame) -> DataFrame | None:
-    """Transactions of `halves` that ops or messages which landed decide; None where none of an engine's have landed.
+def _decided_by_landed_rows(current: Pass, halves: DataFrame) -> DataFrame | None:
+    """Of brokers where txmq decides: transactions of `halves` that a landed op or message had decided before it did.
 
-    Of an op without a message nobody knows what it decided: the message may not have landed.
+    None where no such broker landed any. Of an op without a message nobody knows what it decided.
     """
     # Queues of txmq's own rows have no store time.
     frontier = current.read("landing_frontier").where("highest_store_timestamp is not null")
@@ -199,8 +205,8 @@ def touched_halves(current: Pass) -> DataFrame:
     touched = transactions_of(new)
     if has_resumes:
         touched = touched.unionByName(transactions_of(resumes(current.new_rows("manual_decision")))).distinct()
-    born = near_times("born_timestamp", touched, "born_timestamp")
-    return join_transaction(born.rows(current, "half_message"), touched, "left_semi")
+    near_born = near_times("born_timestamp", touched, "born_timestamp")
+    return join_transaction(near_born.rows(current, "half_message"), touched, "left_semi")
 
 
 def relevant_ops(current: Pass, halves: DataFrame) -> DataFrame:
@@ -224,12 +230,12 @@ def relevant_given_up(current: Pass, candidates: DataFrame) -> DataFrame:
     columns = (*TRANSACTION_KEY, "real_topic", "queue_offset", "commit_log_offset", "half_commit_log_offset")
     if not current.since_versions:
         return current.read("trans_check_max_time").select(*columns)
-    born = near_times("born_timestamp", candidates, "born_timestamp")
-    past = born.rows(current, "trans_check_max_time").select(*columns)
+    near_born = near_times("born_timestamp", candidates, "born_timestamp")
+    past = near_born.rows(current, "trans_check_max_time").select(*columns)
     return current.new_rows("trans_check_max_time").select(*columns).unionByName(past)
 
 
 def relevant_resumes(current: Pass, candidates: DataFrame) -> DataFrame:
     """Resumes of transactions born when `candidates` were."""
-    born = near_times("born_timestamp", candidates, "born_timestamp")
-    return resumes(born.rows(current, "manual_decision"))
+    near_born = near_times("born_timestamp", candidates, "born_timestamp")
+    return resumes(near_born.rows(current, "manual_decision"))

@@ -1,4 +1,8 @@
-"""The reconcile job: settle, close, pending, give up, ask, for brokers of both roles."""
+"""The reconcile job: ends are judged, transactions closed, given up or asked about, for brokers of both roles.
+
+RECONCILE, at the end, names its parts: record_roles, read_inputs, _decide, write. _decide writes one table ahead, the
+outcomes of many ends (outcomes_ahead.py); write looks at the invariants before any effect.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +31,13 @@ from txmq_lib.pipeline.reconcile.inputs import (
     relevant_resumes,
 )
 from txmq_lib.pipeline.reconcile.many_ends import judged_in_arrow
-from txmq_lib.pipeline.reconcile.outcomes_ahead import Kept, kept_outcomes, kept_with_files
+from txmq_lib.pipeline.reconcile.outcomes_ahead import Outcomes, files_written_ahead, outcomes_written_ahead
 from txmq_lib.pipeline.reconcile.tally import Decided
 from txmq_lib.pipeline.reconcile.writes import write
 from txmq_lib.pipeline.shared.idle import is_idle
 from txmq_lib.pipeline.shared.roles import record_roles, require_same_role
 from txmq_lib.rules import check, settle
-from txmq_lib.rules.pending import OF_THE_PASS, closed, named_offsets, opened_unless_named
+from txmq_lib.rules.pending import OF_THE_PASS, closed, decided_offset_bitmap, opened_unless_named
 from txmq_lib.rules.transaction_key import join_transaction
 
 JOB = "reconcile"
@@ -47,7 +51,10 @@ def run_reconcile(
     wall_clock: Callable[[], datetime],
     dry_run: bool = False,
 ) -> PassReport:
-    """One reconcile pass; with `dry_run` nothing is written and the counts say what would be."""
+    """One reconcile pass. With `dry_run` no row is written, and the counts say what would be.
+
+    Where a pass is unfinished that one is previewed, at its own `now`.
+    """
     if dry_run:
         current = next_pass(warehouse, JOB, now=now, arguments={}, settings=settings, wall_clock=wall_clock)
         return _previewed(replace(current, is_dry=True))
@@ -57,61 +64,64 @@ def run_reconcile(
 def _decide(current: Pass, inputs: Inputs) -> Decided:
     """What becomes of each end, of each undecided transaction, and what is pending then."""
     now, policies = current.now, inputs.policies
-    kept = _outcomes(current, inputs)
-    outcomes = kept.outcomes
-    effective = outcomes.where(settle.decides(policies))
+    judged = _outcomes(current, inputs)
+    outcomes = judged.outcomes
+    deciding = outcomes.where(settle.decides(policies))
     with current.timed("pending"):
-        undecided = _undecided(current, inputs, effective)
+        undecided = _undecided(current, inputs, deciding)
         still_pending = undecided.where(F.col("action") != check.GIVE_UP)
-        pending = current.kept_if_small(check.asked(still_pending, policies=policies, now=now))
+        pending = current.kept_if_small(check.pending_after(still_pending, policies=policies, now=now))
     return Decided(
         policies=policies,
         outcomes=outcomes,
-        files=kept.files,
-        held=kept.held,
-        effective=effective,
+        files=judged.files,
+        waiting_ends=judged.waiting,
+        deciding=deciding,
         undecided=undecided,
         pending=pending,
         giving_up=undecided.where(F.col("action") == check.GIVE_UP),
     )
 
 
-def _outcomes(current: Pass, inputs: Inputs) -> Kept:
-    """What becomes of the ends to judge."""
+def _outcomes(current: Pass, inputs: Inputs) -> Outcomes:
+    """What becomes of the ends to judge. Where they are many this writes it: see outcomes_ahead.py."""
     if inputs.ends is None:
         none = current.warehouse.empty("end_outcome").withColumn("was_held", F.lit(False))
-        return Kept(current.kept_if_small(none))
+        return Outcomes(current.kept_if_small(none))
     if (most := judged_in_arrow(current, inputs.ends)) is None:
-        return kept_outcomes(current, inputs.ends.rows, _judged(current, inputs, inputs.ends))
-    others = None if most.others is None else current.cached(_judged(current, inputs, most.others))
-    return kept_with_files(current, most.files, others)
+        return outcomes_written_ahead(current, inputs.ends.rows, _judged(current, inputs, inputs.ends))
+    left = None if most.left is None else current.cached(_judged(current, inputs, most.left))
+    return files_written_ahead(current, most.files, left)
 
 
 def _judged(current: Pass, inputs: Inputs, ends: Ends) -> DataFrame:
     """Rows of end_outcome for `ends`, with `was_held`."""
     rows, halves, refused_places = ends
     with current.timed("settle"):
-        bitmap = current.broadcastable(settle.landed_offsets(halves))
-        matched = current.kept_if_small(settle.matched_ends(rows, halves, bitmap, refused_places))
+        landed_bitmap = current.broadcastable(settle.landed_offset_bitmap(halves))
+        matched = current.kept_if_small(settle.matched_ends(rows, halves, landed_bitmap, refused_places))
+        # Only their times of birth are read: of the matched ends where those are at hand, else of all halves near.
         prior = prior_decisions(current, current.exact_if_kept(matched, halves), halves)
         judged = settle.judged_ends(matched, prior, policies=inputs.policies, now=current.now)
         return settle.outcome_rows(judged, now=current.now, pass_number=current.number)
 
 
-def _undecided(current: Pass, inputs: Inputs, effective: DataFrame) -> DataFrame:
+def _undecided(current: Pass, inputs: Inputs, deciding: DataFrame) -> DataFrame:
     """Undecided transactions with `action` and `reason`."""
     if inputs.touched is None:
-        as_before = check.with_held(inputs.pending.drop(*OF_THE_PASS), inputs.held)
+        as_before = check.with_held_by_people(inputs.pending.drop(*OF_THE_PASS), inputs.held_by_people)
         return current.kept_if_small(check.with_action(as_before, policies=inputs.policies, now=current.now))
     halves, ops = inputs.touched
     # Most transactions are decided by an op or an end that names a half of theirs: those never become candidates.
-    bitmap = current.broadcastable(named_offsets(ops, effective))
-    candidates, decided_by_name = opened_unless_named(inputs.pending, halves, bitmap)
+    decided_bitmap = current.broadcastable(decided_offset_bitmap(ops, deciding))
+    candidates, named_keys = opened_unless_named(inputs.pending, halves, decided_bitmap)
     candidates = current.cached(candidates)
-    decided = _closed(current, halves, ops, candidates).unionByName(
-        _decided_keys(current, effective, decided_by_name, candidates)
+    no_longer_open = _closed(current, halves, ops, candidates).unionByName(
+        _decided_keys(current, deciding, named_keys, candidates)
     )
-    undecided = check.with_held(join_transaction(candidates, decided, "left_anti"), inputs.held)
+    undecided = check.with_held_by_people(
+        join_transaction(candidates, no_longer_open, "left_anti"), inputs.held_by_people
+    )
     return current.cached(check.with_action(undecided, policies=inputs.policies, now=current.now))
 
 
@@ -122,23 +132,25 @@ def _closed(current: Pass, halves: DataFrame, ops: DataFrame, candidates: DataFr
     return closed(candidates, ops, visible, given_up, relevant_resumes(current, candidates))
 
 
-def _decided_keys(
-    current: Pass, effective: DataFrame, decided_by_name: DataFrame | None, candidates: DataFrame
-) -> DataFrame:
-    """Keys of what ends of this pass decide and of what was left out by name: another copy may be a candidate."""
-    if decided_by_name is not None and current.known_to("half_message") is None:
-        # All halves there are were looked at, so what ends decide is among `decided_by_name`. In RocksDB it is not:
-        # ends name the queue offset there, and ops the physical one.
-        effective = effective.where(F.col("half_queue_id") == ROCKSDB_QUEUE_ID)
-    keys = effective.select(*TRANSACTION_KEY)
-    if decided_by_name is not None:
-        keys = keys.unionByName(decided_by_name)
-        if (few := current.broadcastable(candidates.select(*TRANSACTION_KEY), most=KEYS)) is not None:
-            keys = join_transaction(keys, F.broadcast(few), "left_semi")
+def _decided_keys(current: Pass, deciding: DataFrame, named_keys: DataFrame | None, candidates: DataFrame) -> DataFrame:
+    """Keys of what ends of this pass decide, and `named_keys`.
+
+    Another copy of one of these, whose offset nothing names, may have made it a candidate.
+    """
+    if named_keys is not None and current.known_to("half_message") is None:
+        # Every half was looked up in the bitmap, so what ends decide is in `named_keys` already. Not so of halves in
+        # RocksDB: the bitmap has the queue offsets of ends, and these are looked up by the physical one (R117).
+        deciding = deciding.where(F.col("half_queue_id") == ROCKSDB_QUEUE_ID)
+    keys = deciding.select(*TRANSACTION_KEY)
+    if named_keys is not None:
+        keys = keys.unionByName(named_keys)
+        if (candidate_keys := current.broadcastable(candidates.select(*TRANSACTION_KEY), most=KEYS)) is not None:
+            keys = join_transaction(keys, F.broadcast(candidate_keys), "left_semi")
     return keys.distinct()
 
 
 def _is_idle(current: Pass) -> bool:
+    # The checkpoint of a half queue moves with what has landed.
     return is_idle(current, (*WAKING_TABLES, "landing_frontier"))
 
 

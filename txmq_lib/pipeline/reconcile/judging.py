@@ -23,8 +23,8 @@ from txmq_lib.delta.arrow_files import TableFile, WrittenFile, stored_schema
 from txmq_lib.delta.row_groups import Stretch, files_near, stretches
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.reconcile.named_halves import (
+    COMMIT_LOG_OFFSET,
     HALVES,
-    PLACE,
     NamedHalves,
     Pairs,
     TooManyPairsError,
@@ -34,31 +34,31 @@ from txmq_lib.pipeline.reconcile.named_halves import (
 from txmq_lib.pipeline.reconcile.plain_ends import OF_END, OF_HALF, Numbers, are_plain, outcome_rows
 
 ENDS, OUTCOMES = "end_transaction", "end_outcome"
-JUDGED_NOW: Final = {"is_held": "false"}
-# Eight bytes of each are kept here, twice while those that meet are looked for.
+NOT_WAITING: Final = {"is_held": "false"}
+# The hash of its transaction, eight bytes, is kept of each, and copied once to find those that repeat.
 MOST_ENDS: Final = 32_000_000
 BATCH_ROWS: Final = 1 << 17
-# Halves may be read so many times as there are ends, and these beside: else they are better shuffled.
+# Rows of halves that are read: so many for each end, and so many beside. Beyond that a shuffle is cheaper.
 HALVES_PER_END, HALVES_FREE = 8, 4_000_000
 
-Done = TypeVar("Done")
+Result = TypeVar("Result")
 
 
 class Judged(NamedTuple):
-    """Files of end_outcome with the rows of plain ends, which no commit names yet; and where the others lie.
+    """Files of end_outcome with the rows of plain ends, which no commit names yet; and where those left to Spark lie.
 
-    others  a directory of Parquet files with their rows (OF_END); None where there are none
+    directory_left  with Parquet files of their rows (OF_END); None where there are none
     """
 
     files: list[WrittenFile]
-    others: str | None
+    directory_left: str | None
 
 
-def judged_by_files(current: Pass, *, decided: Numbers, refused: Numbers) -> Judged | None:
+def judged_by_files(current: Pass, *, not_plain: Numbers, refused: Numbers) -> Judged | None:
     """All new ends, the plain ones judged. None where Spark has to judge them all: it finds them, or does it sooner.
 
-    decided  hashes (row_hash of their id) of transactions that were decided before; ascending
-    refused  places in a commit log where a half is in quarantine; ascending
+    not_plain  hashes (row_hash of their id) of transactions of which more is to be judged than one new end; ascending
+    refused    places in a commit log where a half is in quarantine; ascending
     """
     path, found = current.warehouse.local_path(OUTCOMES), _pieces(current)
     if path is None or found is None:
@@ -68,30 +68,30 @@ def judged_by_files(current: Pass, *, decided: Numbers, refused: Numbers) -> Jud
         directory=current.directory("ends-"),
         now=current.now,
         pass_number=current.number,
-        doubtful=decided,
+        not_plain=not_plain,
         refused=refused,
     )
     run = partial(_side_by_side, current)
     try:
-        done = run(work.done, found)
+        judged = run(work.judge, found)
     except TooManyPairsError:
         return None  # no commit names what was written
-    again = _repeated(np.concatenate([each.transactions for each in done]))
-    if len(again):
+    repeated = _repeated(np.concatenate([each.transactions for each in judged]))
+    if len(repeated):
         # Several ends of one transaction: who is first is judged with all of them.
-        second = replace(work, doubtful=np.union1d(decided, again))
-        redo = [each for each in done if _is_among(each.transactions, again).any()]
-        for file in (file for each in redo for file in each.files):
+        stricter = replace(work, not_plain=np.union1d(not_plain, repeated))
+        redone = [each for each in judged if _is_among(each.transactions, repeated).any()]
+        for file in (file for each in redone for file in each.files):
             os.unlink(os.path.join(path, file.path))
-        kept = [each for each in done if each not in redo]
-        done = kept + run(second.done, [each.piece for each in redo])
-    files = [file for each in done for file in each.files]
-    others = sum(each.others for each in done)
-    if others > sum(file.rows for file in files):
+        unaffected = [each for each in judged if each not in redone]
+        judged = unaffected + run(stricter.judge, [each.piece for each in redone])
+    files = [file for each in judged for file in each.files]
+    left = sum(each.left for each in judged)
+    if left > sum(file.rows for file in files):
         for file in files:
             os.unlink(os.path.join(path, file.path))
         return None
-    return Judged(files, work.directory if others else None)
+    return Judged(files, work.directory if left else None)
 
 
 @dataclass(frozen=True)
@@ -104,12 +104,12 @@ class _Piece:
 
 
 @dataclass(frozen=True, eq=False)
-class _Done:
+class _JudgedPiece:
     """What became of a piece: its file, how many ends are left, and the transactions (hashes) of all its ends."""
 
     piece: _Piece
     files: list[WrittenFile]
-    others: int
+    left: int
     transactions: Numbers
 
 
@@ -122,7 +122,9 @@ def _pieces(current: Pass) -> list[_Piece] | None:
     path = current.warehouse.local_path(HALVES)
     if not ends or path is None or sum(each.rows for each in ends) > MOST_ENDS:
         return None
-    near = files_near(path, current.input_versions[HALVES], PLACE, [(each.least, each.greatest) for each in ends])
+    near = files_near(
+        path, current.input_versions[HALVES], COMMIT_LOG_OFFSET, [(each.least, each.greatest) for each in ends]
+    )
     halves = _stretches(near, OF_HALF)
     if halves is None:
         return None
@@ -134,18 +136,18 @@ def _pieces(current: Pass) -> list[_Piece] | None:
 def _stretches(files: Iterable[str] | None, columns: Sequence[str]) -> list[Stretch] | None:
     found: list[Stretch] = []
     for file in files if files is not None else ():
-        if (of_file := stretches(file, PLACE, columns)) is None:
+        if (of_file := stretches(file, COMMIT_LOG_OFFSET, columns)) is None:
             return None
         found += of_file
     return found if files is not None else None
 
 
 def _near(ends: Stretch, halves: Sequence[Stretch]) -> tuple[Stretch, ...]:
-    places = np.sort(ends.group.keys([PLACE])[PLACE].to_numpy())
+    places = np.sort(ends.group.keys([COMMIT_LOG_OFFSET])[COMMIT_LOG_OFFSET].to_numpy())
     return tuple(half for half in halves if has_between(places, half.least, half.greatest))
 
 
-def _side_by_side(current: Pass, task: Callable[..., Done], pieces: Sequence[object]) -> list[Done]:
+def _side_by_side(current: Pass, task: Callable[..., Result], pieces: Sequence[object]) -> list[Result]:
     """What `task` makes of each of the pieces, in order; a service may leave off between them."""
     threads = current.warehouse.spark.sparkContext.defaultParallelism
     with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="judge") as pool:
@@ -168,23 +170,23 @@ class _Work:
 
     path       the table end_outcome
     directory  where ends go that are not plain
-    doubtful   hashes of transactions of which more is to be judged than one end
+    not_plain  as in judged_by_files
     """
 
     path: str
     directory: str
     now: datetime
     pass_number: int
-    doubtful: Numbers
+    not_plain: Numbers
     refused: Numbers
 
-    def done(self, piece: _Piece) -> _Done:
+    def judge(self, piece: _Piece) -> _JudgedPiece:
         """The piece, judged and written."""
         spec = table_spec(OUTCOMES)
         schema = stored_schema(spec)
         halves = NamedHalves(piece.halves)
         transactions, rest = [np.empty(0, np.int64)], []
-        with TableFile(self.path, spec, JUDGED_NOW) as file:
+        with TableFile(self.path, spec, NOT_WAITING) as file:
             for batch in piece.ends.group.batches(OF_END, most_rows=BATCH_ROWS):
                 ends = batch.cast(columns_of(ENDS, OF_END))
                 pairs = halves.of(ends)
@@ -197,16 +199,16 @@ class _Work:
                     )
                     file.write(rows)
             files = file.finish()
-        return _Done(piece, files, self._laid_down(piece, rest), np.concatenate(transactions))
+        return _JudgedPiece(piece, files, self._laid_down(piece, rest), np.concatenate(transactions))
 
     def _plain(self, ends: pa.RecordBatch, pairs: Pairs) -> tuple[Numbers, pa.RecordBatch | None]:
         """Which ends are plain, ascending, and the half of each."""
         is_alone = np.bincount(pairs.ends, minlength=ends.num_rows)[pairs.ends] == 1
-        is_clear = is_alone & ~_is_among(pairs.transactions, self.doubtful)
+        is_clear = is_alone & ~_is_among(pairs.transactions, self.not_plain)
         found = pairs.only(is_clear)
         if found.halves is None:
             return found.ends, None
-        places = ends[PLACE].to_numpy()[found.ends]
+        places = ends[COMMIT_LOG_OFFSET].to_numpy()[found.ends]
         are = are_plain(ends.take(pa.array(found.ends)), found.halves) & ~_is_among(places, self.refused)
         return found.ends[are], found.halves.filter(pa.array(are))
 
@@ -227,8 +229,8 @@ def _mask(rows: Numbers, count: int) -> Numbers:
 def _is_among(values: Numbers, ascending: Numbers) -> Numbers:
     if not len(ascending):
         return np.zeros(len(values), bool)
-    places = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
-    return np.asarray(ascending[places] == values)
+    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    return np.asarray(ascending[at] == values)
 
 
 def _repeated(values: Numbers) -> Numbers:

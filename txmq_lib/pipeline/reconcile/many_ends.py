@@ -19,20 +19,20 @@ from txmq_lib.passes.current import Pass
 from txmq_lib.passes.frames import KEYS, NUMBERS
 from txmq_lib.pipeline.reconcile import inputs, judging
 from txmq_lib.pipeline.reconcile.inputs import END_COLUMNS, Ends
-from txmq_lib.pipeline.reconcile.judging import ENDS, JUDGED_NOW, OUTCOMES
-from txmq_lib.pipeline.reconcile.named_halves import PLACE
+from txmq_lib.pipeline.reconcile.judging import ENDS, NOT_WAITING, OUTCOMES
+from txmq_lib.pipeline.reconcile.named_halves import COMMIT_LOG_OFFSET
 from txmq_lib.pipeline.reconcile.plain_ends import Numbers
-from txmq_lib.rules.settle import PLACE as PLACE_OF_BROKER
+from txmq_lib.rules.settle import HALF_PLACE
 from txmq_lib.spark.glob_escape import pattern_of
 
 ROWS_AT_ONCE: Final = 1 << 14
 
 
 class Most(NamedTuple):
-    """Files of end_outcome with the rows of most ends, which no commit names yet; `others` are to be judged."""
+    """Files of end_outcome with the rows of most ends, which no commit names yet; `left` are to be judged by Spark."""
 
     files: list[WrittenFile]
-    others: Ends | None
+    left: Ends | None
 
 
 def judged_in_arrow(current: Pass, ends: Ends) -> Most | None:
@@ -44,14 +44,15 @@ def judged_in_arrow(current: Pass, ends: Ends) -> Most | None:
         return None
     with current.timed("settle"):
         waits = inputs.has_waiting_ends(current)
-        decided = _decided(current, ends, waits=waits)
-        refused = _values(ends.refused_places.select(PLACE), PLACE, most=KEYS)
-        if decided is None or refused is None:
+        not_plain = _not_plain(current, ends, waits=waits)
+        # Whichever broker's: one more end that Spark judges costs little.
+        refused = _values(ends.refused_places.select(COMMIT_LOG_OFFSET), COMMIT_LOG_OFFSET, most=KEYS)
+        if not_plain is None or refused is None:
             return None
-        found = judging.judged_by_files(current, decided=decided, refused=refused)
+        found = judging.judged_by_files(current, not_plain=not_plain, refused=refused)
         if found is None:
             return None
-        return Most(found.files, _others(current, found.others, waits=waits))
+        return Most(found.files, _left(current, found.directory_left, waits=waits))
 
 
 def files_of(current: Pass, outcomes: DataFrame) -> list[WrittenFile]:
@@ -60,20 +61,20 @@ def files_of(current: Pass, outcomes: DataFrame) -> list[WrittenFile]:
     directory, schema = current.directory("outcomes-"), stored_schema(spec)
     with current.timed(OUTCOMES):
         conform(outcomes, spec).drop(*spec.partition_by).write.parquet(directory, mode="append")
-        with TableFile(path, spec, JUDGED_NOW) as file:
+        with TableFile(path, spec, NOT_WAITING) as file:
             for part in sorted(Path(directory).glob("*.parquet")):
                 for batch in pq.ParquetFile(part).iter_batches(ROWS_AT_ONCE, columns=schema.names):
                     file.write(batch.cast(schema))
             return file.finish()
 
 
-def _decided(current: Pass, ends: Ends, *, waits: bool) -> Numbers | None:
+def _not_plain(current: Pass, ends: Ends, *, waits: bool) -> Numbers | None:
     """Hashes of transactions that were decided before, or that an end waits for which is to be judged as well."""
     frames = [inputs.prior_decisions(current, ends.halves, ends.halves)]
     if waits:
-        waiting = current.read(OUTCOMES).where("is_held").select(*PLACE_OF_BROKER)
+        waiting = current.read(OUTCOMES).where("is_held").select(*HALF_PLACE)
         halves = inputs.halves_named_by(current, inputs.waiting_before(current), whole_if_new=False)
-        frames.append(halves.join(waiting, list(PLACE_OF_BROKER)))
+        frames.append(halves.join(waiting, list(HALF_PLACE)))
     hashes = reduce(DataFrame.unionByName, [frame.select(F.xxhash64("transaction_id").alias("h")) for frame in frames])
     return _values(hashes, "h", most=NUMBERS)
 
@@ -84,7 +85,7 @@ def _values(frame: DataFrame, column: str, *, most: int) -> Numbers | None:
     return np.sort(values) if len(values) <= most else None
 
 
-def _others(current: Pass, directory: str | None, *, waits: bool) -> Ends | None:
+def _left(current: Pass, directory: str | None, *, waits: bool) -> Ends | None:
     """The ends that are left, and those that have waited, with what they name."""
     if directory is None and not waits:
         return None

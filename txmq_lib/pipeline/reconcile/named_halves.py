@@ -18,10 +18,10 @@ from txmq_lib.delta.row_groups import Stretch
 from txmq_lib.pipeline.reconcile.plain_ends import OF_HALF, Numbers
 from txmq_lib.spark.row_hash import row_hash
 
-HALVES, PLACE = "half_message", "commit_log_offset"
+HALVES, COMMIT_LOG_OFFSET = "half_message", "commit_log_offset"
 # Row groups that are kept, some 50 MiB each: ends name one after the other.
 HALVES_KEPT: Final = 2
-# Pairs made of so many ends and halves, at most: at a place that all of them name each would meet each.
+# Pairs for each row of ends and halves together, at most: beyond that many ends name one place of many halves.
 PAIRS_PER_ROW: Final = 4
 
 
@@ -76,7 +76,7 @@ class NamedHalves:
 
     def of(self, ends: pa.RecordBatch) -> Pairs:
         """Every half of its broker at the place of each of `ends`; raises TooManyPairsError."""
-        places, brokers = ends[PLACE].to_numpy(), ends["broker_name"]
+        places, brokers = ends[COMMIT_LOG_OFFSET].to_numpy(), ends["broker_name"]
         ascending = np.sort(places)
         found = [Pairs(np.empty(0, np.int64), np.empty(0, np.int64), None)]
         for number, stretch in enumerate(self.stretches):
@@ -101,7 +101,7 @@ class NamedHalves:
 
 def _of_group(stretch: Stretch) -> _OfGroup:
     (halves,) = stretch.group.keys(OF_HALF).cast(columns_of(HALVES, OF_HALF)).combine_chunks().to_batches()
-    places = halves[PLACE].to_numpy()
+    places = halves[COMMIT_LOG_OFFSET].to_numpy()
     rows = np.argsort(places, kind="stable")
     hashes = row_hash([halves["transaction_id"]]).to_numpy()
     return _OfGroup(halves, hashes, places[rows], rows)

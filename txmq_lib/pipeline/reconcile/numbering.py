@@ -45,7 +45,7 @@ _PLACE: Final = np.dtype(
         ("commit_log_offset", "i8"),
         ("half_queue_id", "i4"),
         ("half_queue_offset", "i8"),
-        ("number", "i8"),
+        ("queue_offset", "i8"),
     ]
 )
 _READ: Final = (
@@ -76,7 +76,7 @@ class NumberedPlaces(Places):
                 "broker_name": pa.array(brokers, pa.string()).take(of_queue),
                 "topic": pa.array(topics, pa.string()).take(of_queue),
                 "queue_id": pa.array(queue_ids, pa.int32()).take(of_queue),
-                "queue_offset": rows["number"],
+                "queue_offset": rows["queue_offset"],
                 **{name: rows[name] for name in ("commit_log_offset", "half_queue_id", "half_queue_offset")},
             }
         )
@@ -86,23 +86,23 @@ def numbered_places(
     files: Sequence[str],
     directory: str,
     *,
-    rows: Mapping[Queue, int],
+    row_counts: Mapping[Queue, int],
     starts: Mapping[Queue, int],
     threads: int,
 ) -> NumberedPlaces | None:
     """Where the messages of the effective commits in `files` of end_outcome go; None where a queue has too many.
 
-    directory  where the places lie
-    rows       how many of them each queue gets, all of their brokers decided by txmq
-    starts     the first free offset of queues; 0 of others
+    directory   where the places lie
+    row_counts  how many of them each queue gets; only queues of brokers where txmq decides
+    starts      the first free offset of queues; 0 of others
     """
-    if max(rows.values()) > MOST_IN_A_FILE:
+    if max(row_counts.values()) > MOST_IN_A_FILE:
         return None
-    queues = tuple(rows)
+    queues = tuple(row_counts)
     work = _Work(Path(directory), queues, {queue: number for number, queue in enumerate(queues)}, _Appended())
     firsts = np.array([starts.get(queue, 0) for queue in queues])
-    bucket_of = _buckets(list(rows.values()))
-    count = sum(rows.values())
+    bucket_of = _buckets(list(row_counts.values()))
+    count = sum(row_counts.values())
     with ThreadPoolExecutor(threads, thread_name_prefix="number") as pool:
         sampled = np.sort(np.concatenate(list(pool.map(lambda file: work.spread(file, bucket_of), files))))
         parts = -(-count // PLACES_IN_A_PART)
@@ -176,12 +176,13 @@ class _Work:
         path.unlink()
         rows = rows[np.lexsort([rows[name] for name in reversed(_ORDER)])]
         of_queue, first = np.unique(rows["queue"], return_index=True)
+        # A row gets the first free offset of its queue, and one more for each row of the queue before it.
         begin = np.zeros(len(firsts), np.int64)
         begin[of_queue] = firsts[of_queue] - first
         places = np.empty(len(rows), _PLACE)
-        for name in set(_PLACE.names or ()) - {"number"}:
+        for name in set(_PLACE.names or ()) - {"queue_offset"}:
             places[name] = rows[name]
-        places["number"] = np.arange(len(rows)) + begin[rows["queue"]]
+        places["queue_offset"] = np.arange(len(rows)) + begin[rows["queue"]]
         parts = np.searchsorted(borders, places["commit_log_offset"], "right")
         for part in np.unique(parts):
             self.files.add(self.directory / f"places-{part}", places[parts == part])

@@ -46,7 +46,7 @@ def op_files(current: Pass, named: DataFrame, queue_ends: DataFrame) -> list[Wri
         words = bitmap.limit(NUMBERS + 1).toArrow()
         if words.num_rows > NUMBERS:
             return None
-        stretches = list(_stretches(words, _ends(queue_ends)))
+        stretches = list(_stretches(words, _next_offsets(queue_ends)))
         write = partial(_written, path, current.now, current.number)
         with ThreadPoolExecutor(current.warehouse.spark.sparkContext.defaultParallelism) as pool:
             return [file for files in pool.map(write, stretches) for file in files]
@@ -89,12 +89,12 @@ def op_rows(stretch: Stretch, schema: pa.Schema, *, now: datetime, pass_number: 
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _ends(queue_ends: DataFrame) -> dict[tuple[str, int], int]:
+def _next_offsets(queue_ends: DataFrame) -> dict[tuple[str, int], int]:
     rows = queue_ends.where(F.col("topic") == OP_TOPIC).select(*QUEUE, "next_offset").collect()
     return {(row["broker_name"], row["queue_id"]): row["next_offset"] for row in rows}
 
 
-def _stretches(words: pa.Table, ends: dict[tuple[str, int], int]) -> Iterator[Stretch]:
+def _stretches(words: pa.Table, next_offsets: dict[tuple[str, int], int]) -> Iterator[Stretch]:
     """All of `words` (broker_name, queue_id, word, mask), cut into so many halves as a file gets."""
     by_place = words.sort_by([("broker_name", "ascending"), ("queue_id", "ascending"), ("word", "ascending")])
     queues = by_place.group_by(["broker_name", "queue_id"], use_threads=False).aggregate([("word", "count")])
@@ -104,7 +104,7 @@ def _stretches(words: pa.Table, ends: dict[tuple[str, int], int]) -> Iterator[St
         begin += queue["word_count"]
         numbers, masks = part["word"].to_numpy(), part["mask"].to_numpy()
         before = np.concatenate(([0], np.cumsum(np.bitwise_count(masks.view(np.uint64)), dtype=np.int64)))
-        start = ends.get((queue["broker_name"], queue["queue_id"])) or 0
+        start = next_offsets.get((queue["broker_name"], queue["queue_id"])) or 0
         cuts = np.searchsorted(before, np.arange(0, before[-1], OPS_OF_A_TASK))
         for low, high in pairwise([*np.unique(cuts), len(numbers)]):
             yield Stretch(

@@ -18,27 +18,27 @@ from txmq_lib.pipeline.reconcile.inputs import has_waiting_ends
 from txmq_lib.pipeline.reconcile.many_ends import files_of
 
 
-class Kept(NamedTuple):
-    """Rows of end_outcome with `was_held`; `files` and `held` as Decided (tally.py) has them."""
+class Outcomes(NamedTuple):
+    """Rows of end_outcome with `was_held`; `files`, and `waiting` (ends), as Decided (tally.py) has them."""
 
     outcomes: DataFrame
     files: list[str] | None = None
-    held: DataFrame | None = None
+    waiting: DataFrame | None = None
 
 
-def kept_with_files(current: Pass, files: list[WrittenFile], others: DataFrame | None) -> Kept:
-    """Outcomes of which most are in `files` of end_outcome that no commit names yet; `others` as in `kept_outcomes`."""
-    held = None
+def files_written_ahead(current: Pass, files: list[WrittenFile], others: DataFrame | None) -> Outcomes:
+    """Outcomes, most of them in `files` that no commit names yet; `others` as in `outcomes_written_ahead`."""
+    waiting = None
     if others is not None:
         files = files + files_of(current, others.where("not is_held").drop("was_held"))
-        held = others.where("is_held")
+        waiting = others.where("is_held")
     current.append_files("end_outcome", files, step="end_outcome", is_ahead=True)
     written = _with_was_held(current, current.written_rows("end_outcome", "end_outcome"))
     paths = None if has_waiting_ends(current) else current.written_files("end_outcome", "end_outcome")
-    return Kept(written if held is None else written.unionByName(held), paths, held)
+    return Outcomes(written if waiting is None else written.unionByName(waiting), paths, waiting)
 
 
-def kept_outcomes(current: Pass, ends: DataFrame, outcomes: DataFrame) -> Kept:
+def outcomes_written_ahead(current: Pass, ends: DataFrame, outcomes: DataFrame) -> Outcomes:
     """`outcomes` (rows of end_outcome with `was_held`) of all `ends`, computed once; where many, as written."""
     judged = outcomes.where("not is_held").drop("was_held")
     # To look whether there are any is to join them all.
@@ -46,11 +46,11 @@ def kept_outcomes(current: Pass, ends: DataFrame, outcomes: DataFrame) -> Kept:
     written = current.append_ahead("end_outcome", judged, step="end_outcome", even_if_empty=even_if_empty)
     if written is None:
         with current.timed("settle"):
-            return Kept(current.cached(outcomes))
+            return Outcomes(current.cached(outcomes))
     written = _with_was_held(current, written)
     if _which_ends(written) == _which_ends(ends):
-        return Kept(written)  # none of them is held
-    return Kept(written.unionByName(current.cached(outcomes.where("is_held"))))  # those that are held are few
+        return Outcomes(written)  # none of them is held
+    return Outcomes(written.unionByName(current.cached(outcomes.where("is_held"))))  # those that are held are few
 
 
 def _with_was_held(current: Pass, written: DataFrame) -> DataFrame:

@@ -26,7 +26,7 @@ MESSAGE_TABLE, GIVEN_UP_TABLE = "message", "trans_check_max_time"
 class Placed(NamedTuple):
     """Where restored and given-up messages go, from `queue_ends` (rows of landing_frontier).
 
-    message_places   broker and topic at least, where messages are made
+    message_places   of numbered messages (numbering.py) the queues alone
     message_files    with their rows, made of the halves already: [] for none, and where another process has written
                      them; None where Spark has to make the rows
     given_up_places  of given-up messages
@@ -47,12 +47,12 @@ def place(current: Pass, decided: Decided, tally: Tally, kept: ExitStack) -> Pla
 
     InvariantViolation where a place has no half, or a half several places.
     """
-    effective, giving_up = decided.effective, decided.giving_up
+    deciding, giving_up = decided.deciding, decided.giving_up
     queue_ends = current.read("landing_frontier")
     commits, given_up = tally.decisions[COMMIT], tally.actions.get(check.GIVE_UP, 0)
     numbered = _numbered_here(current, decided, tally, queue_ends)
     message_places, message_files = numbered or _made(
-        current, kept, effects.restored_places(effective, queue_ends), effective, _of_messages(current), commits
+        current, kept, effects.restored_places(deciding, queue_ends), deciding, _of_messages(current), commits
     )
     given_up_places, given_up_files = _made(
         current, kept, effects.given_up_places(giving_up, queue_ends), giving_up, _of_given_up(current), given_up
@@ -64,25 +64,25 @@ def _numbered_here(
     current: Pass, decided: Decided, tally: Tally, queue_ends: DataFrame
 ) -> tuple[DataFrame, Sequence[WrittenFile]] | None:
     """The queues that get messages, and files with these; None where Spark has to number them."""
-    rows, count = _of_messages(current), tally.decisions[COMMIT]
-    if not count or decided.files is None or not files_of_halves.is_possible(current, rows.table):
+    made, count = _of_messages(current), tally.decisions[COMMIT]
+    if not count or decided.files is None or not files_of_halves.is_possible(current, made.table):
         return None
-    ends = queue_ends.select(*effects.QUEUE, "next_offset").collect()
+    next_offsets = queue_ends.select(*effects.QUEUE, "next_offset").collect()
     others = (OP_TOPIC, MAX_TIME_TOPIC)
-    queues = {queue: rows for queue, rows in tally.rows_per_queue.items() if queue[1] not in others}
+    row_counts = {queue: rows for queue, rows in tally.rows_per_queue.items() if queue[1] not in others}
     with current.timed("places"):
         laid = numbered_places(
             decided.files,
             current.directory("places-"),
-            rows=queues,
-            starts={(row["broker_name"], row["topic"], row["queue_id"]): row["next_offset"] for row in ends},
+            row_counts=row_counts,
+            starts={(row["broker_name"], row["topic"], row["queue_id"]): row["next_offset"] for row in next_offsets},
             threads=current.warehouse.spark.sparkContext.defaultParallelism,
         )
         halves = None if laid is None else files_of_halves.halves_of(current, laid)
     if laid is None or halves is None:
         return None
-    frame = local_frame(current.warehouse.spark, queues, "broker_name string, topic string, queue_id int")
-    return frame, _files(current, rows, laid, halves, count)
+    frame = local_frame(current.warehouse.spark, list(row_counts), "broker_name string, topic string, queue_id int")
+    return frame, _files(current, made, laid, halves, count)
 
 
 def _made(
@@ -90,7 +90,7 @@ def _made(
     kept: ExitStack,
     places: DataFrame,
     cheaper: DataFrame,
-    rows: files_of_halves.RowsOfHalves,
+    rows: files_of_halves.TableOfHalves,
     count: int,
 ) -> tuple[DataFrame, Sequence[WrittenFile] | None]:
     """`count` places, computed once, and files with the rows there: None where Spark has to make the rows, [] for none.
@@ -111,12 +111,12 @@ def _made(
 
 def _files(
     current: Pass,
-    rows: files_of_halves.RowsOfHalves,
+    rows: files_of_halves.TableOfHalves,
     places: files_of_halves.Places,
     halves: Sequence[RowGroups],
     count: int,
 ) -> Sequence[WrittenFile]:
-    # Another process carried this plan so far; the step is called as its table.
+    # Another process landed these rows, having found a half for each place; the step is called as its table.
     if not current.is_own and current.has_landed(rows.table, rows.table):
         return []
     warehouse = current.warehouse
@@ -132,7 +132,7 @@ def _files(
         )
 
 
-def _of_messages(current: Pass) -> files_of_halves.RowsOfHalves:
+def _of_messages(current: Pass) -> files_of_halves.TableOfHalves:
     # A rebuilt broker may have had another half at the same physical offset.
     half = {"queue_id": "half_queue_id", "queue_offset": "half_queue_offset"}
     made = partial(
@@ -142,10 +142,10 @@ def _of_messages(current: Pass) -> files_of_halves.RowsOfHalves:
         pass_number=current.number,
     )
     on = {"broker_name": "broker_name", "commit_log_offset": "commit_log_offset", **half}
-    return files_of_halves.RowsOfHalves(table=MESSAGE_TABLE, on=on, made=made)
+    return files_of_halves.TableOfHalves(table=MESSAGE_TABLE, on=on, made=made)
 
 
-def _of_given_up(current: Pass) -> files_of_halves.RowsOfHalves:
+def _of_given_up(current: Pass) -> files_of_halves.TableOfHalves:
     made = partial(
         effects_in_arrow.given_up,
         schema=arrow_schema(table_spec(GIVEN_UP_TABLE)),
@@ -154,4 +154,4 @@ def _of_given_up(current: Pass) -> files_of_halves.RowsOfHalves:
         rolls_back=current.settings.roll_back_given_up,
     )
     half = {"commit_log_offset": "half_commit_log_offset", "queue_offset": "half_queue_offset"}
-    return files_of_halves.RowsOfHalves(table=GIVEN_UP_TABLE, on={"broker_name": "broker_name", **half}, made=made)
+    return files_of_halves.TableOfHalves(table=GIVEN_UP_TABLE, on={"broker_name": "broker_name", **half}, made=made)

@@ -27,9 +27,9 @@ class Decided:
     """What a pass has decided.
 
     outcomes   rows of end_outcome, with `was_held`
-    files      files of end_outcome that have them all but `held`; None where not all are known to be in files
-    held       those of them that wait for their half, where there are `files`; None where none does
-    effective  those of them that decide a transaction
+    files      files of end_outcome that have them all but `waiting_ends`; None: some are in the frame alone
+    waiting_ends  those of them that wait for their half, where there are `files`; None where none does
+    deciding   those that decide a transaction: effective ones, of brokers whose role is engine
     undecided  transactions that stay so or are given up, with `action` and `reason`
     pending    rows of pending_half from now on
     giving_up  those of `undecided` that are given up
@@ -38,8 +38,8 @@ class Decided:
     policies: Policies
     outcomes: DataFrame
     files: Sequence[str] | None
-    held: DataFrame | None
-    effective: DataFrame
+    waiting_ends: DataFrame | None
+    deciding: DataFrame
     undecided: DataFrame
     pending: DataFrame
     giving_up: DataFrame
@@ -48,10 +48,12 @@ class Decided:
 class Tally(NamedTuple):
     """How many there are of each: ends, those of them that decide by decision, undecided transactions by action.
 
+    end_counts  groups of ends: KINDS, is_held, was_held, decides, their `rows`, and refused_after_ms, the epoch ms at
+                which the first of them is refused if its half has not landed; QUEUES_OF_END where they decide
     rows_per_queue  how many each queue (broker, topic, queue) of messages, ops and given-up ones gets
     """
 
-    ends: list[Mapping[str, Any]]
+    end_counts: list[Mapping[str, Any]]
     decisions: Counter[str]
     actions: Counter[str]
     rows_per_queue: Counter[tuple[str, str, int]]
@@ -65,8 +67,8 @@ def tallied(current: Pass, decided: Decided) -> Tally:
             ends = _ends_of(decided.outcomes, decided.policies)
         else:
             ends = list(_ends_in(current, decided.files))
-            if decided.held is not None:
-                ends += _ends_of(decided.held, decided.policies)
+            if decided.waiting_ends is not None:
+                ends += _ends_of(decided.waiting_ends, decided.policies)
     tally = Tally(ends, Counter(), Counter(), Counter())
     for end in ends:
         if end["decides"]:

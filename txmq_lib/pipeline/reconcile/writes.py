@@ -1,4 +1,4 @@
-"""What a reconcile pass writes, each once, in an order in which a reader may stop anywhere."""
+"""What a reconcile pass writes, each once, in an order such that the tables make sense after each write."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from txmq_lib.rules.half import table_queue_id
 from txmq_lib.rules.invariants import broken_invariants
 from txmq_lib.spark.local_frame import local_frame
 
-NOT_OF_THE_END = ("pass_number", "judged_timestamp")
+COLUMNS_OF_THE_PASS = ("pass_number", "judged_timestamp")
 
 
 def write(current: Pass, decided: Decided) -> PassReport:
@@ -37,20 +37,20 @@ def _written(current: Pass, decided: Decided, kept: ExitStack) -> PassReport:
     tally = tallied(current, decided)
     placed = None
     if tally.decisions or check.GIVE_UP in tally.actions:
-        # A pass that must not be ends here: of effects nothing is written yet.
+        # An invariant that does not hold stops the pass here, before any effect is written.
         placed = _placed_or_withdrawn(current, decided, tally, kept)
-    if tally.ends:
+    if tally.end_counts:
         judged = decided.outcomes.where("not is_held").drop("was_held")
-        count = sum(row["rows"] for row in tally.ends if not row["is_held"])
+        count = sum(row["rows"] for row in tally.end_counts if not row["is_held"])
         # Nothing where outcomes_ahead has written them.
         current.append("end_outcome", judged, step="end_outcome", count=count)
-    _write_held(current, decided.outcomes, tally.ends)
-    _quarantine_refused(current, decided.outcomes, tally.ends)
+    _write_waiting_ends(current, decided.outcomes, tally.end_counts)
+    _quarantine_refused(current, decided.outcomes, tally.end_counts)
     if placed is not None:
         _write_effects(current, decided, placed, tally)
     _write_pending(current, decided, tally.actions)
     checkpoints, due_ms = _checkpoints(current, current.as_stored("pending_half", decided.pending))
-    dues = [due_ms, *[row["refused_after_ms"] for row in tally.ends if row["is_held"]]]
+    dues = [due_ms, *[row["refused_after_ms"] for row in tally.end_counts if row["is_held"]]]
     next_due_ms = min((due for due in dues if due is not None), default=None)
     return current.commit(checkpoints=checkpoints, next_due_ms=next_due_ms)
 
@@ -74,8 +74,8 @@ def _digest(pending: DataFrame) -> tuple[int, int]:
     return int(row["rows"]), int(row["sum"])
 
 
-def _write_held(current: Pass, outcomes: DataFrame, ends: Sequence[Mapping[str, Any]]) -> None:
-    if any(row["is_held"] != row["was_held"] for row in ends):
+def _write_waiting_ends(current: Pass, outcomes: DataFrame, end_counts: Sequence[Mapping[str, Any]]) -> None:
+    if any(row["is_held"] != row["was_held"] for row in end_counts):
         # Those that waited before keep the row that first held them.
         before = current.read("end_outcome").where("is_held")
         still = before.join(outcomes.where("is_held and was_held").select(*END_KEY), on=list(END_KEY), how="left_semi")
@@ -83,29 +83,32 @@ def _write_held(current: Pass, outcomes: DataFrame, ends: Sequence[Mapping[str, 
         current.overwrite("end_outcome", held, step="end_held", where="is_held = true")
 
 
-def _quarantine_refused(current: Pass, outcomes: DataFrame, ends: Sequence[Mapping[str, Any]]) -> None:
-    if all(row["outcome"] != OUTCOME_REFUSED for row in ends):
+def _quarantine_refused(current: Pass, outcomes: DataFrame, end_counts: Sequence[Mapping[str, Any]]) -> None:
+    if all(row["outcome"] != OUTCOME_REFUSED for row in end_counts):
         return
     refused = outcomes.where(F.col("outcome") == OUTCOME_REFUSED)
-    place = [F.col(name).cast("string") for name in END_KEY[1:]]
-    columns = [name for name in table_spec("end_outcome").columns if name not in NOT_OF_THE_END]
+    end_key = [F.col(name).cast("string") for name in END_KEY[1:]]
+    columns = [name for name in table_spec("end_outcome").columns if name not in COLUMNS_OF_THE_PASS]
     named = refused.select(
         "broker_name",
         F.col("reason"),
         F.concat(F.lit("code "), F.col("code"), F.lit(": "), F.col("remark")).alias("detail"),
         F.to_json(F.struct(*columns)).alias("raw"),
-        F.concat_ws(":", F.lit("end_transaction"), *place).alias("source"),
+        F.concat_ws(":", F.lit("end_transaction"), *end_key).alias("source"),
     )
     append_quarantine(current, named, broker_name=None, kind="end")
 
 
 def _placed_or_withdrawn(current: Pass, decided: Decided, tally: Tally, kept: ExitStack) -> Placed:
-    """Where messages go, with no invariant broken; else what was written ahead is deleted, and InvariantViolation."""
+    """Where messages go.
+
+    Where an invariant does not hold the outcomes written ahead are deleted, the plan is abandoned: InvariantViolation.
+    """
     try:
         placed = place(current, decided, tally, kept)
         with current.timed("invariants"):
             broken = broken_invariants(
-                decided.effective,
+                decided.deciding,
                 placed.message_places,
                 decided.pending,
                 are_messages_made=placed.message_files is not None,
@@ -150,7 +153,7 @@ def _write_effects(current: Pass, decided: Decided, placed: Placed, tally: Tally
 
 def _write_ops(current: Pass, decided: Decided, queue_ends: DataFrame, tally: Tally) -> None:
     rolls_back, given_up_count = current.settings.roll_back_given_up, tally.actions.get(check.GIVE_UP, 0)
-    named = decided.effective.select("broker_name", F.col("half_queue_id").alias("queue_id"), "half_queue_offset")
+    named = decided.deciding.select("broker_name", F.col("half_queue_id").alias("queue_id"), "half_queue_offset")
     if rolls_back:
         named = named.unionByName(
             decided.giving_up.select("broker_name", "queue_id", F.col("queue_offset").alias("half_queue_offset"))
