@@ -327,7 +327,7 @@ MUTANTS = (
            (f"{ROLES}::test_a_plan_of_the_other_role_that_a_version_of_before_left_is_not_carried_on",)),
     Mutant("known_since", "what landed before a new role is not judged anew", "note.get(ROLE_GIVEN, 0) != last_role_given(warehouse)", "False",
            (f"{ROLES}::test_an_end_judged_for_an_audited_broker_decides_nothing_once_txmq_decides",)),
-    Mutant("prior_decisions", "a broker's ops and messages decide nothing for txmq", " if by_landed_rows is None else both.unionByName(by_landed_rows)", "",
+    Mutant("prior_decisions", "a broker's ops and messages decide nothing for txmq", " if by_landed_rows is None else prior.unionByName(by_landed_rows)", "",
            (f"{ROLES}::test_what_a_broker_has_decided_is_decided_when_txmq_takes_over",)),
     Mutant("_decided_by_landed_rows", "an op alone rolls back", "F.lit(UNKNOWN)", "F.lit(ROLLBACK)",
            (f"{ROLES}::test_what_a_broker_has_decided_is_decided_when_txmq_takes_over",)),

@@ -49,6 +49,11 @@ class Plan:
     # Whether the pass is computed to be looked at, and writes nothing.
     is_dry: bool = False
 
+    @property
+    def is_first(self) -> bool:
+        """Whether all is new: no pass of this job was committed before, or all is to be judged anew (a new role)."""
+        return not self.since_versions
+
     def known_to(self, table: str) -> int | None:
         """The version up to which the last committed pass of this job knew the table; None: it is read whole."""
         return None if table in self.lost_feeds else self.since_versions.get(table)

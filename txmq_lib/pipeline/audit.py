@@ -153,7 +153,7 @@ def _touched(current: Pass, frontier: DataFrame, orphans: Orphans, policies: Pol
         *[transactions_of(rows) for rows in direct],
         expiring(unsettled, frontier, policies=policies, now=current.now),
     ]
-    if current.since_versions:  # at the first pass every half is new, and touched by that
+    if not current.is_first:  # at the first pass every half is new, and touched by that
         if current.last_note.get("settings_fingerprint") != current.settings.fingerprint():
             keys.append(moved_by_settings(current.read("verdict"), frontier, policies=policies, now=current.now))
         keys += [_named_by_new_ops(current), _named_by_messages(current, new_messages), _with_id_of(current, orphans)]
@@ -216,9 +216,9 @@ def _beside_new_rivals(current: Pass) -> list[DataFrame]:
 
 
 def _evidence(current: Pass, touched: DataFrame, orphans: Orphans) -> Evidence:
-    if current.since_versions:
-        return evidence_of(current, touched, orphans.missing)
-    return whole_evidence(current, orphans.missing)  # everything is touched
+    if current.is_first:  # everything is touched
+        return whole_evidence(current, orphans.missing)
+    return evidence_of(current, touched, orphans.missing)
 
 
 AUDIT = Job(

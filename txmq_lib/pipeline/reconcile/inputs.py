@@ -89,7 +89,7 @@ def _ends(current: Pass) -> Ends | None:
     if not current.has_new_rows("end_transaction") and not has_waiting_ends(current):
         return None
     with current.timed("settle"):
-        ends = current.kept_if_small(candidate_ends(current))
+        ends = current.kept_if_small(ends_to_judge(current))
         refused = current.sent_if_few(refused_places(current, ends))
         return Ends(ends, halves_named_by(current, ends), refused)
 
@@ -113,7 +113,7 @@ def has_waiting_ends(current: Pass) -> bool:
     return current.read("end_outcome").where("is_held").limit(1).count() > 0
 
 
-def candidate_ends(current: Pass) -> DataFrame:
+def ends_to_judge(current: Pass) -> DataFrame:
     """Ends to judge: new ones, and those held so far (`was_held`)."""
     new = current.new_rows("end_transaction").select(*END_COLUMNS)
     if current.known_to("end_transaction") is None:
@@ -163,14 +163,14 @@ def prior_decisions(current: Pass, named: DataFrame, halves: DataFrame) -> DataF
     near_born = near_times("born_timestamp", named, "born_timestamp")
     decided = near_born.rows(current, "end_outcome").where("is_effective")
     rolled_back = near_born.rows(current, "trans_check_max_time").where("is_rolled_back")
-    both = decided.select(*TRANSACTION_KEY, F.col("decision").alias("prior_decision")).unionByName(
+    prior = decided.select(*TRANSACTION_KEY, F.col("decision").alias("prior_decision")).unionByName(
         rolled_back.select(*TRANSACTION_KEY, F.lit(ROLLBACK).alias("prior_decision"))
     )
     by_landed_rows = _decided_by_landed_rows(current, halves)
-    both = both if by_landed_rows is None else both.unionByName(by_landed_rows)
+    prior = prior if by_landed_rows is None else prior.unionByName(by_landed_rows)
     # Given up and rolled back twice over, after a resume: still one decision. What is visible was committed.
     # As a text "commit" comes before "rollback", and both before "unknown".
-    return both.groupBy(*TRANSACTION_KEY).agg(F.min("prior_decision").alias("prior_decision"))
+    return prior.groupBy(*TRANSACTION_KEY).agg(F.min("prior_decision").alias("prior_decision"))
 
 
 def _decided_by_landed_rows(current: Pass, halves: DataFrame) -> DataFrame | None:
@@ -211,7 +211,8 @@ def touched_halves(current: Pass) -> DataFrame:
 
 def relevant_ops(current: Pass, halves: DataFrame) -> DataFrame:
     """New op rows, and those that name an offset of `halves` (an op may land before its half)."""
-    if not current.since_versions:
+    # Where only the feed of a table is lost, its new rows are all its rows.
+    if current.is_first:
         return current.read("op_message")
     return current.new_rows("op_message").unionByName(near_ops(halves).rows(current, "op_message"))
 
@@ -219,7 +220,7 @@ def relevant_ops(current: Pass, halves: DataFrame) -> DataFrame:
 def relevant_messages(current: Pass, halves: DataFrame, given_up: DataFrame) -> DataFrame:
     """New visible messages, and those prepared at a place of `halves` or `given_up`; no bodies. Each may land last."""
     columns = ("broker_name", "topic", "sys_flag", "prepared_transaction_offset", "transaction_id", "store_timestamp")
-    if not current.since_versions:
+    if current.is_first:
         return current.read("message").select(*columns)
     past = near_messages(halves, given_up).rows(current, "message")
     return current.new_rows("message").select(*columns).unionByName(past.select(*columns))
@@ -228,7 +229,7 @@ def relevant_messages(current: Pass, halves: DataFrame, given_up: DataFrame) -> 
 def relevant_given_up(current: Pass, candidates: DataFrame) -> DataFrame:
     """New given-up rows, and those of transactions born when `candidates` were (a resumed one has some); no bodies."""
     columns = (*TRANSACTION_KEY, "real_topic", "queue_offset", "commit_log_offset", "half_commit_log_offset")
-    if not current.since_versions:
+    if current.is_first:
         return current.read("trans_check_max_time").select(*columns)
     near_born = near_times("born_timestamp", candidates, "born_timestamp")
     past = near_born.rows(current, "trans_check_max_time").select(*columns)

@@ -65,7 +65,7 @@ def write_orphans(current: Pass, found: Orphans) -> None:
 
 
 def _near(current: Pass, messages: DataFrame) -> list[DataFrame]:
-    if not current.since_versions:
+    if current.is_first:
         # At the first pass every message is new.
         return [current.read(table) for table in OF_HALVES]
     near = near_offsets("commit_log_offset", messages, "prepared_transaction_offset")
