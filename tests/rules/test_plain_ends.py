@@ -185,7 +185,7 @@ def judged_in_arrow(place, halves, ends, files, refused=(), decided=()) -> tuple
     assert found is not None
     paths = [f"{warehouse.local_path('end_outcome')}/{file.path}" for file in found.files]
     rows_made = pa.concat_tables([pq.ParquetFile(path).read() for path in paths]).to_pylist()
-    left = [pq.read_table(file) for file in sorted(Path(str(found.others)).glob("*.parquet"))]
+    left = [pq.read_table(file) for file in sorted(Path(str(found.directory_left)).glob("*.parquet"))]
     return rows_made, pa.concat_tables(left)["landing_order"].to_pylist()
 
 
