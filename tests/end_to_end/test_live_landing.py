@@ -626,5 +626,5 @@ def test_where_more_groups_wait_than_an_older_broker_is_asked_about_those_with_m
     )
     for most in (10, 4, 2):
         monkeypatch.setattr(broker_said, "MOST_GROUPS", most)
-        asked = broker_said.waiting_groups(house.warehouse, BROKER)
-        assert asked == ["MANY", "SOME", "FEW", "THERE", "GONE"][:most]
+        groups_asked_about = broker_said.waiting_groups(house.warehouse, BROKER)
+        assert groups_asked_about == ["MANY", "SOME", "FEW", "THERE", "GONE"][:most]

@@ -453,6 +453,27 @@ def test_what_txmq_decided_itself_is_told_as_it_was(closing):
     assert told.startswith("means: decided, and an end that says otherwise came later")
 
 
+def test_where_the_role_is_known_each_command_is_whole(closing):
+    """Of a broker in the audit role what is not sent to it does nothing."""
+    by_role = {}
+    for role in ("audit", "engine"):
+        broker = [{"broker_name": KEY["broker_name"], "role": role}]
+        by_role[role] = closing("DISCARDED", trans_check_max_time=[GIVEN_UP], broker=broker)[2:]
+    send = "--to-broker --namesrv HOST:PORT"
+    assert by_role["audit"] == [
+        f"do:    ask the database of record, then txmq settle {ID} --commit --reason TEXT {send}",
+        f"       or, where it rolled back: txmq settle {ID} --rollback --reason TEXT {send}",
+        f"       or have it asked again: txmq resume {ID} {send}",
+        "       each shows a plan; --apply sends it",
+    ]
+    assert by_role["engine"] == [
+        f"do:    ask the database of record, then txmq settle {ID} --commit --reason TEXT",
+        f"       or, where it rolled back: txmq settle {ID} --rollback --reason TEXT",
+        f"       or have it asked again: txmq resume {ID}",
+        "       each shows a plan; --apply does it",
+    ]
+
+
 def test_texts_of_others_do_not_steer_the_terminal(closing):
     answer = {**KEY, "check_times": 1, "asked_for": "check", "resolver": "GID_*", "answered_timestamp": at("04.100")}
     why = closing("PENDING", check_answer=[{**answer, "reason": "\x1b[2J\nwhy:   all is well"}])[1]

@@ -48,4 +48,4 @@ def story_part(story: Story, anchor: str, transaction_id: str, verdict: str | No
     caption = f"born {key['born_timestamp']}, broker {key['broker_name']}" if key else "named by ends only"
     events = [(event.time or "-", event.event, event.text) for event in story.events]
     table = Table(caption, ("time", "event", "what happened"), events)
-    return StoryPart(anchor, ", ".join(parts), table, advice(story.events))
+    return StoryPart(anchor, ", ".join(parts), table, advice(story.events, story.role))

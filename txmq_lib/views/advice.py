@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Sequence
@@ -64,6 +65,11 @@ GONE_TO_DO = {
     "or let a resolver for {group} do it: txmq resolve --given-up\n"
     "where a broker decides, with --to-broker",
 }
+# Where the role of the broker is known, each command is given whole.
+BY_BROKER = "where a broker decides, "
+SENDING = re.compile("^with --to-broker(?:: |, )")
+MOVING = re.compile(r"txmq (?:settle|resume|resolve) .*")
+TO_BROKER = " --to-broker --namesrv HOST:PORT"
 BOTH_SENT = "visible, with a second end accepted: its clients sent a commit and a rollback"
 CLIENTS_UNKNOWN = "where clients trace, the setting land.trace_topic tells which ends they sent"
 CONTRADICTED_BY_CLIENTS = "compare with the database of record: evidence contradicts, and none of it is left out"
@@ -97,12 +103,14 @@ class Advice:
     to_do: tuple[str, ...]
 
 
-def advice(events: Sequence[Event]) -> Advice | None:
+def advice(events: Sequence[Event], role: str | None = None) -> Advice | None:
     """What the events of one transaction, in time order, call for; None where nothing is to be done.
 
     What its clients say they sent stands beside what was proved, and contradicts it where it does.
+
+    role  that of its broker, where it is known
     """
-    found = _by_verdict(events)
+    found = _by_verdict(events, role)
     verdict = next((event.row["verdict"] for event in events if event.event == "verdict"), None)
     said = client_ends(events)
     if verdict is None or (found is not None and found.why == OVERTAKEN):
@@ -120,7 +128,7 @@ def advice(events: Sequence[Event]) -> Advice | None:
     return replace(found, meaning=BOTH_SENT if is_fact else found.meaning, why=why)
 
 
-def _by_verdict(events: Sequence[Event]) -> Advice | None:
+def _by_verdict(events: Sequence[Event], role: str | None) -> Advice | None:
     row = next((event.row for event in events if event.event == "verdict"), None)
     if row is None:
         return None
@@ -142,10 +150,23 @@ def _by_verdict(events: Sequence[Event]) -> Advice | None:
     first, *others = to_do.split("\n")
     if verdict == names.PENDING:
         first = _instead_of_waiting(events) or first
-    lines = _filled([first, *others], row)
+    lines = _filled(_by_role([first, *others], role), row)
     if verdict in names.UNDECIDED:
         return Advice(meaning, "; ".join([_why(events), *_standing_in_the_way(events)]), lines)
     return Advice(meaning, reasons.MEANING[reason] if settled_by else None, lines)
+
+
+def _by_role(lines: Sequence[str], role: str | None) -> list[str]:
+    """Lines whose commands do what they say of a broker in this role; all of them where it is not known."""
+    if role is None:
+        return [*lines]
+    of_role = [line for line in lines if not line.startswith(BY_BROKER)]
+    if not any(MOVING.search(line) for line in of_role):
+        return of_role
+    if role == names.ROLE_ENGINE:
+        return [*of_role, "each shows a plan; --apply does it"]
+    whole = [MOVING.sub(lambda command: command[0] + TO_BROKER, SENDING.sub("", line)) for line in of_role]
+    return [*whole, "each shows a plan; --apply sends it"]
 
 
 def _filled(lines: Sequence[str], row: Row) -> tuple[str, ...]:

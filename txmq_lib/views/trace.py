@@ -107,10 +107,14 @@ Events: TypeAlias = list[tuple["Key | None", Event]]
 
 @dataclass(frozen=True)
 class Story:
-    """The events of one transaction; `key` is its TRANSACTION_KEY, None for ends that only name the id."""
+    """The events of one transaction; `key` is its TRANSACTION_KEY, None for ends that only name the id.
+
+    role  that its broker's rows were made under, where it is recorded
+    """
 
     key: Row | None
     events: tuple[Event, ...]
+    role: str | None = None
 
 
 def trace(reader: WarehouseReader, transaction_id: str, *, brokers: Sequence[str] = ()) -> list[Story]:
@@ -123,7 +127,7 @@ def traces(
 ) -> dict[str, list[Story]]:
     """The stories of several ids from as many reads as one takes; an id of which nothing is known has none."""
     by_id: KeyValues = {"transaction_id": transaction_ids, **({"broker_name": brokers} if brokers else {})}
-    reader.open_ahead((*COLUMNS, "check_cursor", "connected_producer"))
+    reader.open_ahead((*COLUMNS, "check_cursor", "connected_producer", "broker"))
 
     def rows(table: str) -> list[dict[str, Any]]:
         return _rows(reader, Scan(table, COLUMNS[table], (by_id,), may_be_missing=table in LATER_TABLES))
@@ -141,9 +145,11 @@ def traces(
         lambda: _end_events(reader, by_id, halves),
     ]
     of_parts = reader.side_by_side(_events_of_part, parts)
+    recorded = reader.rows(Scan("broker", ("broker_name", "role"), may_be_missing=True))
+    roles = {row["broker_name"]: row["role"] for row in recorded}
     for key, event in (*_own_events(found), *chain.from_iterable(of_parts)):
         events_of[_id_of(key, event, events_of)][key].append(event)
-    return {each: _stories(events) for each, events in events_of.items()}
+    return {each: _stories(events, roles) for each, events in events_of.items()}
 
 
 def _events_of_part(part: Callable[[], Events]) -> Events:
@@ -160,12 +166,12 @@ def _id_of(key: Key | None, event: Event, transaction_ids: Container[str]) -> st
     return str(next(each for each in named if each is not None and each in transaction_ids))
 
 
-def _stories(events: dict[Key | None, list[Event]]) -> list[Story]:
+def _stories(events: dict[Key | None, list[Event]], roles: Mapping[str, str]) -> list[Story]:
     if None in events and len(events) == 2:
         events[next(key for key in events if key is not None)] += events.pop(None)
     counts = Counter(event.table for of_key in events.values() for event in of_key)
     more = [_not_told(table) for table, count in counts.items() if count >= MOST_ROWS]
-    return [_story(key, [*events[key], *more]) for key in sorted(events, key=_oldest_first)]
+    return [_story(key, [*events[key], *more], roles) for key in sorted(events, key=_oldest_first)]
 
 
 def _not_told(table: str) -> Event:
@@ -187,9 +193,12 @@ def _key(row: Row) -> Key:
     return tuple(row[name] for name in names.TRANSACTION_KEY)
 
 
-def _story(key: Key | None, events: list[Event]) -> Story:
-    ordered = sorted(events, key=_in_time_order)
-    return Story(None if key is None else dict(zip(names.TRANSACTION_KEY, key, strict=True)), tuple(ordered))
+def _story(key: Key | None, events: list[Event], roles: Mapping[str, str]) -> Story:
+    ordered = tuple(sorted(events, key=_in_time_order))
+    if key is None:
+        return Story(None, ordered)
+    named = dict(zip(names.TRANSACTION_KEY, key, strict=True))
+    return Story(named, ordered, roles.get(named["broker_name"]))
 
 
 def _oldest_first(key: Key | None) -> tuple[Any, ...]:

@@ -163,7 +163,7 @@ def write_stories(stories: Sequence[tuple[str, Story]], hint: Callable[[str], st
         say(_heading(transaction_id, story.key))
         events = [(event.time, event.event, line(event.text)) for event in story.events]
         write_rows(OutputFormat.table, ("time", "event", "text"), events)
-        if found := advice(story.events):
+        if found := advice(story.events, story.role):
             why = [] if found.why is None else [f"why:   {found.why}"]
             first, *rest = map(hint, found.to_do)
             lines = [f"means: {found.meaning}", *why, f"do:    {first}", *(f"       {each}" for each in rest)]
