@@ -395,7 +395,7 @@ def test_a_warehouse_of_before_gets_the_columns_that_are_new_and_may_be_null(ope
     opened = replace(house, warehouse=Warehouse(house.warehouse.spark, house.warehouse.uri))
     opened.land("half", CAPTURES / "restart" / "half.jsonl.gz")
     opened.audit()
-    assert {row["reason"] for row in opened.rows("verdict")} == {"undecided"}
+    assert {row["reason"] for row in opened.rows("verdict")} == {"op_unread"}
     versions = opened.versions()
     Warehouse(house.warehouse.spark, house.warehouse.uri).ensure()
     assert opened.versions() == versions

@@ -41,7 +41,7 @@ def test_a_proof_that_stood_falls_when_a_record_comes_that_its_queue_had_no_room
     # Behind the op, and of another half offset: neither may be theirs.
     house.land_rows("message", [row("T", 2, 300, "other", sys_flag=8, prepared=250)])
     house.land_rows("half", [row(HALF_TOPIC, 7, 400, "late"), row(HALF_TOPIC, 7, 410, "later")])
-    assert verdicts(house) == {"back0": proved, "back1": proved, "late": ("PENDING", "undecided", False)}
+    assert verdicts(house) == {"back0": proved, "back1": proved, "late": ("PENDING", "op_unread", False)}
     # Its half stands where another one stood: the op may mean that one.
     house.land_rows("half", [row(HALF_TOPIC, 1, 500, "again")])
     unknown = ("RESOLVED_UNKNOWN", "quarantined", False)

@@ -35,6 +35,8 @@ CLIENT_ENDS, CONNECTED = ("views/test_client_ends.py",), ("views/test_connected.
 HOLD = ("end_to_end/test_hold.py",)
 TRACES = ("rules/test_traces.py",)
 CURSORS, STOPPED, SET_UP = ("rules/test_cursors.py",), ("views/test_stopped_checks.py",), ("plain/test_set_up.py",)
+UNDECIDED, UNREAD_OPS = ("rules/test_undecided.py",), "end_to_end/test_unread_ops.py"
+DELETED = "end_to_end/test_deleted_topics.py"
 RIVALS = "end_to_end/test_copies_and_rivals.py"
 SENT_ONCE = "end_to_end/test_to_broker.py::test_a_transaction_has_one_end_however_many_copies_of_its_half_land"
 ROLES = "end_to_end/test_roles.py"
@@ -82,6 +84,28 @@ MUTANTS = (
     Mutant("done_before", "a refused end is the only one", "not in refused]", "not in set()]", (SENT_ONCE,)),
     Mutant("_is_decided_by_txmq", "ops of a broker are the engine's", ' & (F.col("landed_op_count") == 0)', "", PROOF),
     Mutant("verdict._has_two_ops", "an op of another half makes a conflict", " & ~has_rival_half()", "", PROOF),
+    # --- what nobody has decided
+    Mutant("undecided.is_read", "undecided though ops were not read so far", " & (_is_past() | _is_in_log())", "", UNDECIDED),
+    Mutant("undecided.is_read", "a given-up row alone tells that no op names its half", '(F.col("half_count") > 0) & ', "", UNDECIDED),
+    Mutant("undecided.is_read", "an op in quarantine is none", " & ~may_be_bad_op(_last_place())", "", UNDECIDED),
+    Mutant("undecided.is_read", "a copy that is missing has no op", ' & ~_is_torn("_halves")', "", UNDECIDED),
+    Mutant("undecided._is_torn", "what was told and did not land is no gap", ' | _is(F.col(f"{queue}.is_cut"))', "", UNDECIDED),
+    Mutant("undecided._is_torn", "a gap before the half counts", 'hole["before"] > F.col("_low")', "F.lit(True)", UNDECIDED),
+    Mutant("may_be_bad_op", "an op that names what nobody can read is none", ' > F.col("_low"))', ' > 2**62)', UNDECIDED),
+    Mutant("undecided.is_torn", "ops that never landed are not missed later", ' | ~_is(F.col("_op_queues") > 0)', "", UNDECIDED),
+    Mutant("undecided.is_torn", "a second reading refutes nothing", 'F.col("_is_end_told") | ', "", UNDECIDED),
+    Mutant("judged", "what nobody decided stands though ops turn out to be missing", " | may_be_decided", "", UNDECIDED),
+    Mutant("expiring", "what lacks ops is not looked at again", " | may_be_decided", "", UNDECIDED),
+    Mutant("_beside_new_rivals", "an op in quarantine touches nobody", "        return keys\n", "        return []\n", (f"{UNREAD_OPS}::test_an_op_in_quarantine_takes_from_them_what_they_rest_on",)),
+    # --- topics deleted, and made anew
+    Mutant("proof._proof", "a queue that begins behind the half has lived since", "_was_there(run) & is_past(run)", "_begins_before(run) & is_past(run)", PROOF),
+    Mutant("proof._proof", "a queue that began anew has lived on", '~_some("_changes", _overlaps)', "F.lit(True)", PROOF),
+    Mutant("_has_begun_anew", "a queue that holds something else has gone on", "plan_.change is not None or is_back", "is_back",
+           (f"{DELETED}::test_a_topic_made_anew_between_two_landings_proves_nothing_of_what_was_deleted",)),
+    Mutant("_changes", "where a queue that began anew was read to is not kept", 'F.coalesce(F.array_max(ends), F.lit(-1))', "F.lit(2**62)",
+           (f"{DELETED}::test_a_topic_made_anew_between_two_landings_proves_nothing_of_what_was_deleted",)),
+    Mutant("without_place", "what follows a record kept out goes on where the one before ended", 'F.coalesce("_is_rival", "_follows")', 'F.col("_is_rival")',
+           (f"{DELETED}::test_files_of_a_topic_made_anew_go_on_behind_a_hole",)),
     # --- committed messages without a half
     Mutant("committed_by_brokers", "what consumers sent back needs a half", " *SENT_BACK", "", (f"{ORPHANS}::test_only_what_a_broker_committed_into_a_real_topic_needs_a_half",)),
     Mutant("committed_by_brokers", "what was delivered late needs a half", ' & (F.col("prepared_transaction_offset") > 0)', "", (f"{ORPHANS}::test_only_what_a_broker_committed_into_a_real_topic_needs_a_half",)),
@@ -188,7 +212,7 @@ MUTANTS = (
            'ROLLED_BACK, F.col("op_count") >= 1),\n        (DISCARDED, F.col("is_discarded")',
            'DISCARDED, F.col("is_discarded")),\n        (ROLLED_BACK, F.col("op_count") >= 1', VERDICT),
     Mutant("verdict._is_unknown", "a rollback is told where nobody has read", 'F.col("_proof").isNull()', "F.lit(False)", PROOF),
-    Mutant("UNSETTLED_REASONS", "the proof that was had first is named for ever", "REASON_LIVE_READ, REASON_LOG_READ, ", "", PROOF),
+    Mutant("UNSETTLED_REASONS", "the proof that was had first is named for ever", "    REASON_LIVE_READ,\n    REASON_LOG_READ,\n", "", PROOF),
     Mutant("judged", "what a file proved stands for ever", '| F.col("reason").isin(*UNSETTLED_REASONS)', "", PROOF),
     Mutant("_proof", "a doubt is none", " & ~is_doubtful", "", PROOF),
     Mutant("_begins_before", "a run proves wherever it begins", '(run["first_offset"] == 0)', "F.lit(True)", PROOF),
@@ -200,7 +224,7 @@ MUTANTS = (
     Mutant("_readings", "what was read twice is one reading", 'F.every(F.col("first_told_end") == F.col("told_end"))', "F.lit(True)", PROOF),
     Mutant("_proof", "an end was told whenever it is needed", ' & _is(F.col("_last_told_place") > op)', "", PROOF),
     Mutant("_proof", "a message at the op's place was read behind it", '("_last_told_place") > op', '("_last_told_place") >= op', PROOF),
-    Mutant("_proof", "ops need tell no end", ' & F.col("_is_op_end_told")', "", PROOF),
+    Mutant("_proof", "ops need tell no end", ' & _is(F.col("_ops.is_end_told"))', "", PROOF),
     Mutant("_readings", "ops say when messages were read", 'F.when(~F.col("topic").isin(*HALF_TOPICS, *OP_TOPICS), places)', "places", PROOF),
     Mutant("_is_read_whole", "the log proves to its end and no further", " > F", " >= F", PROOF),
     Mutant("_is_read_whole", "a log read from behind the half proves", '(first <= F.greatest(F.col("_low"), F.lit(0)))', "F.lit(True)", PROOF),
@@ -215,7 +239,7 @@ MUTANTS = (
     Mutant("verdict._is_unknown", "a committed message without a half says nothing of its id", ' | (policies.has_role(ROLE_AUDIT) & (F.col("orphan_count") > 0))', "", PROOF),
     Mutant("_beside_new_rivals", "what was proved stands beside new rivals", "rivals.isEmpty()", "True",
            ("end_to_end/test_rebuilt_broker.py",)),
-    Mutant("judged", "what expired is never told as forgotten", " | may_be_unseen", "",
+    Mutant("expiring", "what expired is never told as forgotten", ".isin(PENDING, EXPIRED_UNSEEN)", " == PENDING",
            (f"{ROCKSDB}::test_what_expired_before_its_checks_were_over_is_told_as_forgotten_once_they_are",)),
     Mutant("_overlaps", "any hole is between half and op", '_is(hole["behind"] < F.col("op_place"))', "F.lit(True)", PROOF),
     Mutant("_takes", "every topic is taken", "(patterns == WHOLE_LOG_TOPIC)", "F.lit(True)", PROOF),

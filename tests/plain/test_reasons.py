@@ -29,7 +29,7 @@ def test_every_verdict_is_in_one_of_the_sets_that_views_and_commands_go_by():
 
 
 def test_whatever_is_missing_comes_with_what_would_settle_it():
-    missing = {*names.UNKNOWN_REASONS, names.REASON_FILE_END, names.REASON_OP_UNREAD}
+    missing = {*names.UNKNOWN_REASONS, names.REASON_FROM_BEGINNING, names.REASON_FILE_END, names.REASON_OP_UNREAD}
     assert {*reasons.SETTLED_BY} == missing
 
 

@@ -7,7 +7,7 @@ from builders import at, rows, table_of
 from chispa import assert_df_equality
 from pyspark.sql.functions import lit
 
-from txmq_lib.rules.frontier import advanced, file_reports, reached
+from txmq_lib.rules.frontier import MOST_CHANGES, advanced, file_reports, reached
 from txmq_lib.rules.runs import RUN_FIELDS
 from txmq_lib.spark.local_frame import local_frame
 
@@ -209,3 +209,37 @@ def test_whether_a_live_broker_tells_of_a_queue_is_what_the_newest_live_landing_
     assert table_of(changed, "topic", "is_untold") == {
         why: then for why, (*_, then) in cases.items() if then is not None
     }
+
+
+def changes_after(spark, known, report):
+    changed = advanced(rows(spark, "landing_frontier", known), reported(spark, [report]), pass_number=7)
+    return {row["topic"]: row["changes"] and [(*each,) for each in row["changes"]] for row in changed.collect()}
+
+
+def test_where_a_queue_that_began_anew_was_read_to_and_had_begun_stays_known(spark):
+    """As far as its rows reach, and its ends were told; all queues' readings count only if they were told of it."""
+    whole = {"topic": "**", "queue_id": -1, "runs": [run(0, 0, read_to=500)]}
+    began = {**SAME, "next_offset": 12, "changes": [{"behind": None, "before": 700}]}
+    known = {
+        "rows": {"runs": [run(0, 9, 10, 90)], "is_untold": False},
+        "its end": {"runs": [run(0, 9, 10, 90, 100)], "is_untold": None},
+        "all ends": {"runs": [run(0, 9, 10, 90, 100)], "is_untold": False},
+        "nothing": {"runs": []},
+        "before": {"runs": [run(0, 9, 10, 90, 100)], "is_untold": False, "changes": [{"behind": 1, "before": 2}]},
+    }
+    behind = {"rows": 90, "its end": 100, "all ends": 500, "nothing": -1}
+    for why, row in known.items():
+        expected = [(500, 700)] if why == "before" else [(behind[why], 700)]
+        before = [(1, 2)] if why == "before" else []
+        assert changes_after(spark, [whole, {**KNOWN, **row}], began) == {"TopicA": before + expected}, why
+    kept = {**KNOWN, "changes": [{"behind": 1, "before": 2}]}
+    assert changes_after(spark, [whole, kept], {**SAME, "next_offset": 13}) == {"TopicA": [(1, 2)]}
+
+
+def test_of_too_many_beginnings_the_first_two_are_one(spark):
+    many = [{"behind": 10 * number, "before": 10 * number + 5} for number in range(MOST_CHANGES)]
+    known = {**KNOWN, "runs": [run(0, 9, 10, 5_000)], "changes": many}
+    began = {**SAME, "next_offset": 12, "changes": [{"behind": None, "before": None}]}
+    (changes,) = changes_after(spark, [known], began).values()
+    assert len(changes) == MOST_CHANGES
+    assert (changes[0], changes[1], changes[-1]) == ((0, 15), (20, 25), (5_000, None))

@@ -34,6 +34,11 @@ def queue(*runs, **told):
     }
 
 
+def anew(behind, before):
+    """Between these places a queue began anew."""
+    return {"behind": behind, "before": before}
+
+
 def ended(*runs, **told):
     """A queue that files show to its end, told by each of its rows."""
     end = runs[-1][1]
@@ -53,8 +58,9 @@ OPS = {**ended((0, 7, 60, OP)), "topic": "RMQ_SYS_TRANS_OP_HALF_TOPIC"}
 BEHIND = [{**ended((0, 5, 10, 201)), **OTHER}, OPS]
 PROVED = [  # why, frontier rows of its broker, by what it is proved or what is missing
     # 1. a run of the queue from before the half to behind the op
-    ("read from its beginning past the op", [queue((0, 9, 150, 201))], "read_past_op"),
-    ("read to the op and no further", [queue((0, 9, 150, 200))], "unread"),
+    ("read past the op, all of it behind the half", [queue((0, 9, 150, 201))], "from_beginning"),
+    ("read from its beginning past the op", [queue((0, 9, 99, 201))], "read_past_op"),
+    ("read to the op and no further", [queue((0, 9, 99, 200))], "unread"),
     ("read from before the half past the op", [queue((5, 9, 99, 201))], "read_past_op"),
     ("read from behind the half, and what lies before is missing", [queue((5, 9, 101, 201))], "gap"),
     ("a hole before the half", [queue((0, 3, 10, 20), (5, 9, 90, 201))], "read_past_op"),
@@ -99,9 +105,9 @@ PROVED = [  # why, frontier rows of its broker, by what it is proved or what is 
     ("all queues read to their ends, and it stood still", [live(200), queue((0, 9, 10, 120, 1))], "live_read"),
     ("all queues read to their ends, files behind it", [live(200), queue((0, 9, 10, 120))], "unread"),
     ("all queues read to their ends, and nobody told of it", [live(200)], "unread"),
-    ("all queues read to their ends, and it was empty", [live(200), queue((0, 0, None, None, 1))], "live_read"),
+    ("all queues read to their ends, and it was empty", [live(200), queue((0, 0, None, None, 1))], "from_beginning"),
     ("all queues read to their ends, though before the op", [live(199), queue((0, 0, None, None, 1))], "unread"),
-    ("the topic's queues read to their ends", [live(200, topic="TopicA"), queue((0, 0, None, None, 1))], "live_read"),
+    ("the topic's queues read to their ends", [live(200, topic="TopicA"), queue((0, 0, None, None, 1))], "from_beginning"),
     ("the topic's queues read to their ends, and nobody told of it", [live(200, topic="TopicA")], "unread"),
     ("read live, then deleted", [live(200), queue((0, 9, 10, 120, 1), is_untold=True)], "untold"),
     ("read live to its end past the op, then deleted", [live(200), queue((0, 9, 10, 120, 200), is_untold=True)],
@@ -109,6 +115,19 @@ PROVED = [  # why, frontier rows of its broker, by what it is proved or what is 
     ("read past the op, then deleted", [live(300), queue((0, 9, 10, 201), is_untold=True)], "read_past_op"),
     ("never told of", [live(200), queue(is_untold=True)], "untold"),
     ("never told of, and the log was read", [live(200), queue(is_untold=True), log((0, 300))], "log_read"),
+    ("read live, and empty", [queue((0, 0, None, None, 200))], "from_beginning"),
+    ("read live, and empty before the op", [queue((0, 0, None, None, 199))], "unread"),
+    ("read live to its end past the op, all of it behind the half", [queue((0, 9, 101, 120, 200))], "from_beginning"),
+    ("the topic's queues read to their ends, and it stood still", [live(200, topic="TopicA"), queue((0, 9, 10, 120, 1))], "live_read"),
+    ("read past the op, and it had begun anew between", [queue((0, 9, 10, 201), changes=[anew(120, 180)])], "untold"),
+    ("the same, and nobody knows before which place", [queue((0, 9, 10, 201), changes=[anew(199, None)])], "untold"),
+    ("it had begun anew before the half", [queue((0, 9, 10, 201), changes=[anew(50, 100)])], "read_past_op"),
+    ("it began anew behind the op", [queue((0, 9, 10, 201), changes=[anew(200, 900)])], "read_past_op"),
+    ("it began anew twice", [queue((0, 9, 10, 201), changes=[anew(50, 100), anew(120, 180)])], "untold"),
+    ("read live, and it had begun anew between", [queue((0, 9, 10, 120, 200), changes=[anew(150, 300)])], "untold"),
+    ("files to its end, and it had begun anew", [ended((0, 9, 10, 120), changes=[anew(150, 300)]), *BEHIND], "untold"),
+    ("it had begun anew, and the log was read", [queue((0, 9, 10, 201), changes=[anew(120, 180)]), log((0, 300))],
+     "log_read"),
     ("another topic's queues read to their ends", [live(200, topic="TopicB")], "left_out"),
     # 4. a reading client told where the queue ends
     ("files to the end of the queue", [ended((0, 9, 10, 120)), *BEHIND], "file_end"),
@@ -135,7 +154,7 @@ PROVED = [  # why, frontier rows of its broker, by what it is proved or what is 
     ("nothing is known of any source", [], "left_out"),
     ("a queue of which nothing landed", [queue()], "unread"),
 ]  # fmt: skip
-ROLLED_BACK = {"read_past_op", "log_read", "live_read", "file_end"}
+ROLLED_BACK = {"read_past_op", "log_read", "live_read", "from_beginning", "file_end"}
 
 
 def resolved(spark, names, origin="landed", **given):
@@ -180,7 +199,7 @@ def test_without_its_original_half_a_transaction_is_looked_for_from_the_beginnin
     found = reasons(spark, evidence(spark, halves=halves, ops=ops),
                     [{"broker_name": why, **row} for why, found in frontier.items() for row in found])  # fmt: skip
     assert {why: reason for why, (_, reason, _) in found.items()} == {
-        "from the beginning": "read_past_op",
+        "from the beginning": "from_beginning",
         "from before its copy": "gap",
         "the whole log": "log_read",
         "the log from later on": "unread",
@@ -220,7 +239,7 @@ def test_a_message_that_may_be_its_own_puts_a_rollback_in_doubt(spark):
     messages = [
         {"broker_name": why, "transaction_id": why, **message} for why, (message, _) in DOUBTS.items() if message
     ]
-    frontier = [{"broker_name": why, **queue((0, 9, 150, 201))} for why in DOUBTS]
+    frontier = [{"broker_name": why, **queue((0, 9, 99, 201))} for why in DOUBTS]
     found = resolved(spark, DOUBTS, visible=messages)
     landed = rows(spark, "message", messages)
     orphans = without_half(committed_by_brokers(landed, policies("audit")), found.halves)
@@ -267,7 +286,7 @@ RIVALS = {  # row of quarantine that another record's key kept out; what it make
 
 def test_a_record_that_another_one_kept_out_was_seen_by_no_reading(spark):
     """A broker made anew, or cut back by a crash, uses offsets again: whoever landed first has the key."""
-    frontier = [{"broker_name": why, **queue((0, 9, 150, 201))} for why in RIVALS]
+    frontier = [{"broker_name": why, **queue((0, 9, 99, 201))} for why in RIVALS]
     bad = [{"broker_name": why, "fingerprint": why, "reason": "KEY_CONFLICT", **row}
            for why, (row, _) in RIVALS.items() if row is not None]  # fmt: skip
     found = reasons(spark, resolved(spark, RIVALS), frontier, bad)
@@ -279,7 +298,7 @@ def test_a_record_that_another_one_kept_out_was_seen_by_no_reading(spark):
 def test_of_more_rivals_than_are_kept_the_lowest_count_as_anywhere_below(spark, monkeypatch):
     monkeypatch.setattr(bad_places, "MOST_PLACES", 2)
     places = {"two above": (300, 400), "three above": (300, 400, 500), "three below": (10, 20, 30)}
-    frontier = [{"broker_name": why, **queue((0, 9, 150, 201))} for why in places]
+    frontier = [{"broker_name": why, **queue((0, 9, 99, 201))} for why in places]
     bad = [
         {"broker_name": why, "fingerprint": f"{why} {place}", "reason": "KEY_CONFLICT", **REAL,
          "commit_log_offset": place}
@@ -302,7 +321,7 @@ def test_what_has_the_id_of_a_committed_message_without_a_half_is_not_undecided(
     assert reasons(spark, found, []) == {
         "half": ("RESOLVED_UNKNOWN", "elsewhere", False),
         "given up": ("RESOLVED_UNKNOWN", "elsewhere", False),
-        "alone": ("PENDING", "undecided", False),
+        "alone": ("PENDING", "op_unread", False),
     }
     assert {verdict for verdict, *_ in reasons(spark, found, [], role="engine").values()} == {"PENDING", "DISCARDED"}
 

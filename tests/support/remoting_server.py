@@ -120,8 +120,9 @@ class FakeBroker:
         fields = request["extFields"]
         queue = (fields.get("topic", ""), int(fields.get("queueId", -1)))
         records, lowest = self.queues.get(queue, []), self.lowest.get(queue, 0)
-        if request["code"] == 21:
-            return answer(request, body=json.dumps(self.topics).encode())
+        if request["code"] in (21, 28):
+            log = {"table": {"commitLogMaxOffset": str(self._log_end())}}
+            return answer(request, body=json.dumps(self.topics if request["code"] == 21 else log).encode())
         if request["code"] == 30:
             return answer(request, offset=len(records))
         if request["code"] == 31:
@@ -141,6 +142,11 @@ class FakeBroker:
         code = 0 if found else 19
         return answer(request, code, b"".join(found), nextBeginOffset=offset + len(found), minOffset=lowest,
                       maxOffset=len(records), suggestWhichBrokerId=0)  # fmt: skip
+
+    def _log_end(self) -> int:
+        return max(
+            (_physical(record) + len(record) for records in self.queues.values() for record in records), default=0
+        )
 
     def _entries(self, request: Request, records: list[bytes], lowest: int) -> bytes:
         first = int(request["extFields"]["index"])

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.log_view import LEAST_ROW_BYTES
 from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.names import COMMITTED_OP_LOST, HALF_TOPICS, KEY_CONFLICT, OP_TOPICS, ROLLED_BACK
+from txmq_lib.names import COMMITTED_OP_LOST, HALF_TOPICS, KEY_CONFLICT, OP_TOPICS, ROLLED_BACK, UNDECIDED
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import Job
 from txmq_lib.passes.runner import run_passes
@@ -195,18 +195,24 @@ def _with_id_of(current: Pass, orphans: Orphans) -> DataFrame:
 
 
 def _beside_new_rivals(current: Pass) -> list[DataFrame]:
-    """Keys of the transactions whose proof a record may refute that was kept out, since its key was taken: rare."""
+    """Keys of the transactions whose proof a record in quarantine may refute, mostly as its key was taken: rare."""
     if not current.has_new_rows("quarantine"):
         return []
-    rivals = current.cached(current.new_rows("quarantine").where(F.col("reason") == KEY_CONFLICT))
+    bad = current.cached(current.new_rows("quarantine"))
+    may_be_op = F.col("topic").isin(*OP_TOPICS) | (F.col("topic").isNull() & F.col("commit_log_offset").isNotNull())
+    undecided = current.read("verdict").where(F.col("verdict").isin(*UNDECIDED))
+    of_bad_ops = bad.where(may_be_op).select("broker_name").distinct()
+    keys = [transactions_of(undecided.join(F.broadcast(of_bad_ops), on="broker_name", how="left_semi"))]
+    rivals = bad.where(F.col("reason") == KEY_CONFLICT)
     if rivals.isEmpty():
-        return []
+        return keys
     queues = rivals.selectExpr("broker_name", "topic as real_topic", "queue_id as real_queue_id").distinct()
     proved = current.read("verdict").where(F.col("verdict").isin(ROLLED_BACK, COMMITTED_OP_LOST))
     of_ops = rivals.where(F.col("topic").isin(*OP_TOPICS)).select("broker_name").distinct()
     of_halves = rivals.where(F.col("topic").isin(*HALF_TOPICS)).select("broker_name", "queue_offset")
     halves = near_offsets("queue_offset", of_halves, "queue_offset").rows(current, "half_message")
     return [
+        *keys,
         transactions_of(proved.join(F.broadcast(queues), on=list(REAL_QUEUE), how="left_semi")),
         transactions_of(proved.join(F.broadcast(of_ops), on="broker_name", how="left_semi")),
         transactions_of(

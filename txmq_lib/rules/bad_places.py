@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.names import HALF_TOPICS, KEY_CONFLICT, OP_TOPICS
+from txmq_lib.names import HALF_TOPICS, KEY_CONFLICT, OP_TOPICS, OPS_CLOSING_NOTHING, OPS_READ_IN_PART
 
 REAL_QUEUE = ("broker_name", "real_topic", "real_queue_id")
 MOST_PLACES = 10_000  # of one queue; of more the highest
@@ -43,6 +43,17 @@ def has_rival_op() -> Column:
     return _is(F.col("_rival_op") > F.col("_low"))
 
 
+def may_be_bad_op(last_place: Column) -> Column:
+    """Whether a record in quarantine may be an op of it that nobody has read: what ops landed reach to `last_place`."""
+    beyond = F.greatest(F.col("_low"), last_place)
+    is_unseen = F.col("_bad_op_is_unplaced") | _is(F.col("_bad_op") > beyond)
+    return (
+        _is(is_unseen)
+        | _is(F.col("_unread_op") > F.col("_low"))
+        | _is(F.exists("_bad_anywhere", lambda place: place > beyond))
+    )
+
+
 def _of_queues(quarantine: DataFrame) -> DataFrame:
     """Of each queue where its records in quarantine lie, all and rivals, and below which places nobody knows."""
     placed = quarantine.where("topic is not null and queue_id >= 0")
@@ -54,17 +65,23 @@ def _of_queues(quarantine: DataFrame) -> DataFrame:
 
 
 def _of_brokers(quarantine: DataFrame) -> DataFrame:
-    """Of each broker where records lie of which nobody knows the queue, and its rivals among halves and ops."""
+    """Of each broker where records lie of which nobody knows the queue, bad ops, rivals among halves and ops."""
     is_placed = F.col("topic").isNotNull() & _is(F.col("queue_id") >= 0)
     place = F.col("commit_log_offset")
     is_rival = F.col("reason") == KEY_CONFLICT
+    is_op = F.col("topic").isin(*OP_TOPICS) & ~F.col("reason").isin(*OPS_CLOSING_NOTHING)
+    # It landed, and what it names did not; or another has its offset.
+    is_unread = is_op & F.col("reason").isin(KEY_CONFLICT, *OPS_READ_IN_PART)
     found = quarantine.groupBy("broker_name").agg(
         _highest(F.collect_set(F.when(~is_placed, place))).alias("_bad_anywhere"),
         F.collect_set(F.when(is_rival & F.col("topic").isin(*HALF_TOPICS), F.col("queue_offset"))).alias("_halves"),
         F.max(F.when(is_rival & F.col("topic").isin(*OP_TOPICS), place)).alias("_rival_op"),
+        F.max(F.when(is_op, place)).alias("_bad_op"),
+        F.max(is_op & place.isNull()).alias("_bad_op_is_unplaced"),
+        F.max(F.when(is_unread, place)).alias("_unread_op"),
     )
     return found.select(
-        *("broker_name", "_bad_anywhere", "_rival_op"),
+        *("broker_name", "_bad_anywhere", "_rival_op", "_bad_op", "_bad_op_is_unplaced", "_unread_op"),
         _highest(F.col("_halves")).alias("_rival_halves"),
         _lowest_of_more(F.col("_halves")).alias("_rival_halves_unknown_to"),
     )

@@ -167,6 +167,7 @@ def _counted(said: DataFrame) -> DataFrame:
         F.least("_first_timestamp", F.array_min("_visible.at")).alias("first_timestamp"),
         F.greatest("_last_timestamp", F.array_max("_visible.at")).alias("last_timestamp"),
         *("original_place", "half_queue_id", "half_offsets", "op_place", "landed_op_count"),
+        F.greatest("_newest_half", "_last_given_up").alias("newest_place"),
         F.array_max("_visible.place").alias("visible_place"),
         elsewhere.alias("elsewhere_count"),
         ((F.col("given_up_count") > 0) & is_final).alias("is_discarded"),

@@ -13,8 +13,13 @@ WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID = "*", -1
 ALL_QUEUES_TOPIC = "**"
 
 
+# When a queue may have begun anew, its topic deleted or its broker made anew: behind which physical offset it was not
+# read any more, and before which it had begun. What it held in between nobody has read.
+CHANGE_TYPE = "struct<behind:bigint,before:bigint>"
+MOST_CHANGES = 100  # of one queue; of more the first two are one
+
 # What is known of a queue beside how far it has landed, and is taken as reported or joined.
-TOLD = ("lowest_kept_offset", "lost_before_timestamp", "is_end_known", "source_identity", "is_untold")
+TOLD = ("lowest_kept_offset", "lost_before_timestamp", "is_end_known", "source_identity", "is_untold", "changes")
 STRETCHES = ("runs", "told_end", "file_end", "first_told_end")
 
 
@@ -93,7 +98,8 @@ def advanced(known: DataFrame, reports: DataFrame, *, pass_number: int) -> DataF
     """Rows of `landing_frontier` that change when `reports` (its columns, one row per queue) come in.
 
     next_offset, told ends and store time only move forward; runs are joined; what the source says of itself is taken as
-    reported. So is where a whole log ends: another log may stand in its place, and `is_anew` says that one does.
+    reported. So is where a whole log ends: another log may stand in its place, and `is_anew` says that one does. Of a
+    queue that has begun anew `changes` has one, without where it was read to.
     """
     before = known.select(*QUEUE, *[F.col(name).alias(f"_{name}") for name in known.columns if name not in QUEUE])
     of_broker, of_topic = whole_reads(known)
@@ -102,7 +108,7 @@ def advanced(known: DataFrame, reports: DataFrame, *, pass_number: int) -> DataF
         .join(of_broker, on="broker_name", how="left")
         .join(of_topic, on=["broker_name", "topic"], how="left")
     )
-    merged = joined.select(
+    merged = joined.withColumn("_runs_before", _runs_of_before()).select(
         *QUEUE,
         F.when(F.col("queue_id") == WHOLE_QUEUE_ID, F.col("next_offset"))
         .otherwise(F.greatest("next_offset", "_next_offset"))
@@ -113,11 +119,12 @@ def advanced(known: DataFrame, reports: DataFrame, *, pass_number: int) -> DataF
         (F.col("is_end_known") | F.coalesce("_is_end_known", F.lit(False))).alias("is_end_known"),
         F.coalesce("source_identity", "_source_identity").alias("source_identity"),
         F.lit(pass_number).cast("bigint").alias("pass_number"),
-        joined_runs(F.concat(_runs_of_before(), "runs")).alias("runs"),
+        joined_runs(F.concat("_runs_before", "runs")).alias("runs"),
         F.greatest("told_end", "_told_end").alias("told_end"),
         F.greatest("file_end", "_file_end").alias("file_end"),
         F.least("first_told_end", _first_told_before()).alias("first_told_end"),
         F.coalesce("is_untold", "_is_untold").alias("is_untold"),
+        _changes().alias("changes"),
         *[F.col(f"_{name}") for name in known.columns if name not in QUEUE],
     )
     is_same = F.lit(True)
@@ -132,10 +139,27 @@ def _first_told_before() -> Column:
     return F.coalesce("_first_told_end", "_file_end", F.when(is_beyond & ~F.col("_is_end_known"), F.col("_told_end")))
 
 
+def _changes() -> Column:
+    """When the queue has begun anew: what was known, and what is reported now."""
+    ends = F.flatten(F.transform("_runs_before", lambda one: F.array(one["last_commit_log_offset"], one["read_to"])))
+    behind = F.coalesce(F.array_max(ends), F.lit(-1)).cast("bigint").alias("behind")
+    reported = F.transform("changes", lambda change: F.struct(behind, change["before"].alias("before")))
+    changes = F.concat(F.coalesce("_changes", F.array().cast(f"array<{CHANGE_TYPE}>")), reported)
+    first, second = F.get(changes, 0), F.get(changes, 1)
+    is_known = first["before"].isNotNull() & second["before"].isNotNull()
+    before = F.when(is_known, F.greatest(first["before"], second["before"]))
+    both = F.struct(F.least(first["behind"], second["behind"]).alias("behind"), before.alias("before"))
+    kept = F.when(F.size(changes) <= MOST_CHANGES, changes).otherwise(
+        F.concat(F.array(both), F.slice(changes, 3, MOST_CHANGES))
+    )
+    return F.when(F.size("changes") > 0, kept).otherwise(F.col("_changes"))
+
+
 def _runs_of_before() -> Column:
     """The runs known before, with what the last reading of all queues said of this one, before this one goes on."""
     # Of a row of before nobody said whether that reading was told of it.
-    is_untold = F.coalesce("_is_untold", F.col("is_untold"), F.lit(True))
+    has_begun_anew = F.when(F.size("changes") > 0, F.lit(True))
+    is_untold = F.coalesce("_is_untold", has_begun_anew, F.col("is_untold"), F.lit(True))
     queue = told_to(F.coalesce("_runs", no_runs()), F.greatest("_all_read_to", "_topic_read_to"), is_untold)
     is_queue = F.col("queue_id") != WHOLE_QUEUE_ID
     return F.when(is_queue, queue).when(F.col("is_anew"), no_runs()).otherwise(F.coalesce("_runs", no_runs()))
@@ -155,6 +179,7 @@ def as_file_reports(of_queues: DataFrame) -> DataFrame:
             "is_end_known": F.lit(False),
             "source_identity": F.lit(None).cast("string"),
             "is_untold": F.lit(None).cast("boolean"),
+            "changes": F.lit(None).cast(f"array<{CHANGE_TYPE}>"),
             "is_anew": F.lit(False),
         }
     )

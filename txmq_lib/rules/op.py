@@ -5,7 +5,16 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.names import OP_TAG, PROPERTY_HALF_PLACE, PROPERTY_TAGS, ROCKSDB_OP_TOPIC
+from txmq_lib.names import (
+    OP_BODY_EMPTY,
+    OP_BODY_TOO_LARGE,
+    OP_HALF_PLACE,
+    OP_TAG,
+    OP_TOKEN,
+    PROPERTY_HALF_PLACE,
+    PROPERTY_TAGS,
+    ROCKSDB_OP_TOPIC,
+)
 from txmq_lib.rules.json_lines import fault
 
 KEPT = (
@@ -54,10 +63,10 @@ def op_faults(ops: DataFrame) -> DataFrame:
             "OP_TAG",
             F.concat(F.lit("tag is "), F.coalesce("tags", F.lit("absent")), F.lit(", not d")),
         ),
-        fault(size > MOST_BYTES, "OP_BODY_TOO_LARGE", too_large),
-        fault(names_none & _is_of_rocksdb(), "OP_HALF_PLACE", F.lit(f"no property {PROPERTY_HALF_PLACE} (R117)")),
-        fault(names_none, "OP_BODY_EMPTY", F.lit("the body names no half")),
-        fault(F.size("odd") > 0, "OP_TOKEN", F.concat(F.lit("names "), F.concat_ws(", ", shown), rest)),
+        fault(size > MOST_BYTES, OP_BODY_TOO_LARGE, too_large),
+        fault(names_none & _is_of_rocksdb(), OP_HALF_PLACE, F.lit(f"no property {PROPERTY_HALF_PLACE} (R117)")),
+        fault(names_none, OP_BODY_EMPTY, F.lit("the body names no half")),
+        fault(F.size("odd") > 0, OP_TOKEN, F.concat(F.lit("names "), F.concat_ws(", ", shown), rest)),
     )
     why = {"reason": found["reason"], "detail": found["detail"]}
     return split.withColumns(why).drop("odd", "pieces", "tags").where("reason is not null")

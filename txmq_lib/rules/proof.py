@@ -18,6 +18,7 @@ from txmq_lib.names import (
     OP_TOPICS,
     REASON_ELSEWHERE,
     REASON_FILE_END,
+    REASON_FROM_BEGINNING,
     REASON_GAP,
     REASON_LEFT_OUT,
     REASON_LIVE_READ,
@@ -29,6 +30,7 @@ from txmq_lib.names import (
     REASON_UNREAD,
     REASON_UNTOLD,
 )
+from txmq_lib.rules import undecided
 from txmq_lib.rules.bad_places import (
     REAL_QUEUE,
     has_rival_half,
@@ -38,7 +40,6 @@ from txmq_lib.rules.bad_places import (
     with_bad_places,
 )
 from txmq_lib.rules.frontier import WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID, whole_reads
-from txmq_lib.rules.half import table_queue_id
 from txmq_lib.rules.runs import holes_between, no_runs, told_to
 
 PATTERNS = r"^\[(.*)\]$"  # how landing_frontier names a log of which some topics are read
@@ -46,7 +47,8 @@ PATTERNS = r"^\[(.*)\]$"  # how landing_frontier names a log of which some topic
 
 def with_proof(figures: DataFrame, frontier: DataFrame, quarantine: DataFrame) -> DataFrame:
     """`figures` with `_proof`, by what it is proved that no committed message is unseen (null: it is not), `_missing`,
-    what is missing for that, and `_is_op_read`: an op behind the visible message would have been seen.
+    what is missing for that; `_is_op_read`: an op behind the visible message would have been seen; and `_is_read`: an
+    op of an undecided one would.
 
     figures     transaction_figures; frontier, quarantine  the tables
     """
@@ -54,7 +56,7 @@ def with_proof(figures: DataFrame, frontier: DataFrame, quarantine: DataFrame) -
     of_topic = told_of_topic.withColumnRenamed("topic", "real_topic")
     placed = (
         figures.join(F.broadcast(_queues(frontier)), on=list(REAL_QUEUE), how="left")
-        .join(F.broadcast(_op_queues(frontier)), on=["broker_name", "half_queue_id"], how="left")
+        .join(F.broadcast(undecided.transaction_queues(frontier)), on=list(undecided.KEY), how="left")
         .join(F.broadcast(_topics(frontier)), on=["broker_name", "real_topic"], how="left")
         .join(F.broadcast(_logs(frontier)), on="broker_name", how="left")
         .join(F.broadcast(_readings(frontier)), on="broker_name", how="left")
@@ -73,28 +75,44 @@ def with_proof(figures: DataFrame, frontier: DataFrame, quarantine: DataFrame) -
         }
     )
     judged = with_bad_places(named, quarantine)
-    return judged.withColumns({"_proof": _proof(), "_missing": _missing(read_to), "_is_op_read": _is_op_read()})
+    return judged.withColumns(
+        {
+            "_proof": _proof(),
+            "_missing": _missing(read_to),
+            "_is_op_read": _is_op_read(),
+            "_is_read": undecided.is_read(),
+        }
+    )
 
 
 def _proof() -> Column:
     op = F.col("op_place")
 
+    # What a queue held before it began anew, and nobody read, is in the log alone.
+    has_lived_on = ~_some("_changes", _overlaps)
+
     def is_past(run: Column) -> Column:
-        return _begins_before(run) & _has_rows(run) & _is(run["last_commit_log_offset"] > op)
+        return has_lived_on & _has_rows(run) & _is(run["last_commit_log_offset"] > op)
 
     def is_live(run: Column) -> Column:
-        return _begins_before(run) & _is(run["read_to"] >= op)
+        return has_lived_on & _is(run["read_to"] >= op)
+
+    def is_from_beginning(run: Column) -> Column:
+        return (run["first_offset"] == 0) & (is_past(run) | is_live(run))
 
     # When an end was told no row says. Behind the op it was where it came with a message of behind the op, or the like.
-    is_end_of_op = F.col("_is_one_reading") & F.col("_is_op_end_told") & _is(F.col("_last_told_place") > op)
+    is_end_of_op = F.col("_is_one_reading") & _is(F.col("_ops.is_end_told")) & _is(F.col("_last_told_place") > op)
 
     def is_end(run: Column) -> Column:
-        return _begins_before(run) & _has_rows(run) & _is(run["end_offset"] == F.col("_sure_end")) & is_end_of_op
+        is_end_told = _begins_before(run) & _has_rows(run) & _is(run["end_offset"] == F.col("_sure_end"))
+        return has_lived_on & is_end_told & is_end_of_op
 
     proved = (
-        F.when(_some("_queue_runs", is_past), REASON_READ_PAST_OP)
+        F.when(_some("_queue_runs", lambda run: _was_there(run) & is_past(run)), REASON_READ_PAST_OP)
         .when(_some("_taking_logs", lambda log: _some(log["runs"], _is_read_whole)), REASON_LOG_READ)
-        .when(_some("_queue_runs", is_live), REASON_LIVE_READ)
+        .when(_some("_queue_runs", lambda run: _was_there(run) & is_live(run)), REASON_LIVE_READ)
+        # The topic may have been deleted and made anew, if it begins behind the half.
+        .when(_some("_queue_runs", is_from_beginning), REASON_FROM_BEGINNING)
         .when(_some("_queue_runs", is_end), REASON_FILE_END)
     )
     is_doubtful = (F.col("elsewhere_count") > 0) | may_be_rival() | has_rival_half()
@@ -103,7 +121,12 @@ def _proof() -> Column:
 
 def _begins_before(run: Column) -> Column:
     """What lies in the queue before the run lies before the half."""
-    return (run["first_offset"] == 0) | _is(run["first_commit_log_offset"] < F.col("_low"))
+    return (run["first_offset"] == 0) | _was_there(run)
+
+
+def _was_there(run: Column) -> Column:
+    """Whether the run holds a message from before the half: its queue has lived since."""
+    return _is(run["first_commit_log_offset"] < F.col("_low"))
 
 
 def _has_rows(run: Column) -> Column:
@@ -150,7 +173,7 @@ def _missing(read_to: Column) -> Column:
         .when(F.col("real_topic").isNull() | F.col("real_queue_id").isNull(), REASON_NO_REAL_TOPIC)
         .when(~is_taken, REASON_LEFT_OUT)
         .when(may_be_bad() | has_rival_half(), REASON_QUARANTINED)
-        .when(_is(F.col("_is_untold")), REASON_UNTOLD)
+        .when(_is(F.col("_is_untold")) | _some("_changes", _overlaps), REASON_UNTOLD)
         .when(is_gone_of_queue | is_gone_of_log, REASON_LOST)
         .when(_some("_holes", _overlaps), REASON_GAP)
         .otherwise(REASON_UNREAD)
@@ -169,7 +192,7 @@ def _is_op_read() -> Column:
     """Whether the op queue was read without a hole from the half to behind the visible message."""
     message = F.col("visible_place")
     is_read = _some(
-        "_op_runs",
+        "_ops.runs",
         lambda run: _begins_before(run) & _has_rows(run) & _is(run["last_commit_log_offset"] > message),
     )
     return is_read & ~has_rival_op()
@@ -209,15 +232,7 @@ def _queues(frontier: DataFrame) -> DataFrame:
         F.when(F.col("first_told_end").isNotNull(), F.col("file_end")).alias("_sure_end"),
         F.col("lowest_kept_offset").alias("_lowest_kept"),
         F.col("is_untold").alias("_is_untold"),
-    )
-
-
-def _op_queues(frontier: DataFrame) -> DataFrame:
-    return frontier.where(F.col("topic").isin(*OP_TOPICS)).select(
-        "broker_name",
-        table_queue_id().alias("half_queue_id"),
-        F.col("runs").alias("_op_runs"),
-        F.col("first_told_end").isNotNull().alias("_is_op_end_told"),
+        F.col("changes").alias("_changes"),
     )
 
 

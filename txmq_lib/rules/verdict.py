@@ -18,21 +18,28 @@ from txmq_lib.names import (
     DUPLICATED,
     EXPIRED_UNSEEN,
     PENDING,
+    REASON_CHECKS_OVER,
     REASON_CONTRADICTING_ENDS,
     REASON_DECIDED,
     REASON_FILE_END,
+    REASON_FROM_BEGINNING,
+    REASON_GIVEN_UP,
     REASON_LIVE_READ,
     REASON_LOG_READ,
     REASON_NO_OP,
     REASON_OP_UNREAD,
+    REASON_RESERVED_TIME,
     REASON_TWO_OPS,
+    REASON_UNDECIDED,
     REASONS,
     RESOLVED_UNKNOWN,
     ROLE_AUDIT,
     ROLE_ENGINE,
     ROLLED_BACK,
     TRANSACTION_KEY,
+    UNDECIDED,
 )
+from txmq_lib.rules import undecided
 from txmq_lib.rules.bad_places import has_rival_half
 from txmq_lib.rules.check import check_limit_ms
 from txmq_lib.rules.evidence import FIGURES
@@ -45,7 +52,13 @@ from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 ROUNDS_TO_SPARE = 2
 UNSETTLED = (PENDING, RESOLVED_UNKNOWN)
 # What else lands may refute an end that a file told or a log with a hole in a queue, or prove better what was proved.
-UNSETTLED_REASONS = (REASON_FILE_END, REASON_LIVE_READ, REASON_LOG_READ, REASON_OP_UNREAD)
+UNSETTLED_REASONS = (
+    REASON_FILE_END,
+    REASON_FROM_BEGINNING,
+    REASON_LIVE_READ,
+    REASON_LOG_READ,
+    REASON_OP_UNREAD,
+)
 
 
 def judged(
@@ -63,9 +76,9 @@ def judged(
     placed = with_proof(timed, frontier, quarantine)
     verdict = F.coalesce(*[F.when(holds, F.lit(name)) for name, holds in _rules(policies)], F.lit(PENDING))
     reasoned = placed.withColumn("verdict", verdict).withColumn("reason", _reason(policies))
-    # Of what the broker forgets, the end of its checks tells more than the reserved time does.
-    may_be_unseen = (F.col("verdict") == EXPIRED_UNSEEN) & F.col("checks_end_timestamp").isNotNull()
-    may_change = F.col("verdict").isin(*UNSETTLED) | F.col("reason").isin(*UNSETTLED_REASONS) | may_be_unseen
+    # A hole among ops that shows later may hold its own.
+    may_be_decided = policies.has_role(ROLE_AUDIT) & F.col("verdict").isin(*UNDECIDED)
+    may_change = F.col("verdict").isin(*UNSETTLED) | F.col("reason").isin(*UNSETTLED_REASONS) | may_be_decided
     return reasoned.select(
         *TRANSACTION_KEY,
         *("real_topic", "real_queue_id", "verdict", "reason"),
@@ -102,6 +115,15 @@ def _reason(policies: Policies) -> Column:
         ROLLED_BACK: F.when(_is_decided_by_txmq(policies), REASON_DECIDED).otherwise(F.col("_proof")),
         RESOLVED_UNKNOWN: F.col("_missing"),
     }
+    of_undecided = {
+        PENDING: REASON_UNDECIDED,
+        DISCARDED: REASON_GIVEN_UP,
+        DISCARDED_UNSEEN: REASON_CHECKS_OVER,
+        EXPIRED_UNSEEN: REASON_RESERVED_TIME,
+    }
+    is_read = is_engine | F.col("_is_read")
+    for verdict, reason in of_undecided.items():
+        reason_of[verdict] = F.when(is_read, reason).otherwise(REASON_OP_UNREAD)
     only = {verdict: F.lit(reasons[0]) for verdict, reasons in REASONS.items() if len(reasons) == 1}
     return F.coalesce(*[F.when(F.col("verdict") == name, reason) for name, reason in {**reason_of, **only}.items()])
 
@@ -116,10 +138,16 @@ def changed(verdicts: DataFrame, known: DataFrame) -> DataFrame:
 
 def expiring(unsettled: DataFrame, frontier: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:
     """Keys of unsettled verdicts that time has changed, or what was read may have: expired unseen, or not proved."""
-    placed = unsettled.join(F.broadcast(_brokers(frontier, now)), on="broker_name", how="left")
-    is_unproven = F.col("verdict") != PENDING
+    of_brokers = _brokers(frontier, now).join(undecided.is_torn(frontier), on="broker_name", how="left")
+    placed = unsettled.join(F.broadcast(of_brokers), on="broker_name", how="left")
+    is_undecided = F.col("verdict").isin(*UNDECIDED)
+    is_unproven = ~is_undecided | F.coalesce(F.col("reason") == REASON_OP_UNREAD, F.lit(False))
+    may_be_decided = policies.has_role(ROLE_AUDIT) & F.coalesce("_is_torn", F.lit(True))
     is_over = policies.has_role(ROLE_AUDIT) & _has_passed("checks_end_timestamp")
-    return transactions_of(placed.where(is_unproven | is_over | _is_expired(policies)))
+    # Of what the broker forgets, the end of its checks tells more than the reserved time does.
+    may_be_unseen = is_over & F.col("verdict").isin(PENDING, EXPIRED_UNSEEN)
+    has_expired = (F.col("verdict") == PENDING) & _is_expired(policies)
+    return transactions_of(placed.where(is_unproven | may_be_decided | may_be_unseen | has_expired))
 
 
 def moved_by_settings(verdicts: DataFrame, frontier: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:

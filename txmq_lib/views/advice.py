@@ -152,7 +152,10 @@ def _by_verdict(events: Sequence[Event], role: str | None) -> Advice | None:
         first = _instead_of_waiting(events) or first
     lines = _filled(_by_role([first, *others], role), row)
     if verdict in names.UNDECIDED:
-        return Advice(meaning, "; ".join([_why(events), *_standing_in_the_way(events)]), lines)
+        # Somebody may have decided it where nobody has read.
+        unread = [reasons.MEANING[reason]] if settled_by else []
+        meaning = meaning.partition(":")[0] if settled_by else meaning
+        return Advice(meaning, "; ".join([*unread, _why(events), *_standing_in_the_way(events)]), lines)
     return Advice(meaning, reasons.MEANING[reason] if settled_by else None, lines)
 
 

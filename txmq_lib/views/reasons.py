@@ -13,7 +13,8 @@ MEANING: Final = {
     names.REASON_LEFT_OUT: "its real topic never landed",
     names.REASON_QUARANTINED: "a record is in quarantine that may be its message",
     names.REASON_UNTOLD: (
-        "its broker tells of its real queue no more: the topic was deleted, or the queue lies beyond readQueueNums"
+        "its broker tells of its real queue no more, or of a new one of that name: the topic was deleted, or the queue"
+        " lies beyond readQueueNums"
     ),
     names.REASON_LOST: "retention removed messages of its real queue before they landed",
     names.REASON_GAP: "messages are missing between those of its real queue that landed",
@@ -21,10 +22,12 @@ MEANING: Final = {
     names.REASON_READ_PAST_OP: "its real queue was read without a gap from before the half to behind the op",
     names.REASON_LOG_READ: "the commit log was read without a hole from the half to behind the op",
     names.REASON_LIVE_READ: "its real queue was read to its end on the live broker after the op was stored",
+    names.REASON_FROM_BEGINNING: "its real queue was read from its first message on, to behind the op: that is no"
+    " proof if its topic was deleted and made anew behind the half",
     names.REASON_FILE_END: "the landed file ends where its real queue ended for the client that read it",
     names.REASON_DECIDED: "txmq decided it itself",
     names.REASON_NO_OP: "the op queue was read, and no op names it",
-    names.REASON_OP_UNREAD: "the op queue was not read beyond the message, or has a gap",
+    names.REASON_OP_UNREAD: "an op of it may lie where nobody has read: ops or halves are missing behind its half",
     names.REASON_RESERVED_TIME: "it is older than the reserved time",
     names.REASON_CHECKS_OVER: "its broker keeps halves in RocksDB, and has checked it for the last time",
     names.REASON_UNDECIDED: "nothing that landed decides it",
@@ -54,6 +57,7 @@ SETTLED_BY: Final = {
     names.REASON_LOST: ("land {topic} from a backup or an archive of the store; " + ASK,),
     names.REASON_GAP: ("land what is missing of {topic}: the file left out, the store, the live broker; " + ASK,),
     names.REASON_UNREAD: ("land more of {topic}; " + ASK,),
+    names.REASON_FROM_BEGINNING: ("where {topic} may have been deleted once: land the store of its broker",),
     names.REASON_FILE_END: ("a later message of {topic}, or its broker's store, would confirm it",),
-    names.REASON_OP_UNREAD: ("land more of RMQ_SYS_TRANS_OP_HALF_TOPIC",),
+    names.REASON_OP_UNREAD: ("land what is missing of the half topic and the op topic; " + ASK,),
 }

@@ -28,7 +28,8 @@ RESUME_CHECK_HALF_MESSAGE: Final = 323
 CREATES_TOPICS: Final = "TBW102"  # what a topic that is not there is made after
 LONGEST_VERSION: Final = 64
 LONGEST_MOMENT: Final = 15  # in ms; more is none that Spark can hold
-RUNTIME_FIELDS: Final = ("brokerVersionDesc", "bootTimestamp")
+LONGEST_OFFSET: Final = 18  # digits of a log that no disk can hold
+RUNTIME_FIELDS: Final = ("brokerVersionDesc", "bootTimestamp", "commitLogMaxOffset")
 # A broker sends no more in one answer, whatever it is asked for.
 MESSAGES_PER_PULL: Final = 32
 
@@ -116,11 +117,12 @@ def broker_config(connection: Connection) -> dict[str, str]:
 
 
 class Runtime(NamedTuple):
-    """What a broker says of its process: the version (`V5_5_0`), and when its store was opened (ms); None: it does
-    not say."""
+    """What a broker says of its process: the version (`V5_5_0`), when its store was opened (ms), and the physical offset
+    at which its commit log ends now; None: it does not say."""
 
     version: str | None = None
     booted_ms: int | None = None
+    log_end: int | None = None
 
 
 def broker_runtime(connection: Connection) -> Runtime:
@@ -131,12 +133,17 @@ def broker_runtime(connection: Connection) -> Runtime:
     except (ValueError, RecursionError):
         document = None
     table = document.get("table") if isinstance(document, dict) else None
-    version, booted = (table.get(name) if isinstance(table, dict) else None for name in RUNTIME_FIELDS)
-    is_moment = isinstance(booted, str) and booted.isascii() and booted.isdecimal() and len(booted) <= LONGEST_MOMENT
+    version, booted, log_end = (table.get(name) if isinstance(table, dict) else None for name in RUNTIME_FIELDS)
     return Runtime(
         version[:LONGEST_VERSION] if isinstance(version, str) else None,
-        int(booted) if is_moment and isinstance(booted, str) else None,
+        _number(booted, LONGEST_MOMENT),
+        _number(log_end, LONGEST_OFFSET),
     )
+
+
+def _number(text: object, longest: int) -> int | None:
+    is_number = isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= longest
+    return int(text) if is_number and isinstance(text, str) else None
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from txmq_lib.pipeline.land.unchanged_inputs import digest
 from txmq_lib.rocketmq.remoting.broker import (
     Queue,
     check_offsets,
+    commit_log_end,
     odd_topics,
 )
 from txmq_lib.rocketmq.remoting.connection import Connection
@@ -108,6 +109,7 @@ def _plan_queues(
     whole = {each.queue for each in plans if each.is_whole}
     if any(queue.topic in TRANSACTION_TOPICS and queue not in whole for queue in queues):
         reading.passed.clear()
+    anew = sorted(each.queue for each in plans if _has_begun_anew(each, known.get(each.queue)))
     gone = frozenset(_newly_untold(broker, known, settings.land.topics))
     registered, unreadable = frozenset(broker.queues), frozenset(broker.unreadable)
     heard_of = frozenset(queue for queue, each in known.items() if each.is_untold or each.was_told_of)
@@ -120,6 +122,9 @@ def _plan_queues(
             if _is_news(each, known.get(each.queue))
         ],
         "untold": sorted(reading.queues.gone),
+        "anew": anew,
+        # Asked for behind the ends of the queues: what a queue held before it began anew was stored by now.
+        "anew_before": commit_log_end(connection) if anew else None,
         "are_all_whole": not refusals
         and not broker.unreadable
         and queues == broker.queues
@@ -128,8 +133,15 @@ def _plan_queues(
     }
 
 
+def _has_begun_anew(plan_: QueuePlan, known: KnownQueue | None) -> bool:
+    """Whether the queue may be another than the one known: its topic deleted and made again, its broker rebuilt."""
+    # A queue that was empty shows no record by which it could be known again.
+    is_back = known is not None and bool(known.is_untold) and known.identity is None and plan_.high > 0
+    return plan_.change is not None or is_back
+
+
 def _is_news(plan_: QueuePlan, known: KnownQueue | None) -> bool:
-    if plan_.stop > plan_.start or (known is not None and known.is_untold):
+    if plan_.stop > plan_.start or plan_.change is not None or (known is not None and known.is_untold):
         return True
     if plan_.high == 0 and plan_.queue.topic not in TRANSACTION_TOPICS and (known is None or not known.was_told_of):
         return True  # once: that it is empty proves a rollback, whichever landing brings the half

@@ -91,6 +91,9 @@ def frontier_reports(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -
     queues = _queues_read(current, read.lost, read_to)
     # What retention deletes between plan and read is passed over by the reader: the first record is then a later one.
     is_first_missing = F.col("start").isNotNull() & ~F.col("first_offset").eqNullSafe(F.col("start"))
+    is_anew = F.col("is_begun_anew")
+    before = F.lit(current.arguments.get("anew_before")).cast("bigint").alias("before")
+    change = F.struct(F.lit(None).cast("bigint").alias("behind"), before)
     lost_before = F.when(F.col("had_lost") | is_first_missing, F.coalesce("first_timestamp", F.lit(current.now)))
     reports = (
         queues.join(read.facts, on=["topic", "queue_id"], how="left")
@@ -100,12 +103,16 @@ def frontier_reports(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -
             *("next_offset", "highest_store_timestamp", "lowest_kept_offset"),
             lost_before.alias("lost_before_timestamp"),
             F.lit(True).alias("is_end_known"),
-            F.col("identity").alias("source_identity"),
+            # Of one that has begun anew with nothing in it: it has no such record any more.
+            F.coalesce("identity", F.when(is_anew, F.format_string("%d::", F.col("next_offset") - 1))).alias(
+                "source_identity"
+            ),
             F.concat(F.coalesce("runs", no_runs()), "ends").alias("runs"),
             F.col("high").alias("told_end"),
             F.lit(None).cast("bigint").alias("file_end"),
             F.lit(None).cast("bigint").alias("first_told_end"),
             F.lit(False).alias("is_untold"),
+            F.when(is_anew, F.array(change)).alias("changes"),
             F.lit(False).alias("is_anew"),
         )
     )
@@ -147,8 +154,10 @@ def untold_reports(current: Pass, queues: Iterable[Queue]) -> DataFrame:
 def _queues_read(current: Pass, lost_queues: set[Queue], read_to: ReadTo) -> DataFrame:
     """One row per queue that was read: from and to where, what is kept of it, and where it ends if that was reached."""
     broker_name, held_back = current.arguments["broker_name"], halves_held_back(lost_queues)
+    anew = {Queue(*queue) for queue in current.arguments.get("anew", ())}  # plans of before say nothing of it
     read = [
         (broker_name, topic, queue_id, stop, low, lost > 0, start if stop > start else None, high,
+         Queue(topic, queue_id) in anew,
          [dict(zip(RUN_FIELDS, (stop, stop, None, None, read_to.place), strict=True))] if stop == high else [])
         for topic, queue_id, low, start, stop, lost, high in current.arguments["queues"]
         if Queue(topic, queue_id) not in lost_queues and topic not in held_back
@@ -157,7 +166,7 @@ def _queues_read(current: Pass, lost_queues: set[Queue], read_to: ReadTo) -> Dat
         current.warehouse.spark,
         read,
         "broker_name string, topic string, queue_id int, next_offset bigint, lowest_kept_offset bigint,"
-        f" had_lost boolean, start bigint, high bigint, ends array<{RUN_TYPE}>",
+        f" had_lost boolean, start bigint, high bigint, is_begun_anew boolean, ends array<{RUN_TYPE}>",
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import reduce
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from txmq_lib.names import (
@@ -123,12 +123,17 @@ def _count_together(current: Pass, kinds: Iterable[str]) -> None:
 
 
 def without_place(rows: DataFrame, rivals: DataFrame | None) -> DataFrame:
-    """`rows` where those of the positions `rivals` have no place in the log."""
+    """`rows` where those of the positions `rivals` have no place in the log, nor what follows such a one in its queue.
+
+    A queue was made anew, its topic deleted, or its log cut back, between what landed before and what follows.
+    """
     if rivals is None:
         return rows
     marked = rows.join(rivals.withColumn("_is_rival", F.lit(True)), on="position", how="left")
-    place = F.when(F.col("_is_rival").isNull(), F.col("commit_log_offset"))
-    return marked.withColumn("commit_log_offset", place).drop("_is_rival")
+    before = Window.partitionBy("topic", "queue_id").orderBy("queue_offset", "commit_log_offset")
+    followed = marked.withColumn("_follows", F.lag("_is_rival").over(before))
+    place = F.when(F.coalesce("_is_rival", "_follows").isNull(), F.col("commit_log_offset"))
+    return followed.withColumn("commit_log_offset", place).drop("_is_rival", "_follows")
 
 
 def _land_kind(

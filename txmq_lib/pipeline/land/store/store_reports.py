@@ -11,9 +11,10 @@ from pyspark.sql import functions as F
 
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.land.store.store_plan import header_time_ms, whole_log_topic
-from txmq_lib.pipeline.land.topics import is_landed_topic
+from txmq_lib.pipeline.land.topics import is_every_topic, is_landed_topic
 from txmq_lib.rocketmq.store.consume_queue import QueueBounds
 from txmq_lib.rules import frontier
+from txmq_lib.rules.frontier import CHANGE_TYPE
 from txmq_lib.rules.moments import EPOCH
 from txmq_lib.rules.runs import QUEUE, RUN_FIELDS, no_runs, run
 from txmq_lib.spark.local_frame import local_frame
@@ -46,6 +47,7 @@ def frontier_reports(
                 "lost_before_timestamp": F.when(has_lost, F.timestamp_millis(F.lit(lost_ms).cast("bigint"))),
                 "is_end_known": F.lit(True),
                 "is_untold": F.lit(None).cast("boolean"),
+                "changes": F.lit(None).cast(f"array<{CHANGE_TYPE}>"),
                 "source_identity": F.lit(None).cast("string"),
                 "runs": F.concat(F.coalesce("runs", no_runs()), F.coalesce(end_of_queue, no_runs())),
                 "told_end": F.greatest("told_end", "_end"),
@@ -56,7 +58,10 @@ def frontier_reports(
     )
     if arguments["last"] is None:
         return queues
-    return queues.unionByName(local_frame(current.warehouse.spark, [_of_log(arguments, stretches)], queues.schema))
+    # Without consume queues a damaged name of a topic that is taken looks like one that is not: nothing is proved then.
+    are_ends_known = bool(bounds) or is_every_topic(arguments["topics"])
+    row = _of_log(arguments, stretches if are_ends_known else ())
+    return queues.unionByName(local_frame(current.warehouse.spark, [row], queues.schema))
 
 
 def _queues_kept(current: Pass, bounds: Mapping[tuple[str, int], QueueBounds]) -> DataFrame:
