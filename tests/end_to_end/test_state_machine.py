@@ -9,12 +9,16 @@ from itertools import count
 import pytest
 from engine_model import End, Engine, Half, Limits, Transaction
 from histories import HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, START_MS, STORED, end_row, half_row, message_row
-from house import Killed, dying_after
+from house import Killed, dying_after, wall_clock
 from hypothesis import HealthCheck, settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from offset_model import Report, model
 from test_passes_model import assert_same, facts_of_rows, key_of, moment, ms, pending_rows
 from truth import pending, said
+
+from txmq_lib.config.settings import Settings
+from txmq_lib.errors import TxmqError
+from txmq_lib.pipeline.take_back import run_take_back
 
 pytestmark = pytest.mark.long
 
@@ -28,6 +32,7 @@ SETTINGS = (
 EXAMPLES = int(os.environ.get("TXMQ_EXAMPLES", "3"))
 STEPS = 14
 WHICH = strategies.integers(0, 50)
+RESERVED = (2_000, 3_000, 3_650 * 86_400_000)  # ms
 numbers = count()
 
 
@@ -176,12 +181,17 @@ class Machine(RuleBasedStateMachine):
 
 
 class Watched(RuleBasedStateMachine):
-    """One broker in the audit role: whatever it may have stored lands in any order, and both jobs look at it."""
+    """One broker in the audit role: whatever it may have stored lands in any order, and both jobs look at it.
+
+    Settings change between passes, bad records land among good ones, a command forgets the role or gives another one,
+    and txmq decides for the broker for a while, which is taken back.
+    """
 
     def __init__(self, open_house) -> None:
         super().__init__()
         self.house = open_house("role=audit", *SETTINGS[:3], name=f"watched-{next(numbers)}")
-        self.now = START_MS
+        self.reserved, self.role, self.bad = RESERVED[-1], "audit", 0
+        self.now = self.latest = START_MS
         self.chains: list[list[dict]] = []
         self.waiting: dict[str, list[dict]] = {kind: [] for kind in STORED}
         self.landed: dict[str, dict[int, dict]] = {kind: {} for kind in self.waiting}
@@ -248,6 +258,51 @@ class Watched(RuleBasedStateMachine):
     def clock(self, step: int) -> None:
         self.now += step
 
+    @rule(reserved=strategies.sampled_from(RESERVED))
+    def reserve(self, reserved: int) -> None:
+        self.reserved = reserved
+        self._set()
+
+    @rule(kind=strategies.sampled_from(STORED))
+    def broken(self, kind: str) -> None:
+        # No queue offset: it costs itself alone.
+        self.bad += 1
+        self.house.land_rows(
+            kind.replace("_", "-"), [{"topic": "Topic", "queueId": 0, "body": str(self.bad)}], broker="b"
+        )
+
+    @rule(job=strategies.sampled_from(["reconcile", "audit", "land"]))
+    def mistaken(self, job: str) -> None:
+        known = [(kind, row) for kind, rows in self.landed.items() for row in rows.values()]
+        if not known:
+            return
+        (kind, row), *_ = known
+        jobs = {
+            "reconcile": lambda: self.house.reconcile(moment(self.now)),
+            "audit": lambda: self.house.audit(moment(self.now)),
+            "land": lambda: self.house.land_rows(kind.replace("_", "-"), [row], broker="b"),
+        }
+        self._set("engine")
+        before = self.house.versions()
+        with pytest.raises(TxmqError) as caught:
+            jobs[job]()
+        assert (caught.value.code, self.house.versions()) == ("ROLE_CHANGED", before)
+        self._set("audit")
+
+    @rule(order=strategies.randoms(use_true_random=False))
+    def deciding_for_a_while(self, order) -> None:
+        if self.open or not any(self.landed.values()):
+            return
+        self._give_role("engine")
+        for kind in STORED:
+            order.shuffle(self.waiting[kind])
+            half = len(self.waiting[kind]) // 2
+            now, self.waiting[kind] = self.waiting[kind][:half], self.waiting[kind][half:]
+            self._land(kind, now)
+        self.house.reconcile(moment(self.now))
+        self.house.audit(moment(self.now))
+        self._give_role("audit")
+
     @rule(write=strategies.integers(1, 4), job=strategies.sampled_from(["reconcile", "audit"]))
     def crash(self, write: int, job: str) -> None:
         if job in self.open:
@@ -269,6 +324,29 @@ class Watched(RuleBasedStateMachine):
             assert len(self.house.rows(table)) == len(self.landed[kind])
         tokens = sum(row["body"].count(",") for row in self.landed["op"].values())
         assert len(self.house.rows("op_message")) == tokens
+        assert len(self.house.rows("quarantine")) == self.bad
+
+    def _set(self, role: str | None = None) -> None:
+        self.role = role or self.role
+        assignments = [f"role={self.role}", *SETTINGS[:3], f"file_reserved_time={self.reserved}ms"]
+        self.house.settings = Settings.load(assignments=assignments, warehouse=self.house.warehouse.uri)
+
+    def _give_role(self, role: str) -> None:
+        self._set(role)
+        run_take_back(
+            self.house.warehouse, self.house.settings, broker_name="b", apply=True, decisions=True,
+            now=moment(self.now), wall_clock=wall_clock, tell=lambda counts: None,
+        )  # fmt: skip
+
+    def _expired(self) -> set[tuple[str, int]]:
+        """Which undecided ones are older than is reserved, by the newest store time that landed or the clock."""
+        newest = max((row["storeTimestamp"] for kind in self.landed.values() for row in kind.values()), default=0)
+        facts = facts_of_rows(self.landed)
+        return {
+            (key.transaction_id, key.born_ms)
+            for key in said(facts)
+            if key.born_ms < min(newest, self.latest) - self.reserved
+        }
 
     def _reconcile(self) -> None:
         self.house.reconcile(moment(self.now))
@@ -277,9 +355,11 @@ class Watched(RuleBasedStateMachine):
         assert found == Counter((key.transaction_id, key.born_ms) for key in pending(facts_of_rows(self.landed)))
 
     def _audit(self) -> None:
-        self.house.audit(moment(self.now))
+        # What a clock set back makes young again stays expired until something else is told of it.
+        self.latest = max(self.latest, self.now)
+        self.house.audit(moment(self.latest))
         self.open.discard("audit")
-        expected = said(facts_of_rows(self.landed))
+        expected, expired = said(facts_of_rows(self.landed)), self._expired()
         rows = Counter(
             # What is proved of a rollback, tests/end_to_end/test_proof_of_rollback.py judges: here it is resolved.
             (
@@ -291,7 +371,7 @@ class Watched(RuleBasedStateMachine):
             if row["half_count"]
         )
         assert rows == Counter(
-            (key.transaction_id, key.born_ms, verdict.replace("RESOLVED_UNKNOWN", "ROLLED_BACK"))
+            (key.transaction_id, key.born_ms, in_words(verdict, (key.transaction_id, key.born_ms) in expired))
             for key, verdict in expected.items()
         )
 
@@ -328,6 +408,13 @@ class Watched(RuleBasedStateMachine):
         )
         self.waiting[kind].append(row)
         return row
+
+
+def in_words(verdict: str, is_expired: bool) -> str:
+    """As the audit says it of what is resolved, and of what hangs."""
+    if verdict == "PENDING" and is_expired:
+        return "EXPIRED_UNSEEN"
+    return verdict.replace("RESOLVED_UNKNOWN", "ROLLED_BACK")
 
 
 @pytest.mark.parametrize("machine", [Machine, Watched])
