@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from histories import HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, START_MS, message_row
-from house import House
+from house import BROKER, House, wall_clock
+from live_capture import live_capture
 from moment import NOW
+from small_log import SmallLog
+
+from txmq_lib.pipeline.land.job import run_land_rocketmq
 
 AUDIT = ("role=audit", "file_reserved_time=3650d")
 
@@ -80,3 +85,22 @@ def test_an_op_in_quarantine_takes_from_them_what_they_rest_on(open_house):
     for kind, rows in (("op", [op(2, 400, "1x,"), *OPS]), ("max-time", GIVEN_UP), ("half", HALVES)):
         at_once.land_rows(kind, rows)
     assert Judged(at_once).said() == UNREAD
+
+
+@pytest.mark.parametrize("topics", ["['*']", "['Real']"], ids=["all topics", "one topic"])
+def test_ops_that_stand_still_have_been_read_to_their_end_whenever_a_half_lands(open_house, tmp_path, topics):
+    house, log = open_house(*AUDIT, f"land.topics={topics}"), SmallLog()
+    with live_capture("restart", tmp_path, BROKER) as served:
+        for name in ("first", "second"):
+            log.plain()
+            waiting = log.half(name)
+            if name == "first":
+                log.op(waiting)
+            served.broker.queues = log.queues()
+            run_land_rocketmq(
+                house.warehouse, house.settings, name_servers=[served.address], now=NOW, wall_clock=wall_clock,
+                environ={},
+            )  # fmt: skip
+            house.audit(NOW + timedelta(minutes=len(name)))
+    found = {one["transaction_id"]: (one["verdict"], one["reason"]) for one in house.rows("verdict")}
+    assert found["second"] == ("PENDING", "undecided")

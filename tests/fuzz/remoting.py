@@ -16,7 +16,6 @@ from txmq_lib.rocketmq.remoting.broker import (
     MESSAGES_PER_PULL,
     Queue,
     broker_config,
-    broker_runtime,
     max_offsets,
     odd_topics,
     pull_request,
@@ -27,6 +26,7 @@ from txmq_lib.rocketmq.remoting.frame import FLAG_RESPONSE, Command, encode
 from txmq_lib.rocketmq.remoting.name_server import Route, routes, topics
 from txmq_lib.rocketmq.remoting.producers import producers_now
 from txmq_lib.rocketmq.remoting.queue_entries import listed
+from txmq_lib.rocketmq.remoting.runtime import broker_runtime
 
 QUEUE = Queue(OP_TOPIC, 0)
 

@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant("undecided._is_torn", "what was told and did not land is no gap", ' | _is(F.col(f"{queue}.is_cut"))', "", UNDECIDED),
     Mutant("undecided._is_torn", "a gap before the half counts", 'hole["before"] > F.col("_low")', "F.lit(True)", UNDECIDED),
     Mutant("may_be_bad_op", "an op that names what nobody can read is none", ' > F.col("_low"))', ' > 2**62)', UNDECIDED),
-    Mutant("undecided.is_torn", "ops that never landed are not missed later", ' | ~_is(F.col("_op_queues") > 0)', "", UNDECIDED),
+    Mutant("undecided.is_torn", "ops that never landed are not missed later", ' | F.coalesce("_lacks_ops", F.lit(True))', "", UNDECIDED),
     Mutant("undecided.is_torn", "a second reading refutes nothing", 'F.col("_is_end_told") | ', "", UNDECIDED),
     Mutant("judged", "what nobody decided stands though ops turn out to be missing", " | may_be_decided", "", UNDECIDED),
     Mutant("expiring", "what lacks ops is not looked at again", " | may_be_decided", "", UNDECIDED),
@@ -100,6 +100,9 @@ MUTANTS = (
     # --- topics deleted, and made anew
     Mutant("proof._proof", "a queue that begins behind the half has lived since", "_was_there(run) & is_past(run)", "_begins_before(run) & is_past(run)", PROOF),
     Mutant("proof._proof", "a queue that began anew has lived on", '~_some("_changes", _overlaps)', "F.lit(True)", PROOF),
+    Mutant("_with_news", "ops that stand still were read to their end once", " or (is_half_new and each.queue.topic in OP_TOPICS)", "",
+           (f"{UNREAD_OPS}::test_ops_that_stand_still_have_been_read_to_their_end_whenever_a_half_lands",)),
+    Mutant("_changes", "places of a broker made anew go on where the old ones ended", 'F.coalesce(reported["before"] <= read_to, F.lit(False))', "F.lit(False)", FRONTIER),
     Mutant("_has_begun_anew", "a queue that holds something else has gone on", "plan_.change is not None or is_back", "is_back",
            (f"{DELETED}::test_a_topic_made_anew_between_two_landings_proves_nothing_of_what_was_deleted",)),
     Mutant("_changes", "where a queue that began anew was read to is not kept", 'F.coalesce(F.array_max(ends), F.lit(-1))', "F.lit(2**62)",
@@ -299,7 +302,7 @@ MUTANTS = (
            ("rules/test_duplicates.py",)),
     Mutant("_land_rows", "what landed before is known by its hash alone", '(current, table, broker_name).withColumn("content_hash", event_hash(content))',
            "(current, table, broker_name)", (f"{RIVALS}::test_a_file_landed_before_hashes_told_nulls_apart_adds_nothing_when_it_lands_again",)),
-    Mutant("_runs_of_before", "what is told of no more was told of before", 'F.coalesce("_is_untold", F.col("is_untold"), F.lit(True))', 'F.col("_is_untold")', FRONTIER),
+    Mutant("_runs_of_before", "what is told of no more was told of before", 'F.coalesce("_is_untold", has_begun_anew, F.col("is_untold"), F.lit(True))', 'F.col("_is_untold")', FRONTIER),
     Mutant("advanced", "a frontier goes back", 'F.greatest("next_offset", "_next_offset")', 'F.col("next_offset")', ("rules/test_frontier.py",)),
     # --- JSON of brokers and name servers (R89)
     Mutant("storable", "half a surrogate pair stays", 'json.loads(text.encode("utf-8", "replace"))', "document", ("plain/test_remoting.py",)),

@@ -232,6 +232,9 @@ def test_where_a_queue_that_began_anew_was_read_to_and_had_begun_stays_known(spa
         expected = [(500, 700)] if why == "before" else [(behind[why], 700)]
         before = [(1, 2)] if why == "before" else []
         assert changes_after(spark, [whole, {**KNOWN, **row}], began) == {"TopicA": before + expected}, why
+    # Places of a broker made anew begin at 0 again.
+    lower = {**began, "changes": [{"behind": None, "before": 40}]}
+    assert changes_after(spark, [{**KNOWN, **known["rows"]}], lower) == {"TopicA": [(-1, 91)]}
     kept = {**KNOWN, "changes": [{"behind": 1, "before": 2}]}
     assert changes_after(spark, [whole, kept], {**SAME, "next_offset": 13}) == {"TopicA": [(1, 2)]}
 

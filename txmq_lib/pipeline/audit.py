@@ -199,7 +199,8 @@ def _beside_new_rivals(current: Pass) -> list[DataFrame]:
     if not current.has_new_rows("quarantine"):
         return []
     bad = current.cached(current.new_rows("quarantine"))
-    may_be_op = F.col("topic").isin(*OP_TOPICS) | (F.col("topic").isNull() & F.col("commit_log_offset").isNotNull())
+    is_unplaced = F.col("topic").isNull() | ~F.coalesce(F.col("queue_id") >= 0, F.lit(False))
+    may_be_op = F.col("topic").isin(*OP_TOPICS) | (is_unplaced & F.col("commit_log_offset").isNotNull())
     undecided = current.read("verdict").where(F.col("verdict").isin(*UNDECIDED))
     of_bad_ops = bad.where(may_be_op).select("broker_name").distinct()
     keys = [transactions_of(undecided.join(F.broadcast(of_bad_ops), on="broker_name", how="left_semi"))]

@@ -142,9 +142,15 @@ def _first_told_before() -> Column:
 def _changes() -> Column:
     """When the queue has begun anew: what was known, and what is reported now."""
     ends = F.flatten(F.transform("_runs_before", lambda one: F.array(one["last_commit_log_offset"], one["read_to"])))
-    behind = F.coalesce(F.array_max(ends), F.lit(-1)).cast("bigint").alias("behind")
-    reported = F.transform("changes", lambda change: F.struct(behind, change["before"].alias("before")))
-    changes = F.concat(F.coalesce("_changes", F.array().cast(f"array<{CHANGE_TYPE}>")), reported)
+    read_to = F.coalesce(F.array_max(ends), F.lit(-1)).cast("bigint")
+
+    def change(reported: Column) -> Column:
+        # A broker made anew counts its places from 0 again: what was read lies below and says nothing of them.
+        is_other_log = F.coalesce(reported["before"] <= read_to, F.lit(False))
+        before = F.when(is_other_log, read_to + 1).otherwise(reported["before"])
+        return F.struct(F.when(is_other_log, F.lit(-1)).otherwise(read_to).alias("behind"), before.alias("before"))
+
+    changes = F.concat(F.coalesce("_changes", F.array().cast(f"array<{CHANGE_TYPE}>")), F.transform("changes", change))
     first, second = F.get(changes, 0), F.get(changes, 1)
     is_known = first["before"].isNotNull() & second["before"].isNotNull()
     before = F.when(is_known, F.greatest(first["before"], second["before"]))

@@ -58,7 +58,7 @@ def is_torn(frontier: DataFrame) -> DataFrame:
     queues = transaction_queues(frontier).select("broker_name", *_has_grown("_ops"), *_has_grown("_halves"))
     of_queues = queues.groupBy("broker_name").agg(
         F.max(F.col("_ops_grown") | F.col("_halves_grown")).alias("_is_queue_torn"),
-        F.count_if(F.col("_ops_there")).alias("_op_queues"),
+        F.max(~F.col("_ops_there")).alias("_lacks_ops"),
     )
     logs = frontier.where((F.col("queue_id") == WHOLE_QUEUE_ID) & (F.size("runs") > 1))
     of_logs = logs.select("broker_name", F.lit(True).alias("_is_log_torn")).distinct()  # logs of several sets of topics
@@ -66,7 +66,7 @@ def is_torn(frontier: DataFrame) -> DataFrame:
     brokers = frontier.groupBy("broker_name").agg(F.max(F.col("first_told_end").isNotNull()).alias("_is_end_told"))
     joined = brokers.join(of_queues, on="broker_name", how="left").join(of_logs, on="broker_name", how="left")
     is_any_torn = F.col("_is_end_told") | _is(F.col("_is_queue_torn")) | _is(F.col("_is_log_torn"))
-    return joined.select("broker_name", (is_any_torn | ~_is(F.col("_op_queues") > 0)).alias("_is_torn"))
+    return joined.select("broker_name", (is_any_torn | F.coalesce("_lacks_ops", F.lit(True))).alias("_is_torn"))
 
 
 def _is_torn(queue: str) -> Column:

@@ -18,7 +18,6 @@ PULL_MESSAGE: Final = 11
 QUERY_CONSUMER_OFFSET: Final = 14
 GET_ALL_TOPIC_CONFIG: Final = 21
 GET_BROKER_CONFIG: Final = 26
-GET_BROKER_RUNTIME_INFO: Final = 28
 GET_MAX_OFFSET: Final = 30
 GET_MIN_OFFSET: Final = 31
 END_TRANSACTION: Final = 37
@@ -26,10 +25,6 @@ GET_ALL_CONSUMER_OFFSET: Final = 43
 RESUME_CHECK_HALF_MESSAGE: Final = 323
 
 CREATES_TOPICS: Final = "TBW102"  # what a topic that is not there is made after
-LONGEST_VERSION: Final = 64
-LONGEST_MOMENT: Final = 15  # in ms; more is none that Spark can hold
-LONGEST_OFFSET: Final = 18  # digits of a log that no disk can hold
-RUNTIME_FIELDS: Final = ("brokerVersionDesc", "bootTimestamp", "commitLogMaxOffset")
 # A broker sends no more in one answer, whatever it is asked for.
 MESSAGES_PER_PULL: Final = 32
 
@@ -114,36 +109,6 @@ def broker_config(connection: Connection) -> dict[str, str]:
     connection.require_success(answer, "broker config")
     pairs = (line.partition("=") for line in answer.body.decode("utf-8", "replace").splitlines())
     return {name.strip(): value.strip() for name, equals, value in pairs if equals}
-
-
-class Runtime(NamedTuple):
-    """What a broker says of its process: the version (`V5_5_0`), when its store was opened (ms), and the physical offset
-    at which its commit log ends now; None: it does not say."""
-
-    version: str | None = None
-    booted_ms: int | None = None
-    log_end: int | None = None
-
-
-def broker_runtime(connection: Connection) -> Runtime:
-    """What the broker says of its process."""
-    answer = connection.ask(Command(GET_BROKER_RUNTIME_INFO))
-    try:
-        document = storable(parsed(answer.body)) if answer.code == SUCCESS else None
-    except (ValueError, RecursionError):
-        document = None
-    table = document.get("table") if isinstance(document, dict) else None
-    version, booted, log_end = (table.get(name) if isinstance(table, dict) else None for name in RUNTIME_FIELDS)
-    return Runtime(
-        version[:LONGEST_VERSION] if isinstance(version, str) else None,
-        _number(booted, LONGEST_MOMENT),
-        _number(log_end, LONGEST_OFFSET),
-    )
-
-
-def _number(text: object, longest: int) -> int | None:
-    is_number = isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= longest
-    return int(text) if is_number and isinstance(text, str) else None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import RemotingError, UnreachableError
-from txmq_lib.names import HALF_TOPIC, OP_TOPIC_OF, TRANSACTION_TOPICS
+from txmq_lib.names import HALF_TOPIC, OP_TOPIC_OF, OP_TOPICS, TRANSACTION_TOPICS
 from txmq_lib.pipeline.land.broker_state import check_cursors
 from txmq_lib.pipeline.land.kinds import ROCKETMQ
 from txmq_lib.pipeline.land.live.broker_reading import BEHIND, UNREAD, BrokerReading, Parts
@@ -32,10 +32,10 @@ from txmq_lib.pipeline.land.unchanged_inputs import digest
 from txmq_lib.rocketmq.remoting.broker import (
     Queue,
     check_offsets,
-    commit_log_end,
     odd_topics,
 )
 from txmq_lib.rocketmq.remoting.connection import Connection
+from txmq_lib.rocketmq.remoting.runtime import broker_runtime
 from txmq_lib.rocketmq.store.set_up import (
     COMPACTION,
     STATIC_TOPICS,
@@ -115,22 +115,30 @@ def _plan_queues(
     heard_of = frozenset(queue for queue, each in known.items() if each.is_untold or each.was_told_of)
     reading.queues = BrokerQueues(heard_of, registered, unreadable, gone)
     return {
-        # What stands still needs no row: a broker may have thousands of queues.
         "queues": [
-            [*each.queue, each.low, each.start, each.stop, each.lost, each.high]
-            for each in plans
-            if _is_news(each, known.get(each.queue))
+            [*each.queue, each.low, each.start, each.stop, each.lost, each.high] for each in _with_news(plans, known)
         ],
         "untold": sorted(reading.queues.gone),
         "anew": anew,
         # Asked for behind the ends of the queues: what a queue held before it began anew was stored by now.
-        "anew_before": commit_log_end(connection) if anew else None,
+        "anew_before": broker_runtime(connection).log_end if anew else None,
         "are_all_whole": not refusals
         and not broker.unreadable
         and queues == broker.queues
         and all(each.is_whole for each in plans),
         "whole_topics": _whole_topics(plans, broker.queues, settings.land.topics),
     }
+
+
+def _with_news(plans: Sequence[QueuePlan], known: Mapping[Queue, KnownQueue]) -> list[QueuePlan]:
+    """Those that need a row. What stands still needs none: a broker may have thousands of queues."""
+    # Where ops end then tells of each half that none of them has named it.
+    is_half_new = any(each.stop > each.start and each.queue.topic in TRANSACTION_TOPICS for each in plans)
+    return [
+        each
+        for each in plans
+        if _is_news(each, known.get(each.queue)) or (is_half_new and each.queue.topic in OP_TOPICS)
+    ]
 
 
 def _has_begun_anew(plan_: QueuePlan, known: KnownQueue | None) -> bool:

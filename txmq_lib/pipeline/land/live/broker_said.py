@@ -15,9 +15,10 @@ from txmq_lib.pipeline.land.broker_state.broker_settings import live_findings
 from txmq_lib.pipeline.land.kinds import ROCKETMQ
 from txmq_lib.pipeline.land.live import connected_producers
 from txmq_lib.pipeline.land.live.broker_reading import UNREAD, BrokerReading, Parts
-from txmq_lib.rocketmq.remoting.broker import Runtime, all_consumer_offsets, broker_config, broker_runtime, max_offsets
+from txmq_lib.rocketmq.remoting.broker import all_consumer_offsets, broker_config, max_offsets
 from txmq_lib.rocketmq.remoting.connection import Connection
 from txmq_lib.rocketmq.remoting.producers import producers_now, producers_of
+from txmq_lib.rocketmq.remoting.runtime import Runtime, broker_runtime
 from txmq_lib.rocketmq.store.consumer_offset_file import parse_consumer_offsets
 from txmq_lib.rocketmq.store.set_up import live_set_ups
 
@@ -50,7 +51,9 @@ def told_set_up(reading: BrokerReading, connection: Connection, settings: Settin
     for words in live_findings(said.config, policy):
         reading.tell(words)
     found = [*reading.set_ups, *live_set_ups(said.config)]
-    return {set_ups.TABLE: set_ups.found(ROCKETMQ, connection.address, said.config, found, policy, *said.runtime)}
+    version, booted_ms, _ = said.runtime
+    row = set_ups.found(ROCKETMQ, connection.address, said.config, found, policy, version, booted_ms)
+    return {set_ups.TABLE: row}
 
 
 def is_booted_anew(reading: BrokerReading, said: Said) -> bool:
