@@ -167,10 +167,12 @@ def test_sources_are_looked_for(found, tmp_path):
         for kind, listed in paths.items()
     ]
     status, words = found("sources", "--set", f"sources={json.dumps(sources)}", "--warehouse", str(tmp_path / "w"))
-    assert [state for state, _, _ in words] == ["ok", "fail", "warn", "ok"]
+    assert [state for state, _, _ in words] == ["ok", "fail", "fail", "ok"]
     assert status == 3
     assert words[1][1].endswith("/empty has no directory commitlog")
     assert words[2][1].endswith("/gone does not exist")
+    later = '[{"kind": "end", "paths": ["/none/yet/*.jsonl"], "broker": "b"}]'
+    assert found("sources", "--set", f"sources={later}")[1][0][0] == "warn"
     afar = '[{"kind": "end", "paths": ["s3a://bucket/ends"], "broker": "b"}]'
     assert found("sources", "--set", f"sources={afar}")[1][0][0] == "warn"
 

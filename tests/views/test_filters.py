@@ -201,3 +201,12 @@ def test_views_say_the_same_of_files_read_and_of_rows_streamed(warehouse, txmq, 
     assert [out.count("\n") for out in near] == [3, 1, 1, 1, 1, 0]
     monkeypatch.setattr(WarehouseReader, "_files", lambda reader, scan: None)
     assert shown() == near
+
+
+def test_stuck_is_every_state_in_which_nobody_has_decided(ids):
+    verdicts = ("PENDING", "DISCARDED", "DISCARDED_UNSEEN", "EXPIRED_UNSEEN", "COMMITTED", "ROLLED_BACK", "DIVERTED")
+    rows = {"verdict": [{"transaction_id": name, "verdict": name} for name in verdicts]}
+    assert set(ids(rows, "verdicts", "--state", "stuck")) == set(verdicts[:4])
+    assert set(ids(rows, "verdicts", "--state", "stuck", "--state", "pending", "--state", "committed")) == set(
+        verdicts[:5]
+    )

@@ -10,7 +10,7 @@ ID = "C000020246654E0E2F2A6940C2510000"
 USES = [  # what is typed; status; what is said of it
     ("show config", 2, "No such command 'show'"),
     ("status --fromat json", 2, "Possible options: --format"),
-    ("verdicts --state stuck", 2, "verdicts has no state stuck; there are DUPLICATED, "),
+    ("verdicts --state given_up", 2, "verdicts has no state given_up; there are DUPLICATED, "),
     ("offsets --state rewound", 2, "offsets has no state rewound; there are "),
     ("verdicts --sort colour", 2, "verdicts cannot be sorted by colour: give a column"),
     ("pending --older-than yesterday", 2, "--older-than must be a number of s or a text such as"),
@@ -51,7 +51,7 @@ USES = [  # what is typed; status; what is said of it
     ("--conf asks.yaml resolve", 2, "resolvers.GID_PAY.url_env: the environment variable NO_SUCH_URL is not set"),
     ("--warehouse tab.yaml status", 2, "tab.yaml is a file; a settings file is given by --conf"),
     ("verdicts --conf", 2, "--conf needs a value: --conf FILE"),
-    ("stuck", 2, "No such command 'stuck'; txmq verdicts --state pending --state discarded lists what is stuck"),
+    ("stuck", 2, "No such command 'stuck'; txmq verdicts --state stuck lists what is"),
     ("lag", 2, "No such command 'lag'; txmq groups tells which group is behind"),
     ("runs --failed", 2, "No such option: --failed; txmq runs --state failed"),
     ("verdict", 2, "Did you mean 'verdicts'; txmq --help tells more"),

@@ -24,7 +24,7 @@ GLOBAL_OPTIONS = {"--conf": "FILE", "--set": "KEY=VALUE", "--warehouse": "URI"}
 GLOBAL_FLAGS = ("--verbose", "-v")
 # What people type who know the thing and not its name.
 OTHER_NAMES = {
-    "stuck": "txmq verdicts --state pending --state discarded lists what is stuck",
+    "stuck": "txmq verdicts --state stuck lists what is",
     "lag": "txmq groups tells which group is behind",
     "rewinds": "txmq groups tells of rewinds, txmq offsets --wide of each queue",
     "--failed": "txmq runs --state failed",

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from txmq_lib.config.table_specs import Field, table_spec
 from txmq_lib.errors import UsageError
-from txmq_lib.names import LAG_STATES
+from txmq_lib.names import LAG_STATES, UNDECIDED
 from txmq_lib.views.column_sql import BASE64, BodyForm, output, quoted
 from txmq_lib.views.lag import LagWindow, lag_relation, lag_scans
 from txmq_lib.views.lookup import key_condition, transactions_with_keys
@@ -20,6 +21,8 @@ from txmq_lib.views.view import View
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+STUCK = "stuck"  # a state of verdicts that stands for several
 
 # Option of the view to the values any of which will do.
 Filters = Mapping[str, Sequence[str]]
@@ -117,14 +120,19 @@ def row_count(reader: WarehouseReader, view: View, query: ViewQuery) -> int:
 
 
 def checked_states(view: View, names: Sequence[str], states: Sequence[str]) -> list[str]:
-    """`given` as `states` of the view spells them, whatever the case; UsageError names those that there are not."""
-    known = {state.casefold(): state for state in states}
+    """`names` as `states` of the view spells them, whatever the case; `stuck` of verdicts is all that nobody decided.
+
+    UsageError names those that there are not.
+    """
+    known: dict[str, Sequence[str]] = {state.casefold(): (state,) for state in states}
+    if set(UNDECIDED) <= set(states):
+        known[STUCK] = UNDECIDED
     strangers = [state for state in names if state.casefold() not in known]
     if strangers:
         is_of_lag = "lag-state" in view.filters and all(each.casefold() in LAG_STATES for each in strangers)
-        other = "; lag-state has it" if is_of_lag else ""
+        other = "; lag-state has it" if is_of_lag else f", or {STUCK}" if STUCK in known else ""
         raise UsageError(f"{view.command} has no state {', '.join(strangers)}; there are {', '.join(states)}{other}")
-    return [known[state.casefold()] for state in names]
+    return list(dict.fromkeys(chain.from_iterable(known[state.casefold()] for state in names)))
 
 
 def checked_sort(view: View, texts: Sequence[str]) -> tuple[str, ...]:

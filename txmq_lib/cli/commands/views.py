@@ -158,6 +158,8 @@ def _filter(view: View, name: str) -> object:
     metavar, text = CONSUMER_GROUP if is_consumers else FILTERS[name]
     choices = {"state": view.states, "lag-state": names.LAG_STATES, "asked-for": ASKED_FOR}.get(name, ())
     text += f": {', '.join(each.lower() for each in choices)}" if choices else ""
+    if name == "state" and set(names.UNDECIDED) <= set(choices):
+        text += "; stuck: all that nobody decided"
     return Annotated[Values, typer.Option(f"--{name}", metavar=metavar, help=f"{text}; may be repeated.")]
 
 

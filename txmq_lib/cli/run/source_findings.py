@@ -52,7 +52,11 @@ def path_finding(source: Source, path: str) -> Finding:
         return Finding("sources", WARN, f"{words} is not on this machine", "not looked at")
     found = glob.glob(path.removeprefix("file://"))
     if not found:
-        return Finding("sources", WARN, f"{words} does not exist", "mend the path, if something should be there by now")
+        # Files may come later; without its store `run` ends.
+        state = FAIL if source.kind == "store" else WARN
+        return Finding(
+            "sources", state, f"{words} does not exist", "mend the path, if something should be there by now"
+        )
     closed = [each for each in found if not os.access(each, os.R_OK | (os.X_OK if os.path.isdir(each) else 0))]
     if closed:
         return Finding("sources", FAIL, f"{words}: {closed[0]} cannot be read", "let this user read it")
