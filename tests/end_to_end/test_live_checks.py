@@ -6,6 +6,7 @@ import json
 import time
 
 import pytest
+from hook_server import hook_server
 from real_broker import BROKER, RealRocketmq, real_rocketmq
 from test_live_clients import told
 from test_live_rocketmq import (
@@ -18,6 +19,7 @@ from test_live_rocketmq import (
 from txmq_lib.rocketmq.remoting.broker import Queue, check_offsets, max_offsets
 from txmq_lib.rocketmq.remoting.connection import Connection
 from txmq_lib.rocketmq.remoting.frame import Command
+from txmq_lib.rocketmq.remoting.name_server import routes
 from txmq_lib.views.cursors import passed_over, stopped_checks
 from txmq_lib.views.reader import WarehouseReader
 
@@ -41,6 +43,12 @@ def stands_at(server: RealRocketmq) -> int | None:
         return check_offsets(connection, [HALVES]).get(0)
 
 
+def is_told_of(server: RealRocketmq, topic: str) -> bool:
+    with Connection(server.namesrv, server.access) as connection:
+        ((_, route),) = routes(connection, [topic])
+    return route is not None and route.master(BROKER) is not None
+
+
 def move_checks(server: RealRocketmq, offset: int) -> None:
     fields = {"consumerGroup": "CID_RMQ_SYS_TRANS", "topic": HALVES.topic, "queueId": "0", "commitOffset": str(offset)}
     with Connection(server.address, server.access) as connection:
@@ -55,6 +63,7 @@ def test_halves_that_somebody_moves_the_checks_over_are_told_by_the_next_landing
         producer.wait_for("done")
         waiting = [id_ for body, id_ in producer.told("sent") if body.startswith("UU")]
         wait_until(lambda: stands_at(server) is not None)
+        wait_until(lambda: is_told_of(server, HALVES.topic))  # 4.9 makes the topic in its first round
         audit.run(LAND)
         told(audit, "reconcile")
         audit.verdicts()
@@ -78,7 +87,14 @@ def test_halves_that_somebody_moves_the_checks_over_are_told_by_the_next_landing
         report(f"{version}: checks moved over 10 undecided halves: told by landing {landings} after that")
 
 
-def test_a_half_that_no_round_can_put_back_holds_up_all_behind_it_and_is_told(auditor):  # noqa: F811
+def alerted(audit, hook) -> list[tuple[str, str]]:
+    """What one run of `alert` tells the webhook: status and condition."""
+    told(audit, "--set", "alerts.url_env=HOOK_URL", "alert")
+    taken, hook.told[:] = [(body["status"], body["condition"]) for _, _, body in hook.told], []
+    return taken
+
+
+def test_a_half_that_no_round_can_put_back_holds_up_all_behind_it_and_is_told(auditor, monkeypatch):  # noqa: F811
     """Its properties have no room for a count of checks: each round tries for a minute to store its copy (R38)."""
     with real_rocketmq("5.5.0", transactionTimeOut="1000", transactionCheckInterval="2000") as server:
         settings = "transaction_timeout: 1s\ntransaction_check_interval: 2s\ntransaction_check_max: 2\n"
@@ -95,8 +111,14 @@ def test_a_half_that_no_round_can_put_back_holds_up_all_behind_it_and_is_told(au
         place, waiting = stands_at(server), half_end(server) - (stands_at(server) or 0)
         audit.run(LAND)
         assert not stopped_checks(WarehouseReader(audit.house.warehouse.uri))
-        time.sleep(75)
-        audit.run(LAND)
+        with hook_server() as hook:
+            monkeypatch.setenv("HOOK_URL", f"http://127.0.0.1:{hook.server_address[1]}/")
+            first = alerted(audit, hook)
+            time.sleep(75)
+            audit.run(LAND)
+            then = [alerted(audit, hook) for _ in range(2)]
+        assert f"unchecked {BROKER}/0" not in [condition for _, condition in first]
+        assert then == [[("firing", f"unchecked {BROKER}/0")], []], "once"
         (found,) = stopped_checks(WarehouseReader(audit.house.warehouse.uri))
         assert (found.broker_name, found.half_offset, found.waiting) == (BROKER, place, waiting)
         assert waiting >= 11
@@ -110,4 +132,5 @@ def test_a_half_that_no_round_can_put_back_holds_up_all_behind_it_and_is_told(au
             assert f"not checked any more: the broker's cursor of queue 0 stands at offset {place}" in told(
                 audit, "trace", id_
             )
-        report("a half that cannot be put back: its broker's checks stand, told by the second landing; 10 wait behind")
+        report("a half that cannot be put back: its broker's checks stand, told by the second landing and by one alert;"
+               " 10 wait behind")  # fmt: skip

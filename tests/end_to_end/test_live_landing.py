@@ -521,7 +521,7 @@ def test_a_cycle_goes_on_without_brokers_that_cannot_be_reached(open_house, serv
         house.warehouse, house.settings, now=NOW, wall_clock=wall_clock, environ={}, on_step=seen.__setitem__
     )
     halves = len(truth.rows(CAPTURE, "half"))
-    assert (report.job, report.number, report.counts["unread"], report.counts["half_message"]) == ("land", 1, 1, halves)
+    assert (report.job, report.number, report.counts["unread"], report.counts["half"]) == ("land", 1, 1, halves)
     assert [type(each).__name__ for each in seen.values()] == ["UnreachableError", "PassReport"]
     assert {row["job"] for row in house.rows("pass")} == {"land"}
     report = run_cycle(house.warehouse, house.settings, now=NOW, wall_clock=wall_clock, environ={})
