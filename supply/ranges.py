@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 OLDEST = re.compile(r"(?P<name>[\w-]+)(?:\[\w+\])?[>=]=(?P<version>[\w.]+)")
-TOOLS = ("pytest", "chispa", "hypothesis", "playwright")
+TOOLS = ("pytest", "chispa", "hypothesis", "playwright", "ruff")
 TESTS = ("tests/plain", "tests/views")
 
 
