@@ -144,8 +144,7 @@ def becomes(plan: str, visible: int, given_up: int) -> str:
         return "DUPLICATED"
     if visible == 1:
         return "COMMITTED_AND_DISCARDED" if given_up else "COMMITTED"
-    # A new master may give up what its producer, gone by then, would have rolled back.
-    return "DISCARDED" if given_up else VERDICT_OF[plan]
+    return VERDICT_OF[plan]
 
 
 def settled(

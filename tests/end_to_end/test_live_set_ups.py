@@ -123,13 +123,18 @@ def committed(audit: Auditor, group: str) -> int:
     return sum(offset for (topic, _), offset in newest.items() if topic == "TopicA")
 
 
+def _given_up(visible: int, given_up: int) -> str | None:
+    """A new master may give up what its producer, gone by then, rolled back or would have."""
+    return "DISCARDED" if given_up and not visible else None
+
+
 def judged_by_evidence(verdicts, truth, evidence) -> dict[str, tuple]:
     """What is silently wrong: a verdict other than what the Java client finds and the producer meant. One of which
     there is no verdict was never landed: then nothing of it may be found either."""
     return {
         id_: (plan, verdicts.get(id_), evidence[id_])
         for id_, plan in truth.items()
-        if (id_ in verdicts and verdicts[id_] != becomes(plan, *evidence[id_]))
+        if (id_ in verdicts and verdicts[id_] not in {becomes(plan, *evidence[id_]), _given_up(*evidence[id_])})
         or (id_ not in verdicts and evidence[id_] != (0, 0))
     }
 
