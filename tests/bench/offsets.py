@@ -21,7 +21,7 @@ from tests.bench.warehouses import data_files, opened, timed, wall_clock
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.conform import conform
 from txmq_lib.pipeline.land.files.events import OFFSET_CONTENT
-from txmq_lib.pipeline.rollup import run_rollup
+from txmq_lib.pipeline.rollup.job import run_rollup
 
 SIZES = {"small": {"reports": 300_000, "queues": 10_000}, "full": {"reports": 10_000_000, "queues": 100_000}}
 SET_OF = 1000

@@ -38,7 +38,7 @@ from txmq_lib.pipeline.land.job import run_land_files, run_land_store
 from txmq_lib.pipeline.maintain import run_maintain
 from txmq_lib.pipeline.reconcile.job import run_reconcile
 from txmq_lib.pipeline.resolve import run_resolve
-from txmq_lib.pipeline.rollup import run_rollup
+from txmq_lib.pipeline.rollup.job import run_rollup
 from txmq_lib.pipeline.take_back import run_take_back
 from txmq_lib.spark.session import build_session
 

@@ -29,6 +29,7 @@ BITMAP = ("rules/test_offset_bitmap.py",)
 CONTRACT, TAKE_BACK = ("rules/test_contract.py",), "end_to_end/test_take_back.py"
 LARGE_LINES = ("plain/test_large_lines.py",)
 ROCKSDB = "end_to_end/test_halves_in_rocksdb.py"
+FOLDS = ("plain/test_queue_folds.py",)
 KINDS, LATE = ("model/test_offset_kinds.py",), "end_to_end/test_late_evidence.py"
 ORPHANS, TRACE = "end_to_end/test_orphans.py", ("views/test_trace.py",)
 CLIENT_ENDS, CONNECTED = ("views/test_client_ends.py",), ("views/test_connected.py",)
@@ -203,6 +204,16 @@ MUTANTS = (
            'F.max("next_offset").over(before)', KINDS),
     Mutant("folded_plain", "the last report is any", 'F.lead("ts").over(in_order).isNull()', "F.lit(True)", KINDS),
     Mutant("folded_plain", "a repeated offset moves", " > F", " >= F", KINDS),
+    # --- offsets of queues from file to file
+    Mutant("PlainQueues.add", "a repeated offset moves", "next_offset > held", "next_offset >= held", FOLDS),
+    Mutant("PlainQueues._judge", "what comes late is plain", "is_late | has_clients", "has_clients", FOLDS),
+    Mutant("PlainQueues._judge", "a set is a report", "| has_clients | has_sets", "| has_clients", FOLDS),
+    Mutant("PlainQueues._judge", "nobody's reports are the client's", "(least != greatest) | ", "", FOLDS),
+    Mutant("folded_resets", "at the rewound offset is no jump", ">= held[move_before]", "> held[move_before]", FOLDS),
+    Mutant("folded_resets", "what fell behind a set is not late", "count(~has_moved | is_late)", "count(~has_moved)", FOLDS),
+    Mutant("_are_late", "sets of the next queue are its own", "after[lasts] = never", "pass", FOLDS),
+    Mutant("_in_total_order", "a set of one place comes where it likes", "~reports.is_set, ", "", FOLDS),
+    Mutant("reset_queues._newest", "the oldest of too many moves is listed", "<= LISTED", "<= LISTED + 1", FOLDS),
     # --- verdicts
     Mutant("_rules", "two visible ones are one", "= 2", "= 3", VERDICT),
     Mutant("_has_two_ops", "two ops are no conflict", '(F.col("op_count") >= 2)', '(F.col("op_count") >= 3)', VERDICT),

@@ -22,7 +22,7 @@ from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline.audit import run_audit
 from txmq_lib.pipeline.land.job import run_land_files, run_land_store
 from txmq_lib.pipeline.reconcile.job import run_reconcile
-from txmq_lib.pipeline.rollup import run_rollup
+from txmq_lib.pipeline.rollup.job import run_rollup
 
 BROKER = "oracle-a"
 

@@ -32,9 +32,11 @@ class RowGroups:
         with _opened(self.path) as file:
             return file.read_row_groups(list(self.groups), columns=list(columns), use_threads=False)
 
-    def batches(self, columns: Sequence[str], *, most_rows: int = MOST_ROWS) -> Iterator[pa.RecordBatch]:
-        """These columns of all rows, in order, a few MiB at a time."""
-        with _opened(self.path) as file:
+    def batches(
+        self, columns: Sequence[str], *, most_rows: int = MOST_ROWS, coded: Sequence[str] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """These columns of all rows, in order, a few MiB at a time; `coded`: texts as numbers and a dictionary."""
+        with _opened(self.path, coded) as file:
             rows = sum(file.metadata.row_group(group).num_rows for group in self.groups)
             size = max(1, min(most_rows, BATCH_BYTES * most_rows // MOST_ROWS * rows // max(1, self.size)))
             yield from file.iter_batches(size, row_groups=list(self.groups), columns=list(columns), use_threads=False)
@@ -111,9 +113,9 @@ def stretches(path: str, column: str, columns: Sequence[str]) -> list[Stretch] |
     return found
 
 
-def _opened(path: str) -> pq.ParquetFile:
+def _opened(path: str, coded: Sequence[str] = ()) -> pq.ParquetFile:
     # As it comes: a row group of Spark's has 128 MiB.
-    return pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False)
+    return pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False, read_dictionary=list(coded))
 
 
 def _is_elsewhere(path: str) -> bool:

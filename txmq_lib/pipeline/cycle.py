@@ -12,7 +12,7 @@ from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import NothingToLandError, RemotingError
 from txmq_lib.passes.current import PassReport
-from txmq_lib.pipeline import audit, resolve, rollup
+from txmq_lib.pipeline import audit, resolve
 from txmq_lib.pipeline.audit import run_audit
 from txmq_lib.pipeline.land.job import run_land_files, run_land_rocketmq, run_land_store
 from txmq_lib.pipeline.land.kinds import ROCKETMQ, STORE
@@ -21,7 +21,7 @@ from txmq_lib.pipeline.land.live.broker_reading import UNREAD, WHOLE, Parts
 from txmq_lib.pipeline.reconcile import job as reconcile
 from txmq_lib.pipeline.reconcile.job import run_reconcile
 from txmq_lib.pipeline.resolve import require_secrets, run_resolve
-from txmq_lib.pipeline.rollup import run_rollup
+from txmq_lib.pipeline.rollup.job import ROLLUP, run_rollup
 
 OFFSET_KINDS = ("offset", "ack")
 
@@ -154,7 +154,7 @@ def works_on_offsets(
 
 
 def _rollup(settings: Settings, wall_clock: Callable[[], datetime]) -> Work:
-    return Work("rollup", rollup.JOB, lambda at, now: run_rollup(at, settings, now=now, wall_clock=wall_clock))
+    return Work("rollup", ROLLUP.name, lambda at, now: run_rollup(at, settings, now=now, wall_clock=wall_clock))
 
 
 def _landings(

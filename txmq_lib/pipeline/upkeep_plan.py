@@ -13,9 +13,11 @@ from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.names import JOB_MAINTAIN
 from txmq_lib.passes import retention
 from txmq_lib.passes.pass_log import Standing, standings
-from txmq_lib.pipeline import audit, rollup
+from txmq_lib.pipeline import audit
 from txmq_lib.pipeline.reconcile.inputs import WAKING_TABLES
 from txmq_lib.pipeline.reconcile.job import RECONCILE
+from txmq_lib.pipeline.rollup.job import ACKS, ROLLUP
+from txmq_lib.pipeline.rollup.report_files import REPORTS
 from txmq_lib.rules.moments import epoch_ms
 
 JOB = JOB_MAINTAIN
@@ -26,7 +28,7 @@ SHORTEST_BESIDE_PASSES_MS = 86_400_000
 # Tables whose change feed a job reads from where its last pass ended.
 FEEDS = {
     RECONCILE.name: WAKING_TABLES,
-    rollup.JOB: (rollup.REPORTS, rollup.ACKS),
+    ROLLUP.name: (REPORTS, ACKS),
     audit.JOB: audit.WAKING_TABLES,
 }
 

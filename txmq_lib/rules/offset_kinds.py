@@ -9,6 +9,15 @@ from txmq_lib.names import EVENT_ORDER, OFFSET_KEY
 
 # Reports of one place are told apart by what they say; a set first, so that the others stand on it.
 TOTAL_ORDER = (*EVENT_ORDER, "is_increase_only", "next_offset", "client_id")
+# What is left of a key as `folded_plain` and rules.offsets find it, with the one client that its reports name.
+_MOVES = "array<struct<ts: timestamp, from_offset: bigint, to_offset: bigint, client_id: string>>"
+FOLDED_DDL = (
+    "broker_name string, consumer_group string, topic string, queue_id int, next_offset bigint,"
+    " updated_timestamp timestamp, last_report struct<ts: timestamp, landed_pass: bigint, landing_order: bigint>,"
+    " client_id string, report_count bigint, ignored_count bigint, only_client string, reset_timestamp timestamp,"
+    f" late_count bigint, rewind_count bigint, rewinds {_MOVES}, rewound_from_offset bigint, jump_count bigint,"
+    f" jumps {_MOVES}"
+)
 
 
 def queue_kinds(seeds: DataFrame, reports: DataFrame) -> DataFrame:
@@ -109,11 +118,15 @@ def with_single_clients(folded: DataFrame, kinds: DataFrame) -> DataFrame:
     Elsewhere they stay as rules.offset_conflicts found them.
     """
     single = kinds.where("only_client is not null").select(*OFFSET_KEY, "only_client")
+    return of_single_clients(folded.join(single, list(OFFSET_KEY), "left"))
+
+
+def of_single_clients(folded: DataFrame) -> DataFrame:
+    """`folded` where `only_client` names the one client of a key, which is dropped (with_single_clients)."""
     last = F.struct("last_report.*", F.col("only_client").alias("client_id"), F.lit(False).alias("is_conflict"))
     is_single = F.col("only_client").isNotNull()
     return (
-        folded.join(single, list(OFFSET_KEY), "left")
-        .withColumn("conflict_count", F.when(is_single, F.lit(0)).otherwise(F.col("conflict_count")))
+        folded.withColumn("conflict_count", F.when(is_single, F.lit(0)).otherwise(F.col("conflict_count")))
         .withColumn("recent_reports", F.when(is_single, F.array(last)).otherwise(F.col("recent_reports")))
         .drop("only_client")
     )

@@ -16,7 +16,7 @@ from txmq_lib.names import (
     ORIGIN_ACK,
 )
 from txmq_lib.rules.offset_conflicts import conflicts_per_queue
-from txmq_lib.rules.offset_kinds import TOTAL_ORDER, folded_plain, of_kind, with_single_clients
+from txmq_lib.rules.offset_kinds import TOTAL_ORDER, folded_plain, of_kind, of_single_clients, with_single_clients
 
 LISTED = 100
 LAST_REPORT = ("last_report_timestamp", "last_report_landed_pass", "last_report_landing_order")
@@ -84,6 +84,16 @@ def rolled_up(
     folded = folded.unionByName(folded_plain(reports, kinds), allowMissingColumns=True)
     folded = _conflicts_joined(folded, seeds_of_clients, clients, conflict_window_ms)
     return _added(seeds, with_single_clients(folded, kinds))
+
+
+def rolled_up_folded(state: DataFrame, folded: DataFrame) -> DataFrame:
+    """The rows that `rolled_up` makes of keys of one client, folded elsewhere (rules.offset_kinds.FOLDED_DDL).
+
+    state  rows of consumer_offset; keys that are in it were folded onto them
+    """
+    missing = [field for field in state.schema if field.name not in {*folded.columns, *LAST_REPORT}]
+    nulls = {field.name: F.lit(None).cast(field.dataType) for field in missing}
+    return _added(state, of_single_clients(folded.withColumns(nulls)))
 
 
 def _conflicts_joined(folded: DataFrame, seeds: DataFrame, reports: DataFrame, window_ms: int) -> DataFrame:

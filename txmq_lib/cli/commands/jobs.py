@@ -185,7 +185,7 @@ def resolve(
 def rollup(ctx: typer.Context, now: Now = None) -> None:
     """Roll offset reports and acknowledgements up into the next offset of every consumer queue."""
     from txmq_lib.cli.run.passes import run_job
-    from txmq_lib.pipeline.rollup import run_rollup
+    from txmq_lib.pipeline.rollup.job import run_rollup
 
     run_job("rollup", options_of(ctx), partial(run_rollup, now=moment(now), wall_clock=wall_clock))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -16,13 +17,20 @@ from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.frames import QUEUES
 from txmq_lib.passes.job import Job
 from txmq_lib.passes.runner import run_passes
+from txmq_lib.pipeline.rollup.report_files import OFFSETS, REPORTS, folded_by_files
 from txmq_lib.pipeline.shared.pruning import near_times
 from txmq_lib.rules.acks import HOLDER, acked_reports, redelivery_counts
 from txmq_lib.rules.offset_kinds import queue_kinds
-from txmq_lib.rules.offsets import queues_to_replay, reports_not_rolled_up, rolled_up, starting_points
+from txmq_lib.rules.offsets import (
+    queues_to_replay,
+    reports_not_rolled_up,
+    rolled_up,
+    rolled_up_folded,
+    starting_points,
+)
 
 JOB = "rollup"
-REPORTS, ACKS, OFFSETS = "consumer_offset_commit", "consumer_ack", "consumer_offset"
+ACKS = "consumer_ack"
 # A client reports every queue it holds each interval; two missed and it may be another's.
 CONFLICT_INTERVALS = 3
 COUNTED = ("report", "ignored", "late", "rewind", "jump", "conflict")
@@ -35,13 +43,15 @@ class Inputs:
     state    rows of consumer_offset
     found    reports that new acknowledgements make
     seeds    rows of consumer_offset to go on from
-    reports  those to roll up, `found` among them
+    reports  those to roll up, `found` among them; None where no queue is left for Spark
+    folded   queues that are folded already (rules.offset_kinds.FOLDED_DDL); None where Spark folds all
     """
 
     state: DataFrame
     found: DataFrame
     seeds: DataFrame
-    reports: DataFrame
+    reports: DataFrame | None
+    folded: DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -69,22 +79,35 @@ def _inputs(current: Pass) -> Inputs:
     with current.timed("find"):
         state = current.cached(current.read(OFFSETS))
         found = current.cached(_found_from_acks(current))
+        # What acknowledgements report is in no file yet.
+        is_in_files = not current.is_small and not current.has_new_rows(ACKS)
+        by_files = folded_by_files(current, state) if is_in_files else None
+        folded, landed = by_files if by_files is not None else (None, current.new_rows(REPORTS))
+        if landed is None:
+            return Inputs(state, found, state, None, folded)
         # A table's version 0 is its creation, unless it is another's copy.
         if not current.input_versions[OFFSETS] and state.isEmpty():
-            reports = current.kept_if_small(current.new_rows(REPORTS).unionByName(found))
-            return Inputs(state, found, state, reports)
-        return Inputs(state, found, *_started(current, state, found))
+            reports = current.kept_if_small(landed.unionByName(found.select(*landed.columns)))
+            return Inputs(state, found, state, reports, folded)
+        return Inputs(state, found, *_started(current, state, landed, found), folded)
 
 
 def _decide(current: Pass, inputs: Inputs) -> Decided:
-    state, seeds, reports = inputs.state, inputs.seeds, inputs.reports
-    with current.timed("find"):
-        kinds = current.broadcastable(queue_kinds(seeds, reports), most=QUEUES)
+    state = inputs.state
+    parts = [] if inputs.folded is None else [rolled_up_folded(state, inputs.folded)]
+    if inputs.reports is not None:
+        parts.append(_rolled_up(current, inputs.seeds, inputs.reports))
     with current.timed("roll_up"):
-        window_ms = CONFLICT_INTERVALS * current.settings.persist_consumer_offset_interval_ms
-        rolled = current.cached(rolled_up(seeds, reports, conflict_window_ms=window_ms, kinds=kinds))
+        rolled = current.cached(reduce(DataFrame.unionByName, parts))
         rows = current.cached(_changed(_with_redelivery(current, state, rolled), state, current.number))
         return Decided(inputs.found, rows, *_tally(rows, state))
+
+
+def _rolled_up(current: Pass, seeds: DataFrame, reports: DataFrame) -> DataFrame:
+    with current.timed("find"):
+        kinds = current.broadcastable(queue_kinds(seeds, reports), most=QUEUES)
+    window_ms = CONFLICT_INTERVALS * current.settings.persist_consumer_offset_interval_ms
+    return rolled_up(seeds, reports, conflict_window_ms=window_ms, kinds=kinds)
 
 
 def _write(current: Pass, decided: Decided) -> PassReport:
@@ -104,11 +127,11 @@ def _found_from_acks(current: Pass) -> DataFrame:
     return fresh.select(*earlier.columns)
 
 
-def _started(current: Pass, state: DataFrame, found: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """State rows to go on from, and the reports to judge."""
+def _started(current: Pass, state: DataFrame, landed: DataFrame, found: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """State rows to go on from, and the reports to judge, of those that have `landed` and were `found`."""
     # What this pass has found itself is new, however old the place it was found at.
-    landed = reports_not_rolled_up(state, current.new_rows(REPORTS))
-    reports = current.cached(landed.unionByName(found))
+    fresh = reports_not_rolled_up(state, landed)
+    reports = current.cached(fresh.unionByName(found.select(*fresh.columns)))
     history = current.warehouse.empty(REPORTS)
     if not queues_to_replay(state, reports).isEmpty():
         history = current.read(REPORTS).unionByName(found)
@@ -117,6 +140,9 @@ def _started(current: Pass, state: DataFrame, found: DataFrame) -> tuple[DataFra
 
 def _with_redelivery(current: Pass, state: DataFrame, rolled: DataFrame) -> DataFrame:
     """`rolled` and the state rows of queues with new events, with redelivery_count as it is now."""
+    # A table's version 0 is its creation, unless it is another's copy.
+    if not current.input_versions[ACKS] and current.read(ACKS).isEmpty():
+        return rolled.withColumn("redelivery_count", F.lit(None).cast("bigint"))
     new_events = current.new_rows(ACKS).select(*OFFSET_KEY).distinct().withColumn("has_events", F.lit(True))
     silent = state.select(*rolled.columns).join(new_events, list(OFFSET_KEY), "left_semi")
     rows = rolled.unionByName(silent.join(rolled, list(OFFSET_KEY), "left_anti"))

@@ -1,0 +1,1 @@
+"""The rollup job."""
