@@ -58,6 +58,8 @@ def test_a_commit_has_a_place_in_its_real_queue_in_the_order_of_ends(spark):
         {"commit_log_offset": 4, "ts": at(1), "landed_pass": 1, "landing_order": 8},
         {"commit_log_offset": 6, "ts": at(3), "origin": "landed"},
         {"commit_log_offset": 5, "ts": at(3), "origin": "resolve"},
+        {"commit_log_offset": 9, "ts": at(4), "half_queue_offset": 8},
+        {"commit_log_offset": 9, "ts": at(4), "half_queue_offset": 7},
         {"commit_log_offset": 7, "ts": at(0), "commit_or_rollback": 12, "decision": "rollback"},
         {"commit_log_offset": 8, "ts": at(0), "real_queue_id": 1},
     ]
@@ -68,8 +70,10 @@ def test_a_commit_has_a_place_in_its_real_queue_in_the_order_of_ends(spark):
     ]  # fmt: skip
     assert lines_of(places, "topic", "queue_id", "queue_offset", "commit_log_offset") == [
         ("TopicA", 0, 100, 4), ("TopicA", 0, 101, 3), ("TopicA", 0, 102, 2), ("TopicA", 0, 103, 1),
-        ("TopicA", 0, 104, 5), ("TopicA", 0, 105, 6), ("TopicA", 1, 0, 8),
+        ("TopicA", 0, 104, 5), ("TopicA", 0, 105, 6), ("TopicA", 0, 106, 9), ("TopicA", 0, 107, 9), ("TopicA", 1, 0, 8),
     ]  # fmt: skip
+    of_rebuilt = places.where("commit_log_offset = 9")
+    assert lines_of(of_rebuilt, "half_queue_offset", "queue_offset") == [(7, 106), (8, 107)]
 
 
 def batch_of(frame, order):

@@ -199,6 +199,19 @@ def test_many_halves_and_ends_at_one_place_are_left_to_spark_and_never_paired(tm
     assert judging.judged_by_files(a_pass(warehouse), not_plain=none, refused=none) is None
 
 
+def test_ends_in_no_order_whose_halves_would_be_read_again_and_again_are_left_to_spark(tmp_path, monkeypatch):
+    monkeypatch.setattr(judging, "HALVES_FREE", 0)
+    warehouse = Warehouse(tmp_path, files=8)
+    warehouse.land("half_message", [half_at(number) for number in range(PLAIN)])
+    warehouse.files = 1
+    ends = [end_of(number * 77 % PLAIN, landing_order=number) for number in range(PLAIN)]
+    warehouse.land("end_transaction", ends)
+    none, current = np.empty(0, np.int64), a_pass(warehouse)
+    assert judging.judged_by_files(current, not_plain=none, refused=none) is not None
+    monkeypatch.setattr(judging, "BATCH_ROWS", PLAIN // 10)  # ten readings, where eight are let pass
+    assert judging.judged_by_files(current, not_plain=none, refused=none) is None
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_random_ends_get_the_rows_of_the_rules(spark, tmp_path, seed):
     halves, ends = random_histories(seed)

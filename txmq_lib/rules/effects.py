@@ -66,8 +66,8 @@ def restored_places(deciding: DataFrame, frontier: DataFrame) -> DataFrame:
         "half_queue_offset",
         *END_ORDER,
     )
-    # Ends of two origins may share a landing place: the half tells them apart.
-    return numbered(commits, frontier, (*END_ORDER, "commit_log_offset")).drop(*END_ORDER)
+    # Ends of two origins may share a landing place: the half tells them apart, and two of a rebuilt broker one place.
+    return numbered(commits, frontier, (*END_ORDER, "commit_log_offset", "half_queue_offset")).drop(*END_ORDER)
 
 
 def restored_messages(places: DataFrame, halves: DataFrame, *, now: datetime, pass_number: int) -> DataFrame:

@@ -25,6 +25,7 @@ from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.reconcile.named_halves import (
     COMMIT_LOG_OFFSET,
     HALVES,
+    HALVES_KEPT,
     NamedHalves,
     Pairs,
     TooManyPairsError,
@@ -129,8 +130,13 @@ def _pieces(current: Pass) -> list[_Piece] | None:
     if halves is None:
         return None
     pieces = _side_by_side(current, lambda end: _Piece(end[0], end[1], _near(end[1], halves)), list(enumerate(ends)))
-    rows = sum(half.rows for piece in pieces for half in piece.halves)
+    rows = sum(half.rows for piece in pieces for half in piece.halves * _times_read(piece))
     return pieces if rows <= HALVES_FREE + HALVES_PER_END * sum(each.rows for each in ends) else None
+
+
+def _times_read(piece: _Piece) -> int:
+    """How often its halves are read at most: what is not kept is read again for each batch of ends."""
+    return 1 if len(piece.halves) <= HALVES_KEPT else -(-piece.ends.rows // BATCH_ROWS)
 
 
 def _stretches(files: Iterable[str] | None, columns: Sequence[str]) -> list[Stretch] | None:
