@@ -23,6 +23,7 @@ from typing import Any
 
 from contents import OTHER
 from scenario import ANSWER, ASSIGNMENTS, DATABASE, DATABASE_URL, LATER, RESOLVERS, Step
+from written_files import kill_at_every_file
 
 from txmq_lib.config.resources import conf_dir
 from txmq_lib.config.settings import Settings
@@ -63,6 +64,7 @@ def main() -> None:
     parser.add_argument("--until", type=int)
     parser.add_argument("--beside", choices=BESIDE)
     parser.add_argument("--classes", default="", help="jars that Spark needs for the warehouse")
+    parser.add_argument("--files", action="store_true", help="killed at files that no commit names, not at writes")
     parser.add_argument("--by-spark", action="store_true", help="every pass works as one of many rows does")
     options = parser.parse_args()
     steps = [Step(*step) for step in json.loads((options.inputs / "steps.json").read_text(encoding="utf-8"))]
@@ -76,7 +78,9 @@ def main() -> None:
     if options.beside is not None:
         BESIDE[options.beside](warehouse, settings, options.inputs, steps)
     here: list[int] = []
-    if options.points is not None:
+    if options.points is not None and options.files:
+        kill_at_every_file(options.points, here)
+    elif options.points is not None:
         kill_at_every_write(warehouse, options.points, here)
     if options.progress is None:
         serve(warehouse, settings, options.inputs, steps)

@@ -70,19 +70,21 @@ class Matrix:
         ]:
             raise RuntimeError(f"rows of {MISTYPED} are left in {', '.join(left)}")
 
-    def killed_at_every_write(self, most: int | None = None, *, by_spark: bool = False) -> Outcome:
+    def killed_at_every_write(self, most: int | None = None, *, by_spark: bool = False, files: bool = False) -> Outcome:
         """One chain of processes, each killed at the next write not yet tried, before it and after it.
 
+        files     killed instead where a file is written and no commit names it yet, in the driver and inside tasks
         by_spark  passes work as those of many rows do: Spark writes, outcomes are written first, halves told by words
         """
-        run = self._fresh(f"every-write-{by_spark}")
+        run = self._fresh(f"every-write-{by_spark}-{files}")
         points = run / "points"
-        while (code := self._run(run, points, most=most, by_spark=by_spark)) == -signal.SIGKILL:
+        while (code := self._run(run, points, most=most, by_spark=by_spark, files=files)) == -signal.SIGKILL:
             pass
         if code != 0:
             raise RuntimeError(f"exit {code}: {_last_words(run)}")
         tried = points.read_text(encoding="utf-8").splitlines()
-        how = "killed before and after every write" + self._of_what(" of passes of many rows" if by_spark else "")
+        when = "between a file and its commit" if files else "before and after every write"
+        how = f"killed {when}" + self._of_what(" of passes of many rows" if by_spark else "")
         outcome = self._judged(how, run, times=len(tried))
         outcome.notes += [f"{times} {name}" for name, times in Counter(one.split()[1] for one in tried).items()]
         return outcome
@@ -106,10 +108,10 @@ class Matrix:
             shutil.rmtree(run)
         return total
 
-    def started_together(self, processes: int) -> Outcome:
+    def started_together(self, processes: int, *, by_spark: bool = False) -> Outcome:
         """Each step begun by so many processes at the same moment; one that is told to come again later does."""
-        run = self._fresh(f"together-{processes}")
-        started = [self._serving(run, number) for number in range(processes)]
+        run = self._fresh(f"together-{processes}-{by_spark}")
+        started = [self._serving(run, number, by_spark=by_spark) for number in range(processes)]
         answers: Counter[str] = Counter()
         try:
             for number in range(len(self.steps)):
@@ -128,7 +130,8 @@ class Matrix:
         finally:
             for process in started:
                 _killed(process)
-        outcome = self._judged(f"{processes} processes started together", run, times=len(self.steps))
+        how = f"{processes} processes started together" + self._of_what(" in passes of many rows" if by_spark else "")
+        outcome = self._judged(how, run, times=len(self.steps))
         outcome.notes += [f"{times} {answer}" for answer, times in sorted(answers.items())]
         return outcome
 
@@ -231,13 +234,14 @@ class Matrix:
         kill_after: float | None = None,
         until: int | None = None,
         by_spark: bool = False,
+        files: bool = False,
     ) -> int:
         """Carry the scenario of `run` on in a process of its own, killed so many seconds after it is ready; its exit status."""
         if points is not None and most is not None and points.exists() and len(points.read_text().split("\n")) > most:
             points = None
         options = {"--progress": run / "progress", "--points": points, "--until": until}
         named = [part for name, value in options.items() if value is not None for part in (name, str(value))]
-        named += ["--by-spark"] if by_spark else []
+        named += ["--by-spark"] * by_spark + ["--files"] * files
         process = self._started(run, named)
         try:
             if kill_after is not None:
@@ -247,15 +251,15 @@ class Matrix:
             _killed(process)
             return -signal.SIGKILL
 
-    def _serving(self, run: Path, number: int) -> subprocess.Popen[str]:
-        process = self._started(run, [], log=f"stderr-{number}.log")
+    def _serving(self, run: Path, number: int, *, by_spark: bool) -> subprocess.Popen[str]:
+        process = self._started(run, ["--by-spark"] * by_spark, log=f"stderr-{number}.log")
         _heard(process)
         return process
 
     def _started(self, run: Path, options: list[str], *, log: str = "stderr.log") -> subprocess.Popen[str]:
         environment = {
             **os.environ,
-            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}{os.pathsep}{ROOT / 'tests' / 'support'}",
+            "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests" / "support", HERE))),
             "SPARK_LOCAL_DIRS": str(run / "scratch"),
         }
         with (run / log).open("a", encoding="utf-8") as errors:
@@ -318,11 +322,13 @@ def all_faults(kills: int) -> dict[str, tuple[str, Callable[[Matrix], Outcome]]]
     faults = {
         "missing-file": methodcaller("missing_data_file"),
         "together-2": methodcaller("started_together", 2),
+        "together-2-by-spark": methodcaller("started_together", 2, by_spark=True),
         "together-3": methodcaller("started_together", 3),
         "together-4": methodcaller("started_together", 4),
         "beside": methodcaller("landed_and_kept_up_beside"),
         "every-write": methodcaller("killed_at_every_write"),
         "every-write-by-spark": methodcaller("killed_at_every_write", by_spark=True),
+        "every-file": methodcaller("killed_at_every_write", by_spark=True, files=True),
         "random": methodcaller("killed_at_random", kills),
         "random-by-spark": methodcaller("killed_at_random", kills // 4, by_spark=True),
     }
@@ -330,6 +336,7 @@ def all_faults(kills: int) -> dict[str, tuple[str, Callable[[Matrix], Outcome]]]
         # Only root may mount.
         faults = {"full-disk": methodcaller("full_disk"), "read-only": methodcaller("read_only"), **faults}
     by_hand = {
+        "every-file-by-hand": methodcaller("killed_at_every_write", by_spark=True, files=True),
         "every-write-by-hand": methodcaller("killed_at_every_write"),
         "every-write-by-hand-by-spark": methodcaller("killed_at_every_write", by_spark=True),
         "random-by-hand": methodcaller("killed_at_random", kills // 4),
