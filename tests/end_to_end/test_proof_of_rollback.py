@@ -42,9 +42,9 @@ def story(*, tail: bool = False) -> SmallLog:
     return log
 
 
-def land_files(house: House, log: SmallLog, keeps: Callable[[Row], bool] = lambda row: True, **told: bool) -> None:
+def land_files(house: House, log: SmallLog, keeps: Callable[[Row], bool] = lambda row: True, **more: bool) -> None:
     for kind in ("half", "op", "message"):
-        house.land_rows(kind, [row for row in log.of(kind, **told) if keeps(row)])
+        house.land_rows(kind, [row for row in log.of(kind, **more) if keeps(row)])
 
 
 ALL = {"back0": "ROLLED_BACK", "done": "COMMITTED", "back1": "ROLLED_BACK"}
@@ -387,9 +387,9 @@ def test_a_queue_of_which_a_live_broker_tells_no_more_proves_nothing(open_house,
     log.commit(waiting)
     log.op(waiting)
     served.read_queues["Gone"] = read_queues
-    told = " ".join(land_live(house, served, log).findings)
-    assert "told of no more (deleted, or beyond readQueueNums)" in told
-    assert "Gone queue 1" in told
+    findings = " ".join(land_live(house, served, log).findings)
+    assert "told of no more (deleted, or beyond readQueueNums)" in findings
+    assert "Gone queue 1" in findings
     house.audit(LATER)
     assert said(house) == {"waiting": ("RESOLVED_UNKNOWN", "untold"),
                            **{f"seen{number}": ("COMMITTED", "visible") for number in range(seen - 1)}}  # fmt: skip

@@ -33,17 +33,17 @@ HALF = {"UNIQ_KEY": "T1", "PGROUP": "GID_A", "REAL_TOPIC": "Topic", "REAL_QID": 
 FILES = {"half": "half", "op": "op", "message": "visible", "max-time": "max_time"}
 
 
-def stored(topic: str, place: int, properties: dict[str, str] = HALF, **told: Any) -> dict[str, Any]:
+def stored(topic: str, place: int, properties: dict[str, str] = HALF, **more: Any) -> dict[str, Any]:
     """A message of T1, or about it, as a broker stored it at a physical offset."""
-    given = {"queue_offset": 1, "born_ms": NOW_MS - 60_000, "body": "body", **told}
-    return message_row(topic, place=place, stored_ms=NOW_MS - 60_000 + place, properties=properties, **given)
+    fields = {"queue_offset": 1, "born_ms": NOW_MS - 60_000, "body": "body", **more}
+    return message_row(topic, place=place, stored_ms=NOW_MS - 60_000 + place, properties=properties, **fields)
 
 
 def end(code: int = 8, *, ts_ms: int = NOW_MS - 50_000, place: int = 1_000, queue_offset: int = 1) -> dict[str, Any]:
     """An END_TRANSACTION for T1: 8 commits, 12 rolls back."""
     header = {"producerGroup": "GID_A", "tranStateTableOffset": queue_offset, "commitLogOffset": place}
-    told = {"commitOrRollback": code, "fromTransactionCheck": False, "msgId": "T1", "transactionId": "T1"}
-    return {"ts": ts_ms, "header": {**header, **told}}
+    of_end = {"commitOrRollback": code, "fromTransactionCheck": False, "msgId": "T1", "transactionId": "T1"}
+    return {"ts": ts_ms, "header": {**header, **of_end}}
 
 
 def under(house: House, *assignments: str) -> House:
@@ -208,7 +208,7 @@ def test_verdicts_that_a_setting_has_made_are_judged_again_when_it_is_corrected(
 
 def jobs_by_role(house: House) -> list[Callable[[], Any]]:
     """Every job that decides by role."""
-    at, settings, told = house.warehouse, house.settings, {"now": NOW, "wall_clock": wall_clock}
+    at, settings, clocks = house.warehouse, house.settings, {"now": NOW, "wall_clock": wall_clock}
     request = DecisionRequest(("T1",), decision="commit", reason="ticket 7", decided_by="me")
     return [
         *[
@@ -219,22 +219,22 @@ def jobs_by_role(house: House) -> list[Callable[[], Any]]:
         house.reconcile,
         partial(house.reconcile, dry_run=True),
         house.audit,
-        partial(run_resolve, at, settings, **told, environ={}),
-        partial(decide, at, settings, request, **told),
-        partial(decide, at, settings, DecisionRequest(decided_by="me"), **told),
+        partial(run_resolve, at, settings, **clocks, environ={}),
+        partial(decide, at, settings, request, **clocks),
+        partial(decide, at, settings, DecisionRequest(decided_by="me"), **clocks),
         partial(requests_planned, settings, ToSend("resend", request), NOW),
-        partial(run_to_broker, at, settings, ToSend("settle", request), name_servers=["n:1"], **told, environ={}),
+        partial(run_to_broker, at, settings, ToSend("settle", request), name_servers=["n:1"], **clocks, environ={}),
     ]
 
 
 OF_ITS_OWN = ("role=audit", f"brokers={{{BROKER}: {{role: engine}}}}")
 
 
-@pytest.mark.parametrize("given", [(), pytest.param(OF_ITS_OWN, marks=pytest.mark.long)])
-def test_every_job_that_decides_by_role_refuses_and_those_that_do_not_go_on(open_house, given):
+@pytest.mark.parametrize("assignments", [(), pytest.param(OF_ITS_OWN, marks=pytest.mark.long)])
+def test_every_job_that_decides_by_role_refuses_and_those_that_do_not_go_on(open_house, assignments):
     house = open_house("role=audit")
     house.land_rows("half", [stored(HALF_TOPIC, 1_000)])
-    other = under(house, *given)
+    other = under(house, *assignments)
     for job in jobs_by_role(other):
         with refused(house):
             job()
@@ -345,12 +345,12 @@ def test_a_plan_of_the_other_role_that_a_version_of_before_left_is_not_carried_o
 def test_taken_back_whole_a_broker_has_no_role_and_may_land_in_another(open_house):
     house = open_house("role=audit")
     house.land_rows("half", [stored(HALF_TOPIC, 1_000)])
-    told = {"now": NOW, "wall_clock": wall_clock, "tell": lambda rows: None}
-    run_take_back(house.warehouse, house.settings, broker_name=BROKER, apply=True, **told)
+    clocks = {"now": NOW, "wall_clock": wall_clock, "tell": lambda rows: None}
+    run_take_back(house.warehouse, house.settings, broker_name=BROKER, apply=True, **clocks)
     assert house.rows("broker") == []
     under(house, "role=engine").land_rows("half", [stored(HALF_TOPIC, 1_000)])
     with pytest.raises(SettingsError, match=f"nobody has said that of broker {BROKER}"):
-        run_take_back(house.warehouse, under(house).settings, broker_name=BROKER, apply=False, decisions=True, **told)
+        run_take_back(house.warehouse, under(house).settings, broker_name=BROKER, apply=False, decisions=True, **clocks)
 
 
 @pytest.mark.long

@@ -18,12 +18,12 @@ COLUMNS = ("next_offset", "highest_store_timestamp", "lowest_kept_offset", "lost
 PLACED = "broker_name string, topic string, queue_id int, queue_offset bigint, store_timestamp timestamp"
 
 
-def placed(spark, *given):
-    return local_frame(spark, list(given), PLACED)
+def placed(spark, *records):
+    return local_frame(spark, list(records), PLACED)
 
 
-def reported(spark, given, *, is_anew=False):
-    return rows(spark, "landing_frontier", given).drop("pass_number").withColumn("is_anew", lit(is_anew))
+def reported(spark, reports, *, is_anew=False):
+    return rows(spark, "landing_frontier", reports).drop("pass_number").withColumn("is_anew", lit(is_anew))
 
 
 def run(first, end, first_place=None, last_place=None, read_to=None):
@@ -108,10 +108,10 @@ def test_only_rows_that_change_are_given_and_none_goes_back(spark):
 
 
 def test_a_file_tells_the_end_of_a_queue_by_its_last_row_alone(spark):
-    told = {"to the end": (9, 10), "cut short": (9, 12), "no end": (9, None), "the one before told it": (9, None)}
-    given = [("b", why, 0, offset, at(0), 7 * offset, end) for why, (offset, end) in told.items()]
-    given += [("b", "the one before told it", 0, 8, at(0), 56, 10), ("b", "in conflict", 0, 9, at(0), None, 10)]
-    reports = file_reports(local_frame(spark, given, f"{PLACED}, commit_log_offset bigint, told_end bigint"))
+    told_ends = {"to the end": (9, 10), "cut short": (9, 12), "no end": (9, None), "the one before told it": (9, None)}
+    records = [("b", why, 0, offset, at(0), 7 * offset, end) for why, (offset, end) in told_ends.items()]
+    records += [("b", "the one before told it", 0, 8, at(0), 56, 10), ("b", "in conflict", 0, 9, at(0), None, 10)]
+    reports = file_reports(local_frame(spark, records, f"{PLACED}, commit_log_offset bigint, told_end bigint"))
     found = table_of(reports, "topic", "next_offset", "told_end", "file_end", "runs")
     assert {topic: row[:3] for topic, row in found.items()} == {
         "to the end": (10, 10, 10),
@@ -125,9 +125,11 @@ def test_a_file_tells_the_end_of_a_queue_by_its_last_row_alone(spark):
 
 
 def test_the_lowest_end_that_rows_of_a_queue_told_is_kept(spark):
-    told = {"one reading": [10, 10], "as it grew": [9, 10], "some told none": [None, 10], "none": [None, None]}
-    given = [("b", why, 0, 8 + number, at(0), 7, end) for why, ends in told.items() for number, end in enumerate(ends)]
-    reports = file_reports(local_frame(spark, given, f"{PLACED}, commit_log_offset bigint, told_end bigint"))
+    told_ends = {"one reading": [10, 10], "as it grew": [9, 10], "some told none": [None, 10], "none": [None, None]}
+    records = [
+        ("b", why, 0, 8 + number, at(0), 7, end) for why, ends in told_ends.items() for number, end in enumerate(ends)
+    ]
+    reports = file_reports(local_frame(spark, records, f"{PLACED}, commit_log_offset bigint, told_end bigint"))
     assert table_of(reports, "topic", "first_told_end") == {
         "one reading": 10, "as it grew": 9, "some told none": 10, "none": None
     }  # fmt: skip

@@ -25,12 +25,12 @@ def run(first, end, first_place, last_place, read_to=None):
     return dict(zip(names, (first, end, first_place, last_place, read_to), strict=True))
 
 
-def queue(*runs, **told):
+def queue(*runs, **more):
     return {
         **REAL,
         "runs": [run(*each) for each in runs],
         "told_end": max((each[1] for each in runs), default=0),
-        **told,
+        **more,
     }
 
 
@@ -39,14 +39,14 @@ def anew(behind, before):
     return {"behind": behind, "before": before}
 
 
-def ended(*runs, **told):
+def ended(*runs, **more):
     """A queue that files show to its end, told by each of its rows."""
     end = runs[-1][1]
-    return {**queue(*runs), "file_end": end, "first_told_end": end, **told}
+    return {**queue(*runs), "file_end": end, "first_told_end": end, **more}
 
 
-def log(*stretches, topic="*", **told):
-    return {"topic": topic, "queue_id": -1, "runs": [run(*each, None, None) for each in stretches], **told}
+def log(*stretches, topic="*", **more):
+    return {"topic": topic, "queue_id": -1, "runs": [run(*each, None, None) for each in stretches], **more}
 
 
 def live(read_to, topic="**"):
@@ -157,7 +157,7 @@ PROVED = [  # why, frontier rows of its broker, by what it is proved or what is 
 ROLLED_BACK = {"read_past_op", "log_read", "live_read", "from_beginning", "file_end"}
 
 
-def resolved(spark, names, origin="landed", **given):
+def resolved(spark, names, origin="landed", **more):
     """A transaction by each name, of a broker by that name; `origin` of its ops."""
     halves, ops = [], []
     for why in names:
@@ -165,7 +165,7 @@ def resolved(spark, names, origin="landed", **given):
         halves += [{**half, "commit_log_offset": LOW}, {**half, "commit_log_offset": COPY, "queue_offset": 1,
                                                         "broker_check_times": 1}]  # fmt: skip
         ops += [{"broker_name": why, "commit_log_offset": place, "origin": origin} for place in (160, OP)]
-    return evidence(spark, halves=halves, ops=ops, **given)
+    return evidence(spark, halves=halves, ops=ops, **more)
 
 
 def reasons(spark, found, frontier, quarantine=(), role="audit"):

@@ -77,16 +77,16 @@ JOINED = [  # why, runs, what they are together
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("given", "expected"), [case[1:] for case in JOINED], ids=[case[0] for case in JOINED])
-def test_runs_say_the_same_in_whatever_order_they_landed(spark, given, expected):
-    for order in permutations(given):
+@pytest.mark.parametrize(("runs", "expected"), [case[1:] for case in JOINED], ids=[case[0] for case in JOINED])
+def test_runs_say_the_same_in_whatever_order_they_landed(spark, runs, expected):
+    for order in permutations(runs):
         assert joined(spark, order) == expected
-    assert joined(spark, [*expected, *given]) == expected, "what landed before adds nothing"
+    assert joined(spark, [*expected, *runs]) == expected, "what landed before adds nothing"
 
 
 def test_what_is_missing_lies_between_runs_and_before_the_first(spark):
-    given = [(2, 4, 30, 40, 45), (6, 6, None, None, 50), (7, 9, 70, 80, None), (12, 12, 99, 99, None)]
-    (row,) = with_runs(spark, given).select(rules.holes_between(F.col("runs")).alias("holes")).collect()
+    runs = [(2, 4, 30, 40, 45), (6, 6, None, None, 50), (7, 9, 70, 80, None), (12, 12, 99, 99, None)]
+    (row,) = with_runs(spark, runs).select(rules.holes_between(F.col("runs")).alias("holes")).collect()
     assert [tuple(hole) for hole in row["holes"]] == [(0, 2, -1, 30), (4, 7, 40, 70), (9, 12, 80, 99)]
 
 

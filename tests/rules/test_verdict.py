@@ -181,18 +181,16 @@ def test_the_engine_role_follows_what_txmq_decided(spark):
     # Nothing was read of the real topic: no matter, the engine wrote the messages itself.
     engine = table_of(verdicts(spark, own, role="engine", frontier=()), "transaction_id", "verdict",
                       "contradicting_count", "reason")  # fmt: skip
-    assert {why: told[:2] for why, told in engine.items()} == {
-        why: (verdict, times) for why, *_, times, verdict in ENDS
-    }
+    assert {why: row[:2] for why, row in engine.items()} == {why: (verdict, times) for why, *_, times, verdict in ENDS}
     # One op names each of them: what says that there was another end is the end itself.
-    assert {told[2] for told in engine.values() if told[0] == "CONFLICT"} == {"contradicting_ends"}
+    assert {row[2] for row in engine.values() if row[0] == "CONFLICT"} == {"contradicting_ends"}
     audit = table_of(verdicts(spark, found), "transaction_id", "verdict")
     assert audit["committed, a rollback came after"] == "COMMITTED", "in the audit role the broker's rows tell"
 
 
 def test_a_half_diverted_by_a_delay_is_found_where_it_lies(spark):
     half = {"REAL_TOPIC": "RMQ_SYS_TRANS_HALF_TOPIC"}
-    given = [
+    messages = [
         {"transaction_id": "delayed", "topic": "SCHEDULE_TOPIC_XXXX", "properties": half},
         {"transaction_id": "timed", "topic": "rmq_sys_wheel_timer", "properties": half, "producer_group": None},
         {"transaction_id": "timed, then delivered", "topic": "rmq_sys_wheel_timer", "properties": half},
@@ -203,7 +201,7 @@ def test_a_half_diverted_by_a_delay_is_found_where_it_lies(spark):
         {"transaction_id": None, "topic": "SCHEDULE_TOPIC_XXXX", "properties": half},
     ]  # fmt: skip
     delivered = [("timed, then delivered", [1], [], [], [], None)]
-    found = verdicts(spark, evidence(spark, delivered, diverted=given))
+    found = verdicts(spark, evidence(spark, delivered, diverted=messages))
     assert table_of(found, "transaction_id", "verdict", "half_count") == {
         "delayed": ("DIVERTED", 0),
         "timed": ("DIVERTED", 0),

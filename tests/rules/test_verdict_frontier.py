@@ -102,5 +102,5 @@ def test_the_clock_alone_changes_only_what_was_read_ahead_of_it(spark):
         unsettled = rows(spark, "verdict", [row])
         read = {"nothing landed of its broker": [], "no store time ahead of the clock": [queue(0)]}
         frontier = [{**row, "broker_name": why} for row in read.get(why, [queue(AHEAD)])]
-        told = next_change(unsettled, rows(spark, "landing_frontier", frontier), policies=limits, now=NOW)
-        assert [row.due_ms for row in told.collect()] == [None if due is None else NOW_MS + due], why
+        due_rows = next_change(unsettled, rows(spark, "landing_frontier", frontier), policies=limits, now=NOW)
+        assert [row.due_ms for row in due_rows.collect()] == [None if due is None else NOW_MS + due], why

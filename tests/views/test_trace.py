@@ -202,8 +202,8 @@ def test_a_visible_message_needs_commit_bits_its_real_topic_and_the_offset_of_on
         ],
         "trans_check_max_time": [{**KEY, "commit_log_offset": 700, "given_up_timestamp": at("05.500")}],
     }
-    told = {event["queue_offset"]: event["event"] for event in traced(rows) if event["table"] == "message"}
-    assert told == {
+    event_of = {event["queue_offset"]: event["event"] for event in traced(rows) if event["table"] == "message"}
+    assert event_of == {
         1: "message_visible",
         2: "message_stored",
         3: "message_stored",
@@ -245,9 +245,9 @@ def test_an_end_without_a_half_belongs_to_the_only_transaction_of_the_id_it_name
 
 def test_an_unknown_id_is_said_on_stderr_and_by_the_status(warehouse, txmq):
     uri = warehouse({})
-    told = f"nothing is known of transaction {ID} in {uri}\n"
-    assert txmq("--warehouse", uri, "trace", ID) == (1, "", told)
-    assert txmq("--warehouse", uri, "trace", ID, "--format", "json") == (1, "", told)
+    words = f"nothing is known of transaction {ID} in {uri}\n"
+    assert txmq("--warehouse", uri, "trace", ID) == (1, "", words)
+    assert txmq("--warehouse", uri, "trace", ID, "--format", "json") == (1, "", words)
 
 
 def test_the_table_form_heads_each_story_with_its_transaction(warehouse, txmq):
@@ -284,8 +284,8 @@ def test_a_transaction_is_found_by_the_id_of_its_message_its_key_or_the_offset_o
     )
     status, out, err = txmq("--warehouse", uri, "trace", *arguments, "--broker", "a", "--format", "json")
     assert (status, err) == (0, "")
-    told = [json.loads(line) for line in out.splitlines()]
-    assert [(event["transaction_id"], event["event"]) for event in told] == [(ID, "half_stored"), (ID, "op_written")]
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [(event["transaction_id"], event["event"]) for event in events] == [(ID, "half_stored"), (ID, "op_written")]
 
 
 def test_the_id_of_a_visible_or_given_up_message_leads_to_its_transaction(warehouse, txmq):
@@ -310,19 +310,19 @@ def test_what_is_sought_and_unknown_is_said_and_two_ways_to_seek_are_too_many(wa
     assert txmq("--warehouse", uri, "trace", "--key", "k")[2] == f"nothing is known of message key k in {uri}\n"
     assert txmq("--warehouse", uri, "trace", "--half-offset", "7")[2] == f"nothing is known of half offset 7 in {uri}\n"
     assert txmq("--warehouse", uri, "trace", "F" * 32)[2] == f"nothing is known of transaction {'F' * 32} in {uri}\n"
-    told = "error USAGE: trace takes one of: an id, --key, --half-offset\n"
-    assert txmq("--warehouse", uri, "trace") == (2, "", told)
-    assert txmq("--warehouse", uri, "trace", ID, "--key", "k") == (2, "", told)
+    words = "error USAGE: trace takes one of: an id, --key, --half-offset\n"
+    assert txmq("--warehouse", uri, "trace") == (2, "", words)
+    assert txmq("--warehouse", uri, "trace", ID, "--key", "k") == (2, "", words)
 
 
 @pytest.fixture
 def closing(warehouse, txmq):
-    def run(verdict: str, given: dict[str, Any] | None = None, **tables: list[dict[str, Any]]) -> list[str]:
+    def run(verdict: str, more: dict[str, Any] | None = None, **tables: list[dict[str, Any]]) -> list[str]:
         counts = dict.fromkeys(["visible_count", "op_count", "half_count", "given_up_count", "contradicting_count"], 0)
         counts["half_count"] = len(tables.get("half_message", ()))
         counts["given_up_count"] = len(tables.get("trans_check_max_time", ()))
         counts["check_times"] = len(tables.get("check_request", ()))
-        rows = {"verdict": [{**KEY, "verdict": verdict, **counts, **(given or {})}], **tables}
+        rows = {"verdict": [{**KEY, "verdict": verdict, **counts, **(more or {})}], **tables}
         status, out, _ = txmq("--warehouse", warehouse(rows), "trace", ID)
         assert status == 0
         lines = out.splitlines()
@@ -389,14 +389,14 @@ LAND = "do:    land its broker again, then txmq audit: the verdict changes when 
     ],
 )  # fmt: skip
 def test_what_was_decided_is_not_asked_for_once_more(closing, decisions, requests, why, to_do):
-    told = closing("DISCARDED", trans_check_max_time=[GIVEN_UP], manual_decision=decisions, broker_request=requests)
-    assert told == ["means: given up after the last check", f"why:   {why}", to_do]
+    lines = closing("DISCARDED", trans_check_max_time=[GIVEN_UP], manual_decision=decisions, broker_request=requests)
+    assert lines == ["means: given up after the last check", f"why:   {why}", to_do]
 
 
 def test_a_resume_is_used_up_when_the_transaction_is_given_up_again_or_pending(closing):
     resumed = [decision("resume", "04.000")]
-    told = closing("DISCARDED", trans_check_max_time=[GIVEN_UP], manual_decision=resumed)
-    assert told[-1] == "       where a broker decides, both with --to-broker"
+    lines = closing("DISCARDED", trans_check_max_time=[GIVEN_UP], manual_decision=resumed)
+    assert lines[-1] == "       where a broker decides, both with --to-broker"
     assert closing("PENDING", manual_decision=resumed)[2].startswith("do:    wait for the next check")
 
 
@@ -411,18 +411,18 @@ def test_a_verdict_that_stands_before_later_events_says_that_an_audit_is_due(clo
     late = {
         "op": {"op_message": [op(1, 34, "01.000")]},
         "message": {"message": [visible(1, 100, "01.000", commit_log_offset=900)]},
-        "copy": {"given": {"half_count": 0}},
-        "given up": {"trans_check_max_time": [GIVEN_UP], "given": {"given_up_count": 0}},
+        "copy": {"more": {"half_count": 0}},
+        "given up": {"trans_check_max_time": [GIVEN_UP], "more": {"given_up_count": 0}},
         "check": {
             "check_request": [{**KEY, "check_times": 1, "check_timestamp": at("04.000")}],
-            "given": {"check_times": 0},
+            "more": {"check_times": 0},
         },
     }
     for what, tables in late.items():
         assert closing("PENDING", half_message=halves, **tables)[1:] == OVERTAKEN, what
     resumed = {"manual_decision": [decision("resume", "06.000")], "pending_half": [{**KEY, "half_offsets": [34]}]}
-    told = closing("DISCARDED", {"last_timestamp": at("05.000")}, trans_check_max_time=[GIVEN_UP], **resumed)
-    assert told[1:] == OVERTAKEN
+    lines = closing("DISCARDED", {"last_timestamp": at("05.000")}, trans_check_max_time=[GIVEN_UP], **resumed)
+    assert lines[1:] == OVERTAKEN
 
 
 def test_an_id_in_a_command_is_one_word_of_a_shell(warehouse, txmq):
@@ -456,8 +456,8 @@ def test_what_txmq_decided_itself_is_told_as_it_was(closing):
         f"do:    ask the database of record, then txmq settle {ID} --commit --reason TEXT",
         f"       or, where it rolled back: txmq settle {ID} --rollback --reason TEXT",
     ]
-    told = closing("CONFLICT")[0]
-    assert told.startswith("means: decided, and an end that says otherwise came later")
+    lines = closing("CONFLICT")[0]
+    assert lines.startswith("means: decided, and an end that says otherwise came later")
 
 
 def test_where_the_role_is_known_each_command_is_whole(closing):
@@ -488,9 +488,9 @@ def test_texts_of_others_do_not_steer_the_terminal(closing):
 
 
 def test_what_came_last_tells_why_a_transaction_is_undecided(closing):
-    asked = [{**KEY, "check_times": 1, "check_timestamp": at("04.000"), "tran_state_table_offset": 34}]
+    requests = [{**KEY, "check_times": 1, "check_timestamp": at("04.000"), "tran_state_table_offset": 34}]
     answer = {**KEY, "check_times": 1, "asked_for": "check", "resolver": "GID_*", "answered_timestamp": at("04.100")}
-    down = closing("PENDING", check_request=asked, check_answer=[{**answer, "reason": "UNREACHABLE"}])
+    down = closing("PENDING", check_request=requests, check_answer=[{**answer, "reason": "UNREACHABLE"}])
     assert down[1] == "why:   asked 1 time by txmq; last came: GID_* answers check 1: no answer, UNREACHABLE"
     assert closing("PENDING")[1] == "why:   never asked about; no answer and no end has landed"
 
@@ -499,19 +499,19 @@ def test_what_came_last_tells_why_a_transaction_is_undecided(closing):
 def test_a_producer_that_stores_one_id_again_and_again_ends_no_reader(warehouse, count):
     """deltalake ends the process, JVM of `serve` and all, where it is asked for ten thousand values."""
     uri = warehouse({"op_message": [op(1, 5, "51"), op(2, 7, "51"), op(3, 50_000, "51")]})
-    sought = {"broker_name": ["a"], "half_queue_offset": [5, *range(10, count + 8)]}
+    where = {"broker_name": ["a"], "half_queue_offset": [5, *range(10, count + 8)]}
     columns = ("broker_name", "queue_offset", "half_queue_offset")
-    found = WarehouseReader(uri).rows(Scan("op_message", columns, (sought,)))
+    found = WarehouseReader(uri).rows(Scan("op_message", columns, (where,)))
     assert found == [{"broker_name": "a", "queue_offset": 1, "half_queue_offset": 5}]
 
 
 @pytest.mark.parametrize("id_", ["--all", "-h"])
 def test_an_id_that_looks_like_an_option_is_never_shown_as_one(warehouse, txmq, id_):
     verdict = {**KEY, "transaction_id": id_, "verdict": "DISCARDED", "given_up_count": 1}
-    told = txmq("--warehouse", warehouse({"verdict": [verdict]}), "trace", "--", id_)[1]
-    assert "do:    ask the database of record, then txmq settle ID --commit --reason TEXT" in told
-    assert f"where ID stands: leave it out, and end the command with -- {id_}" in told
-    assert f"resume {id_}" not in told
+    out = txmq("--warehouse", warehouse({"verdict": [verdict]}), "trace", "--", id_)[1]
+    assert "do:    ask the database of record, then txmq settle ID --commit --reason TEXT" in out
+    assert f"where ID stands: leave it out, and end the command with -- {id_}" in out
+    assert f"resume {id_}" not in out
 
 
 def test_of_an_id_that_is_everywhere_so_many_rows_are_told_and_that_there_are_more(warehouse, txmq, tmp_path):
@@ -521,11 +521,11 @@ def test_of_an_id_that_is_everywhere_so_many_rows_are_told_and_that_there_are_mo
     ops = [op(number, 5, "52") for number in range(many)]
     pending = [{**KEY, "transaction_id": id_, "first_store_timestamp": at("51")} for id_ in (ID, "OTHER")]
     uri = warehouse({"half_message": [*halves, other], "op_message": ops, "pending_half": pending})
-    told = txmq("--warehouse", uri, "trace", ID, "--format", "json")[1].splitlines()
-    events = [json.loads(line) for line in told]
+    lines = txmq("--warehouse", uri, "trace", ID, "--format", "json")[1].splitlines()
+    events = [json.loads(line) for line in lines]
     assert [event["table"] for event in events].count("half_message") == MOST_ROWS
     assert [event["table"] for event in events].count("op_message") <= MOST_ROWS
-    assert "only 1,000 rows of half_message are told for an id, and there may be more: query the table" in told[-3]
+    assert "only 1,000 rows of half_message are told for an id, and there may be more: query the table" in lines[-3]
     out = tmp_path / "r.html"
     assert txmq("--warehouse", uri, "report", "--out", str(out), "--now", at("59"))[0] in (0, 1)
     assert "half message stored at queue 0 offset 9999" in out.read_text(), "it crowds nobody else out"

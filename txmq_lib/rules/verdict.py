@@ -71,11 +71,11 @@ def judged(
     pass_number: int,
 ) -> DataFrame:
     """Rows of `verdict` from transaction_figures, landing_frontier and quarantine; the first rule that fits decides."""
-    read = figures.join(F.broadcast(_brokers(frontier, now)), on="broker_name", how="left")
-    timed = read.withColumn("checks_end_timestamp", _checks_end(policies))
-    placed = with_proof(timed, frontier, quarantine)
+    with_brokers = figures.join(F.broadcast(_brokers(frontier, now)), on="broker_name", how="left")
+    with_checks_end = with_brokers.withColumn("checks_end_timestamp", _checks_end(policies))
+    proved = with_proof(with_checks_end, frontier, quarantine)
     verdict = F.coalesce(*[F.when(holds, F.lit(name)) for name, holds in _rules(policies)], F.lit(PENDING))
-    reasoned = placed.withColumn("verdict", verdict).withColumn("reason", _reason(policies))
+    reasoned = proved.withColumn("verdict", verdict).withColumn("reason", _reason(policies))
     # A hole among ops that shows later may hold its own.
     may_be_decided = policies.has_role(ROLE_AUDIT) & F.col("verdict").isin(*UNDECIDED)
     may_change = F.col("verdict").isin(*UNSETTLED) | F.col("reason").isin(*UNSETTLED_REASONS) | may_be_decided
@@ -108,6 +108,7 @@ def _rules(policies: Policies) -> list[tuple[str, Column]]:
 
 
 def _reason(policies: Policies) -> Column:
+    """The reason of rows with `verdict` and what `with_proof` adds; a verdict with several reasons has a line here."""
     is_engine = policies.has_role(ROLE_ENGINE)
     reason_of = {
         CONFLICT: F.when(_has_two_ops(), REASON_TWO_OPS).otherwise(REASON_CONTRADICTING_ENDS),
@@ -155,8 +156,8 @@ def moved_by_settings(verdicts: DataFrame, frontier: DataFrame, *, policies: Pol
 
     EXPIRED_UNSEEN that under these has not expired; of RocksDB all whose end of checks follows from settings.
     """
-    timed = verdicts.where(F.col("verdict") == EXPIRED_UNSEEN)
-    placed = timed.join(F.broadcast(_brokers(frontier, now)), on="broker_name", how="left")
+    expired = verdicts.where(F.col("verdict") == EXPIRED_UNSEEN)
+    placed = expired.join(F.broadcast(_brokers(frontier, now)), on="broker_name", how="left")
     unexpired = transactions_of(placed.where(~_is_expired(policies)))
     unseen = verdicts.where(
         F.col("verdict").isin(PENDING, DISCARDED_UNSEEN, EXPIRED_UNSEEN) & F.col("checks_end_timestamp").isNotNull()
