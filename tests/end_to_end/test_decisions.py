@@ -205,6 +205,7 @@ def test_settle_of_one_of_two_halves_at_one_physical_offset_decides_or_refuses(o
     assert verdicts(house) == {"T0": "PENDING", "T1": "COMMITTED"}
 
 
+@pytest.mark.long
 def test_a_resumed_transaction_is_asked_from_the_start_and_may_be_given_up_again(given_up):
     house = given_up
     assert plan(house, DecisionRequest(groups=("GID_A",))) == {

@@ -69,6 +69,7 @@ def unknown(reason: str) -> dict[str, tuple[str, str]]:
     return dict.fromkeys(("done", "back"), ("RESOLVED_UNKNOWN", reason))
 
 
+@pytest.mark.long
 def test_a_queue_that_a_live_broker_has_not_got_proves_nothing_and_an_empty_one_that_it_has_does(open_house, served):
     house, log = open_house(AUDIT), Deleting()
     decided(log)
@@ -128,7 +129,7 @@ def test_a_topic_made_anew_between_two_landings_proves_nothing_of_what_was_delet
     assert {verdict for verdict, _ in found.values()} == {"RESOLVED_UNKNOWN"}
 
 
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("times", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_files_of_a_topic_made_anew_go_on_behind_a_hole(open_house, times):
     house, log = open_house(AUDIT), Deleting()
     for _ in range(3):
@@ -144,6 +145,7 @@ def test_files_of_a_topic_made_anew_go_on_behind_a_hole(open_house, times):
         assert {verdict for verdict, _ in said(house, times).values()} == {"RESOLVED_UNKNOWN"}
 
 
+@pytest.mark.long
 def test_a_topic_made_anew_before_it_was_first_read_is_told_by_the_reason_and_settled_by_the_store(
     open_house, tmp_path
 ):

@@ -69,6 +69,7 @@ def test_an_op_that_landed_before_its_half_closes_it(open_house: Callable[..., H
     assert house.rows("pending_half") == []
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("reads_in_part")
 def test_a_verdict_is_looked_for_only_in_files_that_can_hold_it(open_house: Callable[..., House]):
     house = open_house("role=audit")

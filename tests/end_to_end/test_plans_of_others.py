@@ -63,14 +63,14 @@ def test_a_plan_that_its_own_process_ends_meanwhile_is_not_given_up_after_it(ope
     before = len(states(house, "land"))
     planned, overtaken = runner._planned, []
 
-    def overtaking(current, *, taken_back):
+    def overtaking(current, *, last_take_back):
         if not overtaken:
             overtaken.append(current.number)
             with pytest.MonkeyPatch.context() as other:
                 other.setattr(runner.os, "getpid", lambda: -1)  # another process, which plans are told apart by
                 house.land("half", theirs, broker="b2")
             theirs.unlink()  # as a live broker, it does not give the same again
-        return planned(current, taken_back=taken_back)
+        return planned(current, last_take_back=last_take_back)
 
     monkeypatch.setattr(runner, "_planned", overtaking)
     house.land("half", mine, broker="a2")

@@ -60,7 +60,8 @@ def send(house: House, broker: Deciding, request: DecisionRequest, requested_for
     if planned is not None:
         rows, left_out = planned
         assert {place(row) for row in rows} == {row[:-1] for row in requests_recorded(house) - recorded}
-        assert set(left_out) <= set(report.findings)
+        if requested_for == "resend":  # of a group that is resumed the plan alone counts the others
+            assert set(left_out) <= set(report.findings)
     return report
 
 

@@ -87,7 +87,9 @@ def test_an_op_in_quarantine_takes_from_them_what_they_rest_on(open_house):
     assert Judged(at_once).said() == UNREAD
 
 
-@pytest.mark.parametrize("topics", ["['*']", "['Real']"], ids=["all topics", "one topic"])
+@pytest.mark.parametrize(
+    "topics", [pytest.param("['*']", marks=pytest.mark.long), "['Real']"], ids=["all topics", "one topic"]
+)
 def test_ops_that_stand_still_have_been_read_to_their_end_whenever_a_half_lands(open_house, tmp_path, topics):
     house, log = open_house(*AUDIT, f"land.topics={topics}"), SmallLog()
     with live_capture("restart", tmp_path, BROKER) as served:

@@ -65,7 +65,9 @@ def test_a_released_warehouse_is_upgraded_and_every_view_is_the_same_before_and_
     made = {name for name, what in changes.items() if what == "make"}
     assert status == 0
     if not is_first:
-        assert changes == dict.fromkeys(("check_cursor", "landing_frontier"), "add columns"), "what came since 0.2.0"
+        assert changes == dict.fromkeys(("broker_set_up", "check_cursor", "landing_frontier"), "add columns"), (
+            "what came since 0.2.0"
+        )
     if is_first:
         assert set(changes.values()) == {"make", "add columns"}
         assert ({"manual_decision", "broker", "orphan", "run"} <= made, changes["verdict"]) == (True, "add columns")

@@ -6,18 +6,17 @@ Files are read a batch at a time: to fold plain queues (plain_queues.py), then o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from itertools import chain
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from txmq_lib.delta.row_groups import RowGroups, Stretch, stretches
+from txmq_lib.delta.row_groups import RowGroups, stretches
 from txmq_lib.names import OFFSET_KEY
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.rollup.queue_numbers import TooManyError
@@ -66,18 +65,17 @@ def folded_by_files(current: Pass, state: DataFrame) -> Folded | None:
 
 
 def _groups_in_order(files: Sequence[str] | None) -> list[RowGroups] | None:
-    """Row groups of the files by their oldest report, so that those of most queues come in order."""
-    found: list[Stretch] = []
+    """Row groups of the files as they landed, so that the reports of most queues come in order."""
+    found: list[tuple[tuple[int, int, int], RowGroups]] = []
     for file in files if files is not None else ():
-        if (of_file := stretches(file, "ts", COLUMNS)) is None:
+        by_pass, by_place = stretches(file, "landed_pass", COLUMNS), stretches(file, "landing_order", COLUMNS)
+        if by_pass is None or by_place is None:
             return None
-        found += of_file
-    return [stretch.group for stretch in sorted(found, key=_oldest)]
-
-
-def _oldest(stretch: Stretch) -> float:
-    least: object = stretch.least
-    return least.timestamp() if isinstance(least, datetime) else -math.inf  # no statistics
+        found += [
+            ((passes.least, passes.greatest, places.least), passes.group)
+            for passes, places in zip(by_pass, by_place, strict=True)
+        ]
+    return [group for _, group in sorted(found, key=itemgetter(0))]
 
 
 def _batches(current: Pass, groups: Sequence[RowGroups]) -> Iterator[pa.RecordBatch]:
