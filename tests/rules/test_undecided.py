@@ -112,6 +112,16 @@ def test_nobody_decided_it_is_said_only_where_an_op_would_have_been_seen(spark):
     }
 
 
+def test_where_only_its_given_up_row_landed_nobody_knows_which_op_names_it(spark):
+    read = {"live": [live(300)], "log": [log((0, 300))]}
+    given_up = [{"broker_name": name, "transaction_id": name, "commit_log_offset": GIVEN_UP} for name in read]
+    frontier = [{"broker_name": name, **row} for name, found in read.items() for row in found]
+    tables = [rows(spark, "landing_frontier", frontier), rows(spark, "quarantine", [])]
+    figures = transaction_figures(evidence(spark, given_up=given_up))
+    verdicts = judged(figures, *tables, policies=policies("audit"), now=NOW, pass_number=1)
+    assert table_of(verdicts, "transaction_id", "verdict", "reason") == dict.fromkeys(read, ("DISCARDED", "op_unread"))
+
+
 def test_every_undecided_verdict_says_where_ops_are_missing(spark):
     frontier = {"read": ops((0, 9, 10, 300)), "unread": {"topic": "TopicA"}}
     halves_of = []
