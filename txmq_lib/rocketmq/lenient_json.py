@@ -25,6 +25,15 @@ def parsed(data: bytes) -> object:
         raise ValueError("nested too deeply") from None
 
 
+def json_object(data: bytes) -> dict[str, object] | None:
+    """A JSON object as Spark can store it; None for bytes that are none."""
+    try:
+        document = storable(parsed(data))
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
 def storable(document: object) -> object:
     """`document` with a question mark for each half of a surrogate pair, which no table and no request can hold."""
     text = json.dumps(document, ensure_ascii=False)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from txmq_lib.errors import ProtocolError, RefusedError, UsageError
 from txmq_lib.names import CHECK_GROUP
-from txmq_lib.rocketmq.lenient_json import parsed, storable
+from txmq_lib.rocketmq.lenient_json import json_object
 from txmq_lib.rocketmq.remoting.connection import LARGE_ANSWER, SUCCESS, Connection
 from txmq_lib.rocketmq.remoting.frame import Command
 from txmq_lib.rocketmq.store.set_up import compaction_topics
@@ -123,11 +123,8 @@ def odd_topics(connection: Connection) -> OddTopics:
     """The compaction topics and the static ones among the broker's topics (R122, R123)."""
     answer = connection.ask(Command(GET_ALL_TOPIC_CONFIG), most_bytes=LARGE_ANSWER)
     connection.require_success(answer, "topic configs")
-    try:
-        document = storable(parsed(answer.body))
-    except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict):
+    document = json_object(answer.body)
+    if document is None:
         raise ProtocolError(f"{connection.address}: topic configs that are no JSON object")
     static = document.get("topicQueueMappingDetailMap")
     return OddTopics(

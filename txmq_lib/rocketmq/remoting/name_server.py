@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from txmq_lib.errors import ProtocolError, UnreachableError
-from txmq_lib.rocketmq.lenient_json import parsed, storable
+from txmq_lib.rocketmq.lenient_json import json_object
 from txmq_lib.rocketmq.remoting.connection import LARGE_ANSWER, TOPIC_NOT_EXIST, Access, Connection
 from txmq_lib.rocketmq.remoting.frame import Command
 
@@ -81,11 +81,8 @@ def routes(connection: Connection, topics_: Iterable[str]) -> Iterator[tuple[str
 
 
 def _document(connection: Connection, body: bytes) -> dict[str, object]:
-    try:
-        document = storable(parsed(body))
-    except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict):
+    document = json_object(body)
+    if document is None:
         raise ProtocolError(f"{connection.address}: a body that is no JSON object")
     return document
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from txmq_lib.errors import ProtocolError
-from txmq_lib.rocketmq.lenient_json import parsed, storable
+from txmq_lib.rocketmq.lenient_json import json_object
 from txmq_lib.rocketmq.remoting.connection import LARGE_ANSWER, Connection
 from txmq_lib.rocketmq.remoting.frame import Command
 
@@ -30,11 +30,8 @@ def producers_now(connection: Connection) -> dict[str, tuple[str, ...]] | None:
     if answer.code == NOT_SUPPORTED:
         return None
     connection.require_success(answer, "producers")
-    try:
-        document = storable(parsed(answer.body))
-    except (ValueError, RecursionError):
-        document = None
-    groups = document.get("data") if isinstance(document, dict) else None
+    document = json_object(answer.body)
+    groups = None if document is None else document.get("data")
     if not isinstance(groups, dict):
         raise ProtocolError(f"{connection.address}: producers that are no JSON object of groups")
     clients = sum(len(each) for each in groups.values() if isinstance(each, list))
@@ -61,11 +58,8 @@ def producers_of(connection: Connection, groups: Iterable[str]) -> dict[str, tup
             found[name] = ()  # no client of it has come, or all have gone
             continue
         connection.require_success(answer, f"producers of {name}")
-        try:
-            document = storable(parsed(answer.body))
-        except (ValueError, RecursionError):
-            document = None
-        if not isinstance(document, dict):
+        document = json_object(answer.body)
+        if document is None:
             raise ProtocolError(f"{connection.address}: producers of a group that are no JSON object")
         found[name] = tuple(_client_ids(document.get("connectionSet")))
         if sum(len(clients) for clients in found.values()) > MOST_CLIENTS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from txmq_lib.rocketmq.lenient_json import parsed, storable
+from txmq_lib.rocketmq.lenient_json import json_object
 from txmq_lib.rocketmq.remoting.connection import SUCCESS, Connection
 from txmq_lib.rocketmq.remoting.frame import Command
 
@@ -27,11 +27,8 @@ class Runtime(NamedTuple):
 def broker_runtime(connection: Connection) -> Runtime:
     """What the broker says of its process."""
     answer = connection.ask(Command(GET_BROKER_RUNTIME_INFO))
-    try:
-        document = storable(parsed(answer.body)) if answer.code == SUCCESS else None
-    except (ValueError, RecursionError):
-        document = None
-    table = document.get("table") if isinstance(document, dict) else None
+    document = json_object(answer.body) if answer.code == SUCCESS else None
+    table = None if document is None else document.get("table")
     version, booted, log_end = (table.get(name) if isinstance(table, dict) else None for name in RUNTIME_FIELDS)
     return Runtime(
         version[:LONGEST_VERSION] if isinstance(version, str) else None,
