@@ -23,7 +23,7 @@ CHECK, PENDING, VERDICT = ("rules/test_check.py",), ("rules/test_pending.py",), 
 FRONTIER_VERDICT, PROOF = ("rules/test_verdict_frontier.py",), ("rules/test_proof.py",)
 RUNS, FRONTIER = ("rules/test_runs.py",), ("rules/test_frontier.py",)
 EFFECTS, OFFSETS, ACKS = ("rules/test_effects.py",), ("rules/test_offsets.py",), ("rules/test_acks.py",)
-FILES_OF_HALVES, NUMBERING = ("plain/test_files_of_halves.py",), ("plain/test_numbering.py",)
+MESSAGE_FILES, NUMBERING = ("plain/test_message_files.py",), ("plain/test_numbering.py",)
 PLAIN_ENDS, OP_FILES = ("rules/test_plain_ends.py",), ("plain/test_op_files.py",)
 BITMAP = ("rules/test_offset_bitmap.py",)
 CONTRACT, TAKE_BACK = ("rules/test_contract.py",), "end_to_end/test_take_back.py"
@@ -161,20 +161,20 @@ MUTANTS = (
     Mutant("closed", "ops close nothing", "by_op.unionByName(by_message)", "by_message", PENDING),
     Mutant("join_transaction", "a missing producer group matches none", ".eqNullSafe", " == ", ("rules/test_transaction.py",)),
     # --- effects: what a decision writes (R20, R25, R26, R70)
-    Mutant("restored_places", "rollbacks become visible", '.where(F.col("decision") == COMMIT)', "", EFFECTS),
+    Mutant("restored_destinations", "rollbacks become visible", '.where(F.col("decision") == COMMIT)', "", EFFECTS),
     Mutant("_restored", "a restored message keeps REAL_TOPIC (R20)", "PROPERTY_REAL_TOPIC, ",
            "", EFFECTS),
     Mutant("_restored", "a restored message keeps its type bits", ".bitwiseOR(SYS_FLAG_COMMIT)", "", EFFECTS),
     Mutant("numbered", "queue offsets begin at 1", " - 1", "", EFFECTS),
-    Mutant("effects._placed", "every pass numbers from 0", 'F.coalesce("_start", F.lit(0))', "F.lit(0)", EFFECTS),
+    Mutant("effects._from_queue_end", "every pass numbers from 0", 'F.coalesce("_start", F.lit(0))', "F.lit(0)", EFFECTS),
     Mutant("effects.given_up_messages", "given-up messages do not tell how often asked (R70)", "F.map_concat(others, check_times)",
            'F.col("properties")', EFFECTS),
-    Mutant("effects_in_arrow.restored", "a message restored in Arrow keeps its type bits", "pc.bit_wise_or(type_cleared, pa.scalar(SYS_FLAG_COMMIT, pa.int32()))", "type_cleared", EFFECTS),
-    Mutant("effects_in_arrow.restored", "a message restored in Arrow keeps REAL_TOPIC (R20)", '_without(halves["properties"], CLEARED)', 'halves["properties"]', EFFECTS),
-    Mutant("effects_in_arrow._with_one", "given-up messages made in Arrow tell of another how often asked (R70)", "ends - 1", "ends - ends", EFFECTS),
-    Mutant("_halves_with_places", "a half with two places is restored twice", "(rows[1:] == rows[:-1]).any()", "False", FILES_OF_HALVES),
-    Mutant("files_of_halves.write_files", "a place without a half goes unseen", "rows != count", "False", FILES_OF_HALVES),
-    Mutant("row_groups._may_hold", "a row group at the border is left out", "low <= greatest", "low < greatest", FILES_OF_HALVES),
+    Mutant("message_rows.restored", "a message restored in Arrow keeps its type bits", "pc.bit_wise_or(type_cleared, pa.scalar(SYS_FLAG_COMMIT, pa.int32()))", "type_cleared", EFFECTS),
+    Mutant("message_rows.restored", "a message restored in Arrow keeps REAL_TOPIC (R20)", '_without(halves["properties"], CLEARED)', 'halves["properties"]', EFFECTS),
+    Mutant("message_rows._with_one", "given-up messages made in Arrow tell of another how often asked (R70)", "ends - 1", "ends - ends", EFFECTS),
+    Mutant("_halves_with_destinations", "a half with two destinations is restored twice", "(rows[1:] == rows[:-1]).any()", "False", MESSAGE_FILES),
+    Mutant("message_files.write_files", "a destination without a half goes unseen", "rows != count", "False", MESSAGE_FILES),
+    Mutant("row_groups._may_hold", "a row group at the border is left out", "low <= greatest", "low < greatest", MESSAGE_FILES),
     Mutant("with_membership", "every offset is there", "== 1", ">= 0", BITMAP),
     Mutant("ranked_offsets", "ranks begin anew with each word", 'F.col("before") + ', "", BITMAP),
     Mutant("ranked_offsets", "the largest bit is lost", "(0, 63)", "(0, 62)", BITMAP),

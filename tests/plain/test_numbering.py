@@ -1,4 +1,4 @@
-"""Places of restored messages: each queue numbered densely in the order of its ends, wherever its rows lie."""
+"""DestinationFiles of restored messages: each queue numbered densely in the order of its ends, wherever its rows lie."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from moment import NOW
 
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import stored_schema
-from txmq_lib.pipeline.reconcile import numbering
-from txmq_lib.pipeline.reconcile.numbering import numbered_places
+from txmq_lib.pipeline.reconcile.in_arrow import numbering
+from txmq_lib.pipeline.reconcile.in_arrow.numbering import numbered_destinations
 
 SCHEMA = stored_schema(table_spec("end_outcome"))
 STARTS = {("b", "TopicA", 0): 100, ("c", "TopicA", 0): 7}
@@ -41,8 +41,8 @@ def queue_of(row: dict[str, Any]) -> numbering.Queue:
 
 @pytest.mark.parametrize("in_a_part", [40, 1_000_000])
 @pytest.mark.parametrize("seed", range(3))
-def test_places_are_those_of_the_ends_in_order(tmp_path: Path, monkeypatch, seed, in_a_part):
-    monkeypatch.setattr(numbering, "PLACES_IN_A_PART", in_a_part)
+def test_destinations_are_those_of_the_ends_in_order(tmp_path: Path, monkeypatch, seed, in_a_part):
+    monkeypatch.setattr(numbering, "ROWS_IN_A_PART", in_a_part)
     monkeypatch.setattr(numbering, "SAMPLED", 2)
     dice = random.Random(seed)
     rows = [outcome(number, dice) for number in range(500)]
@@ -54,9 +54,11 @@ def test_places_are_those_of_the_ends_in_order(tmp_path: Path, monkeypatch, seed
     commits = [row for row in rows if row["is_effective"] and row["decision"] == "commit"]
     ours = [row for row in commits if queue_of(row) != ("b", "TopicB", 2)]
     per_queue = Counter(map(queue_of, ours))
-    (tmp_path / "places").mkdir()
-    places = numbered_places(files, str(tmp_path / "places"), row_counts=per_queue, starts=STARTS, threads=2)
-    assert places is not None
+    (tmp_path / "destinations").mkdir()
+    destinations = numbered_destinations(
+        files, str(tmp_path / "destinations"), row_counts=per_queue, starts=STARTS, threads=2
+    )
+    assert destinations is not None
     in_order = defaultdict(list)
     order = ("ts", "commit_or_rollback", "landed_pass", "landing_order", "commit_log_offset")
     for row in sorted(ours, key=lambda row: [row[name] for name in order]):
@@ -66,16 +68,16 @@ def test_places_are_those_of_the_ends_in_order(tmp_path: Path, monkeypatch, seed
         for queue, offsets in in_order.items()
         for turn, offset in enumerate(offsets)
     }
-    found = places.between(0, 10**9).to_pylist()
+    found = destinations.between(0, 10**9).to_pylist()
     names = ("broker_name", "topic", "queue_id", "queue_offset")
     assert {tuple(row[name] for name in names): row["commit_log_offset"] for row in found} == expected
     assert len(found) == len(expected)
     assert all(row["half_queue_offset"] * 100 == row["commit_log_offset"] for row in found)
-    near = places.between(10_000, 19_900)["commit_log_offset"].to_pylist()
+    near = destinations.between(10_000, 19_900)["commit_log_offset"].to_pylist()
     assert sorted(near) == sorted(offset for offset in expected.values() if 10_000 <= offset <= 19_900)
-    assert len(places.parts) == (1 if in_a_part > 500 else -(-len(ours) // in_a_part))
+    assert len(destinations.parts) == (1 if in_a_part > 500 else -(-len(ours) // in_a_part))
 
 
 def test_a_queue_of_too_many_is_left_to_spark(tmp_path, monkeypatch):
     monkeypatch.setattr(numbering, "MOST_IN_A_FILE", 3)
-    assert numbered_places([], str(tmp_path), row_counts={("b", "T", 0): 4}, starts={}, threads=1) is None
+    assert numbered_destinations([], str(tmp_path), row_counts={("b", "T", 0): 4}, starts={}, threads=1) is None

@@ -10,7 +10,7 @@ from moment import NOW
 
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import arrow_schema
-from txmq_lib.pipeline.reconcile import op_files
+from txmq_lib.pipeline.reconcile.in_arrow import op_files
 
 SCHEMA = arrow_schema(table_spec("op_message"))
 

@@ -1,4 +1,4 @@
-"""What a decision writes: restored messages, ops, given-up rows, each with its place (R20, R25, R26, R70)."""
+"""What a decision writes: restored messages, ops, given-up rows, and where each goes (R20, R25, R26, R70)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from moment import NOW
 
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import arrow_schema
-from txmq_lib.pipeline.reconcile import effects_in_arrow
+from txmq_lib.pipeline.reconcile.in_arrow import message_rows
 from txmq_lib.rules.effects import (
+    given_up_destinations,
     given_up_messages,
-    given_up_places,
     numbered,
     op_rows,
+    restored_destinations,
     restored_messages,
-    restored_places,
 )
 from txmq_lib.spark.local_frame import local_frame
 
@@ -64,15 +64,15 @@ def test_a_commit_has_a_place_in_its_real_queue_in_the_order_of_ends(spark):
         {"commit_log_offset": 8, "ts": at(0), "real_queue_id": 1},
     ]
     frontier = rows(spark, "landing_frontier", [{"next_offset": 100}])
-    places = restored_places(rows(spark, "end_outcome", ends), frontier)
-    assert sorted(places.columns) == [
+    destinations = restored_destinations(rows(spark, "end_outcome", ends), frontier)
+    assert sorted(destinations.columns) == [
         "broker_name", "commit_log_offset", "half_queue_id", "half_queue_offset", "queue_id", "queue_offset", "topic",
     ]  # fmt: skip
-    assert lines_of(places, "topic", "queue_id", "queue_offset", "commit_log_offset") == [
+    assert lines_of(destinations, "topic", "queue_id", "queue_offset", "commit_log_offset") == [
         ("TopicA", 0, 100, 4), ("TopicA", 0, 101, 3), ("TopicA", 0, 102, 2), ("TopicA", 0, 103, 1),
         ("TopicA", 0, 104, 5), ("TopicA", 0, 105, 6), ("TopicA", 0, 106, 9), ("TopicA", 0, 107, 9), ("TopicA", 1, 0, 8),
     ]  # fmt: skip
-    of_rebuilt = places.where("commit_log_offset = 9")
+    of_rebuilt = destinations.where("commit_log_offset = 9")
     assert lines_of(of_rebuilt, "half_queue_offset", "queue_offset") == [(7, 106), (8, 107)]
 
 
@@ -80,30 +80,30 @@ def batch_of(frame, order):
     return frame.orderBy(*order).toArrow().combine_chunks().to_batches()[0]
 
 
-def made_in_arrow(spark, table, makes, places, halves, on, **more):
-    """What `makes` gives for `halves` that have a place, each with it."""
-    same = [halves[half] == places[place] for half, place in on.items()]
-    there = halves.join(places, on=same, how="left_semi")
+def made_in_arrow(spark, table, makes, destinations, halves, on, **more):
+    """What `makes` gives for `halves` that have a destination, each with it."""
+    same = [halves[half] == destinations[place] for half, place in on.items()]
+    there = halves.join(destinations, on=same, how="left_semi")
     schema = arrow_schema(table_spec(table))
-    placed = pa.Table.from_batches([batch_of(places, on.values())])
-    rows_made = makes(batch_of(there, on), placed, schema, now=NOW, pass_number=6, **more)
+    in_order = pa.Table.from_batches([batch_of(destinations, on.values())])
+    rows_made = makes(batch_of(there, on), in_order, schema, now=NOW, pass_number=6, **more)
     return spark.createDataFrame(pa.Table.from_batches([rows_made]), schema_of(table))
 
 
-def restored(spark, places, halves, in_arrow):
+def restored(spark, destinations, halves, in_arrow):
     if in_arrow:
         on = {
             "broker_name": "broker_name",
             "commit_log_offset": "commit_log_offset",
             "queue_offset": "half_queue_offset",
         }
-        return made_in_arrow(spark, "message", effects_in_arrow.restored, places, halves, on)
-    return restored_messages(places, halves, now=NOW, pass_number=6)
+        return made_in_arrow(spark, "message", message_rows.restored, destinations, halves, on)
+    return restored_messages(destinations, halves, now=NOW, pass_number=6)
 
 
 @pytest.mark.parametrize("in_arrow", [False, True])
 def test_a_commit_restores_its_half_to_its_real_topic(spark, in_arrow):
-    places = local_frame(
+    destinations = local_frame(
         spark,
         [("b", 9_000, 0, 40, "TopicA", 3, 71)],
         PLACE_DDL,
@@ -123,14 +123,14 @@ def test_a_commit_restores_its_half_to_its_real_topic(spark, in_arrow):
           "prepared_transaction_offset": 9_000, "properties": KEPT, "producer_group": "PG", "content_hash": None,
           "origin": "txmq", "landed_pass": 6}],
     )  # fmt: skip
-    found = restored(spark, places, halves, in_arrow)
+    found = restored(spark, destinations, halves, in_arrow)
     assert sorted(found.columns) == sorted(schema_of("message").names)
     assert_df_equality(found, expected, ignore_column_order=True, ignore_nullable=True, ignore_metadata=True)
 
 
 @pytest.mark.parametrize("in_arrow", [False, True])
 def test_each_of_two_halves_at_one_place_is_restored_to_its_own(spark, in_arrow):
-    places = local_frame(
+    destinations = local_frame(
         spark,
         [
             ("b", 9_000, 0, 40, "TopicA", 3, 71),
@@ -144,7 +144,7 @@ def test_each_of_two_halves_at_one_place_is_restored_to_its_own(spark, in_arrow)
     halves = rows(
         spark, "half_message", [{**HALF, **real, "queue_offset": at, "body": body} for at, body in bodies.items()]
     )
-    found = restored(spark, places, halves, in_arrow)
+    found = restored(spark, destinations, halves, in_arrow)
     assert table_of(found, "queue_offset", "body") == {71: b"of 40", 72: b"of 39", 73: b"of 38"}
 
 
@@ -181,9 +181,9 @@ def pending_to_give_up(spark):
 
 def test_the_given_up_are_numbered_in_queue_0_of_their_topic(spark):
     frontier = rows(spark, "landing_frontier", [{"topic": "TRANS_CHECK_MAX_TIME_TOPIC", "next_offset": 4}])
-    places = given_up_places(pending_to_give_up(spark), frontier)
+    destinations = given_up_destinations(pending_to_give_up(spark), frontier)
     columns = ("topic", "queue_id", "queue_offset", "half_queue_offset", "half_commit_log_offset", "check_times")
-    assert table_of(places, "reason", *columns) == {
+    assert table_of(destinations, "reason", *columns) == {
         "expired": ("TRANS_CHECK_MAX_TIME_TOPIC", 0, 4, 30, 8_000, 0),
         "check_max": ("TRANS_CHECK_MAX_TIME_TOPIC", 0, 5, 40, 9_000, 15),
     }
@@ -198,7 +198,7 @@ def test_a_given_up_row_keeps_the_half_and_says_how_often_it_was_asked(spark, ro
         {**HALF, "queue_offset": 30, "commit_log_offset": 8_000, "transaction_id": "E", "properties": {}},
         {**HALF, "queue_offset": 31, "commit_log_offset": 8_000, "transaction_id": "of before the broker was rebuilt"},
     ]
-    places = given_up_places(pending_to_give_up(spark), rows(spark, "landing_frontier"))
+    destinations = given_up_destinations(pending_to_give_up(spark), rows(spark, "landing_frontier"))
     halves = rows(spark, "half_message", halves)
     if in_arrow:
         on = {
@@ -206,10 +206,10 @@ def test_a_given_up_row_keeps_the_half_and_says_how_often_it_was_asked(spark, ro
             "commit_log_offset": "half_commit_log_offset",
             "queue_offset": "half_queue_offset",
         }
-        makes = effects_in_arrow.given_up
-        found = made_in_arrow(spark, "trans_check_max_time", makes, places, halves, on, rolls_back=rolls_back)
+        makes = message_rows.given_up
+        found = made_in_arrow(spark, "trans_check_max_time", makes, destinations, halves, on, rolls_back=rolls_back)
     else:
-        found = given_up_messages(places, halves, now=NOW, pass_number=6, rolls_back=rolls_back)
+        found = given_up_messages(destinations, halves, now=NOW, pass_number=6, rolls_back=rolls_back)
     ours = {"topic": "TRANS_CHECK_MAX_TIME_TOPIC", "store_timestamp": NOW, "given_up_timestamp": NOW,
             "commit_log_offset": None, "content_hash": None, "origin": "txmq", "landed_pass": 6,
             "is_rolled_back": rolls_back}  # fmt: skip

@@ -18,10 +18,10 @@ SYSTEM, NOT_ONE, BOTH = (
 )
 
 
-def broken(spark, *, deciding, places, pending=(), are_messages_made=False):
+def broken(spark, *, deciding, destinations, pending=(), are_messages_made=False):
     ddl = "broker_name string, commit_log_offset bigint, topic string, half_queue_offset bigint, queue_id int"
-    rows_of_places = [(*place[:3], place[3] if place[3:] else place[1] // 100, 0) for place in places]
-    frame = local_frame(spark, rows_of_places, ddl).withColumn("queue_offset", F.lit(0).cast("bigint"))
+    rows_of_destinations = [(*place[:3], place[3] if place[3:] else place[1] // 100, 0) for place in destinations]
+    frame = local_frame(spark, rows_of_destinations, ddl).withColumn("queue_offset", F.lit(0).cast("bigint"))
     effective_ends = [{"half_queue_offset": end["commit_log_offset"] // 100, **end} for end in deciding]
     ends, open_ones = rows(spark, "end_outcome", effective_ends), rows(spark, "pending_half", pending)
     found = broken_invariants(ends, frame, open_ones, are_messages_made=are_messages_made)
@@ -37,15 +37,15 @@ def test_a_sound_pass_breaks_nothing(spark):
     pending = [
         {"transaction_id": "P"}, {"broker_name": "d"}, {"producer_group": None}, {"born_timestamp": at(7)},
     ]  # fmt: skip
-    places = [("b", 100, "TopicA"), ("c", 100, "TopicA")]
-    assert broken(spark, deciding=deciding, places=places, pending=pending) == []
+    destinations = [("b", 100, "TopicA"), ("c", 100, "TopicA")]
+    assert broken(spark, deciding=deciding, destinations=destinations, pending=pending) == []
 
 
 def test_two_halves_of_a_rebuilt_broker_at_one_place_are_two_commits(spark):
     deciding = [{"commit_log_offset": 100, "half_queue_offset": 1}, {"commit_log_offset": 100, "half_queue_offset": 2}]
-    places = [("b", 100, "TopicA", 1), ("b", 100, "TopicA", 2)]
-    assert broken(spark, deciding=deciding, places=places) == []
-    assert broken(spark, deciding=deciding, places=places[:1]) == [(NOT_ONE, "b", "100")]
+    destinations = [("b", 100, "TopicA", 1), ("b", 100, "TopicA", 2)]
+    assert broken(spark, deciding=deciding, destinations=destinations) == []
+    assert broken(spark, deciding=deciding, destinations=destinations[:1]) == [(NOT_ONE, "b", "100")]
 
 
 def test_each_broken_rule_is_named_with_an_example(spark):
@@ -59,12 +59,12 @@ def test_each_broken_rule_is_named_with_an_example(spark):
         {"commit_log_offset": 600, "transaction_id": "in a system topic"},
         {"commit_log_offset": 700, "transaction_id": "still pending", "decision": "rollback", "producer_group": None},
     ]
-    places = [
+    destinations = [
         ("b", 100, "TopicA"), ("b", 300, "TopicA"), ("b", 300, "TopicA"), ("b", 400, "TopicA"), ("b", 500, "TopicA"),
         ("b", 600, "RMQ_SYS_TRANS_OP_HALF_TOPIC"), ("b", 800, "TopicA"),
     ]  # fmt: skip
     pending = [{"transaction_id": "still pending", "producer_group": None}, {"transaction_id": "P"}]
-    assert broken(spark, deciding=deciding, places=places, pending=pending) == sorted(
+    assert broken(spark, deciding=deciding, destinations=destinations, pending=pending) == sorted(
         [(SYSTEM, "b", "RMQ_SYS_TRANS_OP_HALF_TOPIC"), (BOTH, "b", "still pending"),
          *[(NOT_ONE, "b", example) for example in ("200", "300", "400", "500", "800")]]
     )  # fmt: skip
@@ -72,6 +72,6 @@ def test_each_broken_rule_is_named_with_an_example(spark):
 
 def test_commits_of_which_messages_were_made_are_not_looked_at_again(spark):
     deciding = [{"commit_log_offset": 100}, {"commit_log_offset": 200, "transaction_id": "P"}]
-    places, pending = [("b", 100, "TRANS_CHECK_MAX_TIME_TOPIC")], [{"transaction_id": "P"}]
-    found = broken(spark, deciding=deciding, places=places, pending=pending, are_messages_made=True)
+    destinations, pending = [("b", 100, "TRANS_CHECK_MAX_TIME_TOPIC")], [{"transaction_id": "P"}]
+    found = broken(spark, deciding=deciding, destinations=destinations, pending=pending, are_messages_made=True)
     assert found == [(BOTH, "b", "P"), (SYSTEM, "b", "TRANS_CHECK_MAX_TIME_TOPIC")]

@@ -21,7 +21,7 @@ from txmq_lib.delta.arrow_files import TableFile, WrittenFile, arrow_schema
 from txmq_lib.delta.arrow_writes import ArrowWrite
 from txmq_lib.delta.row_groups import all_files
 from txmq_lib.delta.small_writes import create_table, table_properties
-from txmq_lib.pipeline.reconcile import judging
+from txmq_lib.pipeline.reconcile.in_arrow import judging
 from txmq_lib.rules.settle import judged_ends, matched_ends, outcome_rows
 from txmq_lib.spark.row_hash import row_hash
 

@@ -1,6 +1,7 @@
 """What a decision writes: the restored message, the op row, the given-up row (R20, R26, R70). Pure.
 
-pipeline/reconcile/effects_in_arrow.py makes the same of rows in Arrow; tests/rules/test_effects.py holds both together.
+pipeline/reconcile/in_arrow/message_rows.py makes the same of rows in Arrow; tests/rules/test_effects.py holds both to
+one another.
 """
 
 from __future__ import annotations
@@ -42,18 +43,18 @@ def numbered(rows: DataFrame, frontier: DataFrame, order: tuple[str, ...]) -> Da
     Offsets continue at the frontier's next_offset (0 for a new queue), in `order`. Whoever numbers so moves the
     frontier by as many rows.
     """
-    return _placed(rows, frontier, F.row_number().over(Window.partitionBy(*QUEUE).orderBy(*order)) - 1)
+    return _from_queue_end(rows, frontier, F.row_number().over(Window.partitionBy(*QUEUE).orderBy(*order)) - 1)
 
 
-def _placed(rows: DataFrame, frontier: DataFrame, rank: Column) -> DataFrame:
+def _from_queue_end(rows: DataFrame, frontier: DataFrame, rank: Column) -> DataFrame:
     ends = frontier.select(*QUEUE, F.col("next_offset").alias("_start"))
     started = rows.join(F.broadcast(ends), on=list(QUEUE), how="left")
     offset = F.coalesce("_start", F.lit(0)) + rank
     return started.withColumn("queue_offset", offset.cast("bigint")).drop("_start")
 
 
-def restored_places(deciding: DataFrame, frontier: DataFrame) -> DataFrame:
-    """One row per accepted commit: where its message goes (topic, queue_id, queue_offset), and its half's places.
+def restored_destinations(deciding: DataFrame, frontier: DataFrame) -> DataFrame:
+    """One row per accepted commit: where its message goes (topic, queue_id, queue_offset), and where its half is.
 
     deciding  ends that decide (rules.settle.decides)
     """
@@ -70,16 +71,16 @@ def restored_places(deciding: DataFrame, frontier: DataFrame) -> DataFrame:
     return numbered(commits, frontier, (*END_ORDER, "commit_log_offset", "half_queue_offset")).drop(*END_ORDER)
 
 
-def restored_messages(places: DataFrame, halves: DataFrame, *, now: datetime, pass_number: int) -> DataFrame:
+def restored_messages(destinations: DataFrame, halves: DataFrame, *, now: datetime, pass_number: int) -> DataFrame:
     """Rows of `message`: each half restored to its real topic (R20), without REAL_TOPIC, REAL_QID and TRAN_MSG.
 
-    halves  rows of half_message that hold the halves of `places`
+    halves  rows of half_message that hold the halves of `destinations`
     """
     # A rebuilt broker may have had another half at the same physical offset.
     half_queue = [F.col("queue_id").alias("half_queue_id"), F.col("queue_offset").alias("half_queue_offset")]
     source = halves.select("broker_name", "commit_log_offset", *half_queue, *RESTORED)
     on = ["broker_name", "commit_log_offset", "half_queue_id", "half_queue_offset"]
-    joined = places.join(source, on=on, how="inner")
+    joined = destinations.join(source, on=on, how="inner")
     return _restored(joined, now, pass_number)
 
 
@@ -112,7 +113,7 @@ def op_rows(named: DataFrame, frontier: DataFrame, *, now: datetime, pass_number
     ops = ranked_offsets(bitmap, parts=-(-count // OPS_OF_A_TASK)).withColumnRenamed(
         "queue_offset", "half_queue_offset"
     )
-    return _placed(ops.withColumn("topic", F.lit(OP_TOPIC)), frontier, F.col("rank")).select(
+    return _from_queue_end(ops.withColumn("topic", F.lit(OP_TOPIC)), frontier, F.col("rank")).select(
         *("broker_name", "queue_id", "queue_offset"),
         F.lit(0).alias("position"),
         "half_queue_offset",
@@ -123,7 +124,7 @@ def op_rows(named: DataFrame, frontier: DataFrame, *, now: datetime, pass_number
     )
 
 
-def given_up_places(given_up: DataFrame, frontier: DataFrame) -> DataFrame:
+def given_up_destinations(given_up: DataFrame, frontier: DataFrame) -> DataFrame:
     """`given_up` pending rows with the offset each gets in TRANS_CHECK_MAX_TIME_TOPIC, queue 0."""
     routed = given_up.select(
         "broker_name",
@@ -138,7 +139,7 @@ def given_up_places(given_up: DataFrame, frontier: DataFrame) -> DataFrame:
 
 
 def given_up_messages(
-    places: DataFrame, halves: DataFrame, *, now: datetime, pass_number: int, rolls_back: bool
+    destinations: DataFrame, halves: DataFrame, *, now: datetime, pass_number: int, rolls_back: bool
 ) -> DataFrame:
     """Rows of `trans_check_max_time`: the newest half row of each, with TRANSACTION_CHECK_TIMES as asked (R70)."""
     # A rebuilt broker may have had another half at the same physical offset.
@@ -155,7 +156,7 @@ def given_up_messages(
         *rest,
         *counted,
     )
-    joined = places.join(source, on=["broker_name", *place], how="inner")
+    joined = destinations.join(source, on=["broker_name", *place], how="inner")
     check_times = F.create_map(F.lit(PROPERTY_CHECK_TIMES), F.col("check_times").cast("string"))
     others = F.map_filter("properties", lambda name, _: name != PROPERTY_CHECK_TIMES)
     return joined.select(

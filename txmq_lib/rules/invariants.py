@@ -14,18 +14,18 @@ NOT_ONE = "a commit without exactly one message"
 
 
 def broken_invariants(
-    deciding: DataFrame, places: DataFrame, pending: DataFrame, *, are_messages_made: bool = False
+    deciding: DataFrame, destinations: DataFrame, pending: DataFrame, *, are_messages_made: bool = False
 ) -> DataFrame:
     """One row (invariant, broker_name, example) per row that breaks a rule; empty for a sound pass.
 
     deciding  ends that decided a transaction in this pass, with its key
-    places     where their messages were restored to; broker and topic are enough where messages are made
-    pending    pending_half after the pass
-    are_messages_made  whether there are files with the messages already: who makes them finds one half for each place,
-                       and as many as there are commits, so NOT_ONE holds
+    destinations  of their messages; broker and topic are enough where messages are made
+    pending   pending_half after the pass
+    are_messages_made  whether there are files with the messages already: who makes them finds one half for each
+                       destination, and as many as there are commits, so NOT_ONE holds
     """
     rules = {
-        "system topic among messages": places.where(F.col("topic").isin(*TRANSACTION_TOPICS)).select(
+        "system topic among messages": destinations.where(F.col("topic").isin(*TRANSACTION_TOPICS)).select(
             "broker_name", F.col("topic").alias("example")
         ),
         # What is decided may be much, what is left is less: it is that which is sent around.
@@ -34,16 +34,16 @@ def broken_invariants(
         ).select("broker_name", F.col("transaction_id").alias("example")),
     }
     if not are_messages_made:
-        rules[NOT_ONE] = _not_one(deciding.where(F.col("decision") == COMMIT), places)
+        rules[NOT_ONE] = _not_one(deciding.where(F.col("decision") == COMMIT), destinations)
     frames = [rows.select(F.lit(name).alias("invariant"), "broker_name", "example") for name, rows in rules.items()]
     return reduce(DataFrame.unionByName, frames)
 
 
-def _not_one(commits: DataFrame, places: DataFrame) -> DataFrame:
+def _not_one(commits: DataFrame, destinations: DataFrame) -> DataFrame:
     # A rebuilt broker may have had two halves at one physical offset.
     place = ("broker_name", "commit_log_offset", "half_queue_offset")
     both = commits.select(*place, F.lit(1).alias("commits"), F.lit(0).alias("messages")).unionByName(
-        places.select(*place, F.lit(0).alias("commits"), F.lit(1).alias("messages"))
+        destinations.select(*place, F.lit(0).alias("commits"), F.lit(1).alias("messages"))
     )
     counts = both.groupBy(*place).agg(F.sum("commits").alias("commits"), F.sum("messages").alias("messages"))
     return counts.where("not (commits = 1 and messages = 1)").select(

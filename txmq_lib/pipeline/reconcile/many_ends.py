@@ -17,11 +17,12 @@ from txmq_lib.delta.arrow_files import TableFile, WrittenFile, stored_schema
 from txmq_lib.delta.conform import conform, struct_type
 from txmq_lib.passes.current import Pass
 from txmq_lib.passes.frames import KEYS, NUMBERS
-from txmq_lib.pipeline.reconcile import inputs, judging
+from txmq_lib.pipeline.reconcile import inputs
+from txmq_lib.pipeline.reconcile.in_arrow import judging
+from txmq_lib.pipeline.reconcile.in_arrow.judging import ENDS, NOT_WAITING, OUTCOMES
+from txmq_lib.pipeline.reconcile.in_arrow.named_halves import COMMIT_LOG_OFFSET
+from txmq_lib.pipeline.reconcile.in_arrow.plain_ends import Numbers
 from txmq_lib.pipeline.reconcile.inputs import END_COLUMNS, Ends
-from txmq_lib.pipeline.reconcile.judging import ENDS, NOT_WAITING, OUTCOMES
-from txmq_lib.pipeline.reconcile.named_halves import COMMIT_LOG_OFFSET
-from txmq_lib.pipeline.reconcile.plain_ends import Numbers
 from txmq_lib.rules.settle import HALF_PLACE
 from txmq_lib.spark.glob_escape import pattern_of
 

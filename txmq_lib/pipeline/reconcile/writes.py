@@ -13,8 +13,13 @@ from txmq_lib.config.table_specs import table_spec
 from txmq_lib.errors import InvariantViolation
 from txmq_lib.names import COMMIT, END_KEY, HALF_TOPICS, OUTCOME_REFUSED
 from txmq_lib.passes.current import Pass, PassReport
-from txmq_lib.pipeline.reconcile.op_files import op_files
-from txmq_lib.pipeline.reconcile.placing import GIVEN_UP_TABLE, MESSAGE_TABLE, Placed, place
+from txmq_lib.pipeline.reconcile.destinations import (
+    GIVEN_UP_TABLE,
+    MESSAGE_TABLE,
+    Destinations,
+    find_destinations,
+)
+from txmq_lib.pipeline.reconcile.in_arrow.op_files import op_files
 from txmq_lib.pipeline.reconcile.tally import Decided, Tally, tallied
 from txmq_lib.pipeline.shared.pruning import near_offsets
 from txmq_lib.pipeline.shared.quarantining import append_quarantine
@@ -35,10 +40,10 @@ def write(current: Pass, decided: Decided) -> PassReport:
 
 def _written(current: Pass, decided: Decided, kept: ExitStack) -> PassReport:
     tally = tallied(current, decided)
-    placed = None
+    destinations = None
     if tally.decisions or check.GIVE_UP in tally.actions:
         # An invariant that does not hold stops the pass here, before any effect is written.
-        placed = _placed_or_withdrawn(current, decided, tally, kept)
+        destinations = _destinations_or_withdrawn(current, decided, tally, kept)
     if tally.end_counts:
         judged = decided.outcomes.where("not is_held").drop("was_held")
         count = sum(row["rows"] for row in tally.end_counts if not row["is_held"])
@@ -46,8 +51,8 @@ def _written(current: Pass, decided: Decided, kept: ExitStack) -> PassReport:
         current.append("end_outcome", judged, step="end_outcome", count=count)
     _write_waiting_ends(current, decided.outcomes, tally.end_counts)
     _quarantine_refused(current, decided.outcomes, tally.end_counts)
-    if placed is not None:
-        _write_effects(current, decided, placed, tally)
+    if destinations is not None:
+        _write_effects(current, decided, destinations, tally)
     _write_pending(current, decided, tally.actions)
     checkpoints, due_ms = _checkpoints(current, current.as_stored("pending_half", decided.pending))
     dues = [due_ms, *[row["refused_after_ms"] for row in tally.end_counts if row["is_held"]]]
@@ -99,19 +104,19 @@ def _quarantine_refused(current: Pass, outcomes: DataFrame, end_counts: Sequence
     append_quarantine(current, named, broker_name=None, kind="end")
 
 
-def _placed_or_withdrawn(current: Pass, decided: Decided, tally: Tally, kept: ExitStack) -> Placed:
-    """Where messages go.
+def _destinations_or_withdrawn(current: Pass, decided: Decided, tally: Tally, kept: ExitStack) -> Destinations:
+    """Where messages go, once the invariants hold.
 
-    Where an invariant does not hold the outcomes written ahead are deleted, the plan is abandoned: InvariantViolation.
+    InvariantViolation where one does not: then the outcomes written ahead are deleted, and the plan is abandoned.
     """
     try:
-        placed = place(current, decided, tally, kept)
+        destinations = find_destinations(current, decided, tally, kept)
         with current.timed("invariants"):
             broken = broken_invariants(
                 decided.deciding,
-                placed.message_places,
+                destinations.messages,
                 decided.pending,
-                are_messages_made=placed.message_files is not None,
+                are_messages_made=destinations.message_files is not None,
             )
             found = [
                 f"{row['invariant']} ({row['broker_name']}: {row['example']})" for row in broken.limit(10).collect()
@@ -123,32 +128,32 @@ def _placed_or_withdrawn(current: Pass, decided: Decided, tally: Tally, kept: Ex
         current.withdraw("end_outcome", F.col("pass_number") == current.number, of_step="end_outcome")
         what = f"reconcile pass {current.number}: {violation.message}; the pass is not committed"
         raise InvariantViolation(what) from None
-    return placed
+    return destinations
 
 
-def _write_effects(current: Pass, decided: Decided, placed: Placed, tally: Tally) -> None:
+def _write_effects(current: Pass, decided: Decided, destinations: Destinations, tally: Tally) -> None:
     """Write the messages that become visible, those given up, an op for each, and how far their queues reach now."""
     now, number = current.now, current.number
     rolls_back, given_up_count = current.settings.roll_back_given_up, tally.actions.get(check.GIVE_UP, 0)
-    if placed.message_files is not None:
-        current.append_files(MESSAGE_TABLE, placed.message_files, step=MESSAGE_TABLE)
+    if destinations.message_files is not None:
+        current.append_files(MESSAGE_TABLE, destinations.message_files, step=MESSAGE_TABLE)
     else:
-        near = near_offsets("commit_log_offset", placed.message_places, "commit_log_offset")
+        near = near_offsets("commit_log_offset", destinations.messages, "commit_log_offset")
         halves = near.rows(current, "half_message", whole_if_new=True)
-        restored = effects.restored_messages(placed.message_places, halves, now=now, pass_number=number)
+        restored = effects.restored_messages(destinations.messages, halves, now=now, pass_number=number)
         current.append(MESSAGE_TABLE, restored, step=MESSAGE_TABLE, count=tally.decisions[COMMIT])
-    if placed.given_up_files is not None:
-        current.append_files(GIVEN_UP_TABLE, placed.given_up_files, step=GIVEN_UP_TABLE)
+    if destinations.given_up_files is not None:
+        current.append_files(GIVEN_UP_TABLE, destinations.given_up_files, step=GIVEN_UP_TABLE)
     else:
-        halves = near_offsets("commit_log_offset", placed.given_up_places, "half_commit_log_offset").rows(
+        halves = near_offsets("commit_log_offset", destinations.given_up, "half_commit_log_offset").rows(
             current, "half_message"
         )
         given_up = effects.given_up_messages(
-            placed.given_up_places, halves, now=now, pass_number=number, rolls_back=rolls_back
+            destinations.given_up, halves, now=now, pass_number=number, rolls_back=rolls_back
         )
         current.append(GIVEN_UP_TABLE, given_up, step=GIVEN_UP_TABLE, count=given_up_count)
-    _write_ops(current, decided, placed.queue_ends, tally)
-    _move_frontier(current, tally, placed.queue_ends)
+    _write_ops(current, decided, destinations.queue_ends, tally)
+    _move_frontier(current, tally, destinations.queue_ends)
 
 
 def _write_ops(current: Pass, decided: Decided, queue_ends: DataFrame, tally: Tally) -> None:

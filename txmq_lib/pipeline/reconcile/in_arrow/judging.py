@@ -22,7 +22,7 @@ from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import TableFile, WrittenFile, stored_schema
 from txmq_lib.delta.row_groups import Stretch, files_near, stretches
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.reconcile.named_halves import (
+from txmq_lib.pipeline.reconcile.in_arrow.named_halves import (
     COMMIT_LOG_OFFSET,
     HALVES,
     HALVES_KEPT,
@@ -32,7 +32,7 @@ from txmq_lib.pipeline.reconcile.named_halves import (
     columns_of,
     has_between,
 )
-from txmq_lib.pipeline.reconcile.plain_ends import OF_END, OF_HALF, Numbers, are_plain, outcome_rows
+from txmq_lib.pipeline.reconcile.in_arrow.plain_ends import OF_END, OF_HALF, Numbers, are_plain, outcome_rows
 
 ENDS, OUTCOMES = "end_transaction", "end_outcome"
 NOT_WAITING: Final = {"is_held": "false"}

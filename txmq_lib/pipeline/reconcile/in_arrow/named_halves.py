@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import arrow_schema
 from txmq_lib.delta.row_groups import Stretch
-from txmq_lib.pipeline.reconcile.plain_ends import OF_HALF, Numbers
+from txmq_lib.pipeline.reconcile.in_arrow.plain_ends import OF_HALF, Numbers
 from txmq_lib.spark.row_hash import row_hash
 
 HALVES, COMMIT_LOG_OFFSET = "half_message", "commit_log_offset"

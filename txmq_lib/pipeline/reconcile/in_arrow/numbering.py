@@ -1,7 +1,7 @@
-"""Places of many restored messages, numbered here: rows of a few numbers, sorted in files of this machine.
+"""Where many restored messages go, numbered here: rows of a few numbers, sorted in files of this machine.
 
-The places are those that rules.effects.restored_places gives of frames. Rows go to files of whole queues first, where
-they are put in the order of their ends and numbered; then to files by stretches of the log, as files_of_halves.py
+They are those that rules.effects.restored_destinations gives of frames. Rows go to files of whole queues first, where
+they are put in the order of their ends and numbered; then to files by stretches of the log, as message_files.py
 looks them up.
 """
 
@@ -20,14 +20,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from txmq_lib.names import COMMIT
-from txmq_lib.pipeline.reconcile.files_of_halves import PLACES_IN_A_PART, Places
+from txmq_lib.pipeline.reconcile.in_arrow.message_files import ROWS_IN_A_PART, DestinationFiles
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
 Queue = tuple[str, str, int]  # broker, real topic, real queue
 
 # Of whole queues, sorted at once; a queue that has more is left to Spark.
 MOST_IN_A_FILE: Final = 4_000_000
-SAMPLED: Final = 1000  # one of so many places tells where those of the log lie
+SAMPLED: Final = 1000  # one of so many destinations tells where those of the log lie
 # The last one tells those apart that a rebuilt broker had at one place.
 _ORDER: Final = (
     *("queue", "ts", "commit_or_rollback", "landed_pass", "landing_order"),
@@ -39,7 +39,7 @@ _END: Final = np.dtype(
         *(("commit_log_offset", "i8"), ("half_queue_id", "i4"), ("half_queue_offset", "i8")),
     ]
 )
-_PLACE: Final = np.dtype(
+_DESTINATION: Final = np.dtype(
     [
         ("queue", "i4"),
         ("commit_log_offset", "i8"),
@@ -55,17 +55,17 @@ _READ: Final = (
 
 
 @dataclass(frozen=True)
-class NumberedPlaces(Places):
-    """Places in files of `_PLACE`, ascending by their offset in the commit log."""
+class NumberedDestinations(DestinationFiles):
+    """Rows of `_DESTINATION` in files, ascending by their offset in the commit log."""
 
     queues: tuple[Queue, ...] = ()
 
     def between(self, low: int, high: int) -> pa.Table:
         """Those at `low` up to `high`."""
-        found = [np.empty(0, _PLACE)]
+        found = [np.empty(0, _DESTINATION)]
         for path, least, greatest in self.parts:
             if least <= high and low <= greatest:
-                part = np.memmap(path, _PLACE, "r")
+                part = np.memmap(path, _DESTINATION, "r")
                 first, last = np.searchsorted(part[self.offset], (low, high + 1))
                 found.append(np.asarray(part[first:last]))
         rows = np.concatenate(found)
@@ -82,17 +82,17 @@ class NumberedPlaces(Places):
         )
 
 
-def numbered_places(
+def numbered_destinations(
     files: Sequence[str],
     directory: str,
     *,
     row_counts: Mapping[Queue, int],
     starts: Mapping[Queue, int],
     threads: int,
-) -> NumberedPlaces | None:
+) -> NumberedDestinations | None:
     """Where the messages of the effective commits in `files` of end_outcome go; None where a queue has too many.
 
-    directory   where the places lie
+    directory   where the destinations lie
     row_counts  how many of them each queue gets; only queues of brokers where txmq decides
     starts      the first free offset of queues; 0 of others
     """
@@ -105,12 +105,12 @@ def numbered_places(
     count = sum(row_counts.values())
     with ThreadPoolExecutor(threads, thread_name_prefix="number") as pool:
         sampled = np.sort(np.concatenate(list(pool.map(lambda file: work.spread(file, bucket_of), files))))
-        parts = -(-count // PLACES_IN_A_PART)
+        parts = -(-count // ROWS_IN_A_PART)
         borders = np.unique(sampled[np.arange(1, parts) * len(sampled) // parts]) if len(sampled) else sampled
         for _ in pool.map(lambda bucket: work.number(bucket, firsts, borders), range(int(bucket_of.max()) + 1)):
             pass
         found = [part for part in pool.map(work.sorted_part, range(len(borders) + 1)) if part is not None]
-    return NumberedPlaces("commit_log_offset", tuple(found), queues)
+    return NumberedDestinations("commit_log_offset", tuple(found), queues)
 
 
 class _Appended:
@@ -162,12 +162,12 @@ class _Work:
         brokers, topics = (_encoded(commits[name]) for name in ("broker_name", "real_topic"))
         queue_ids, ids = np.unique(commits["real_queue_id"].to_numpy(), return_inverse=True)
         sizes = (len(brokers[1]), len(topics[1]), len(queue_ids))
-        codes, places = np.unique(np.ravel_multi_index((brokers[0], topics[0], ids), sizes), return_inverse=True)
+        codes, of_row = np.unique(np.ravel_multi_index((brokers[0], topics[0], ids), sizes), return_inverse=True)
         found = [
             self.numbers.get((brokers[1][broker], topics[1][topic], int(queue_ids[queue])), -1)
             for broker, topic, queue in zip(*np.unravel_index(codes, sizes), strict=True)
         ]
-        return np.array(found, np.int32)[places] if found else np.empty(0, np.int32)
+        return np.array(found, np.int32)[of_row] if found else np.empty(0, np.int32)
 
     def number(self, bucket: int, firsts: Numbers, borders: Numbers) -> None:
         """Number the rows of whole queues, and lay them down by stretches of the commit log."""
@@ -179,23 +179,23 @@ class _Work:
         # A row gets the first free offset of its queue, and one more for each row of the queue before it.
         begin = np.zeros(len(firsts), np.int64)
         begin[of_queue] = firsts[of_queue] - first
-        places = np.empty(len(rows), _PLACE)
-        for name in set(_PLACE.names or ()) - {"queue_offset"}:
-            places[name] = rows[name]
-        places["queue_offset"] = np.arange(len(rows)) + begin[rows["queue"]]
-        parts = np.searchsorted(borders, places["commit_log_offset"], "right")
+        destinations = np.empty(len(rows), _DESTINATION)
+        for name in set(_DESTINATION.names or ()) - {"queue_offset"}:
+            destinations[name] = rows[name]
+        destinations["queue_offset"] = np.arange(len(rows)) + begin[rows["queue"]]
+        parts = np.searchsorted(borders, destinations["commit_log_offset"], "right")
         for part in np.unique(parts):
-            self.files.add(self.directory / f"places-{part}", places[parts == part])
+            self.files.add(self.directory / f"destinations-{part}", destinations[parts == part])
 
     def sorted_part(self, part: int) -> tuple[str, int, int] | None:
-        """The places of a stretch, sorted, with the least and the greatest; None where it has none."""
-        path = self.directory / f"places-{part}"
+        """The destinations of a stretch, sorted, with the least and the greatest; None where it has none."""
+        path = self.directory / f"destinations-{part}"
         if not path.exists():
             return None
-        places = np.fromfile(path, _PLACE)
-        places = places[np.argsort(places["commit_log_offset"], kind="stable")]
-        places.tofile(path)
-        return str(path), int(places["commit_log_offset"][0]), int(places["commit_log_offset"][-1])
+        destinations = np.fromfile(path, _DESTINATION)
+        destinations = destinations[np.argsort(destinations["commit_log_offset"], kind="stable")]
+        destinations.tofile(path)
+        return str(path), int(destinations["commit_log_offset"][0]), int(destinations["commit_log_offset"][-1])
 
 
 def _encoded(texts: pa.ChunkedArray) -> tuple[Numbers, list[str]]:
@@ -208,7 +208,7 @@ def _buckets(rows: Sequence[int]) -> Numbers:
     """In which file each queue is: one after the other, as long as together they are not too many."""
     found, bucket, held = [], 0, 0
     for count in rows:
-        if held and held + count > PLACES_IN_A_PART:
+        if held and held + count > ROWS_IN_A_PART:
             bucket, held = bucket + 1, 0
         found.append(bucket)
         held += count

@@ -24,19 +24,19 @@ from txmq_lib.names import (
 )
 
 CLEARED: Final = (PROPERTY_REAL_TOPIC, PROPERTY_REAL_QUEUE_ID, PROPERTY_TRAN_MSG)
-PLACED: Final = ("topic", "queue_id", "queue_offset")
+DESTINATION: Final = ("topic", "queue_id", "queue_offset")
 
 
 def restored(
-    halves: pa.RecordBatch, places: pa.Table, schema: pa.Schema, *, now: datetime, pass_number: int
+    halves: pa.RecordBatch, destinations: pa.Table, schema: pa.Schema, *, now: datetime, pass_number: int
 ) -> pa.RecordBatch:
     """Rows of `message` (`schema`): each half in its real topic, committed, without REAL_TOPIC, REAL_QID and TRAN_MSG.
 
-    places  PLACED of each half, in the same order
+    destinations  DESTINATION of each half, in the same order
     """
     type_cleared = pc.bit_wise_and(halves["sys_flag"], pa.scalar(~SYS_FLAG_TRANSACTION_MASK, pa.int32()))
     changed = {
-        **{name: _whole(places[name]) for name in PLACED},
+        **{name: _whole(destinations[name]) for name in DESTINATION},
         "sys_flag": pc.bit_wise_or(type_cleared, pa.scalar(SYS_FLAG_COMMIT, pa.int32())),
         "prepared_transaction_offset": halves["commit_log_offset"],
         "properties": _without(halves["properties"], CLEARED),
@@ -47,22 +47,28 @@ def restored(
 
 
 def given_up(
-    halves: pa.RecordBatch, places: pa.Table, schema: pa.Schema, *, now: datetime, pass_number: int, rolls_back: bool
+    halves: pa.RecordBatch,
+    destinations: pa.Table,
+    schema: pa.Schema,
+    *,
+    now: datetime,
+    pass_number: int,
+    rolls_back: bool,
 ) -> pa.RecordBatch:
     """Rows of `trans_check_max_time` (`schema`): each half in that topic, with TRANSACTION_CHECK_TIMES as asked.
 
-    places  PLACED, check_times and reason of each half, in the same order
+    destinations  DESTINATION, check_times and reason of each half, in the same order
     """
-    check_times = _whole(places["check_times"])
+    check_times = _whole(destinations["check_times"])
     changed = {
-        **{name: _whole(places[name]) for name in PLACED},
+        **{name: _whole(destinations[name]) for name in DESTINATION},
         "properties": _with_one(
             _without(halves["properties"], (PROPERTY_CHECK_TIMES,)), PROPERTY_CHECK_TIMES, check_times
         ),
         "half_queue_offset": halves["queue_offset"],
         "half_commit_log_offset": halves["commit_log_offset"],
         "check_times": check_times,
-        "reason": _whole(places["reason"]),
+        "reason": _whole(destinations["reason"]),
         "given_up_timestamp": now,
         "is_rolled_back": rolls_back,
         **_written_by_us(now, pass_number),
