@@ -74,7 +74,11 @@ def tried(house: Path, mutant: Mutant) -> str:
     if done.returncode == 0:
         return "SURVIVED"
     # A mutant that cannot even be imported shows nothing. One that ends the process by a signal (SIGSEGV) is seen.
-    return "killed" if done.returncode < 0 or (done.returncode == 1 and "ERROR collecting" not in done.stdout) else "BROKEN"
+    return (
+        "killed"
+        if done.returncode < 0 or (done.returncode == 1 and "ERROR collecting" not in done.stdout)
+        else "BROKEN"
+    )
 
 
 if __name__ == "__main__":
