@@ -178,7 +178,7 @@ MUTANTS = (
     Mutant("with_membership", "every offset is there", "== 1", ">= 0", BITMAP),
     Mutant("ranked_offsets", "ranks begin anew with each word", 'F.col("before") + ', "", BITMAP),
     Mutant("ranked_offsets", "the largest bit is lost", "(0, 63)", "(0, 62)", BITMAP),
-    Mutant("are_plain", "an end of another broker is plain", 'pc.equal(ends["broker_name"], halves["broker_name"]),', "", PLAIN_ENDS),
+    Mutant("named_halves._pairs", "an end means the half of any broker at its place", "ends, rows = ends[is_same], rows[is_same]", "", PLAIN_ENDS),
     Mutant("are_plain", "an end of another group is plain (R16)", 'pc.equal(ends["producer_group"], halves["producer_group"]),', "", PLAIN_ENDS),
     Mutant("are_plain", "an end of another queue offset is plain (R16)", 'pc.equal(ends["tran_state_table_offset"], halves["queue_offset"]),', "", PLAIN_ENDS),
     Mutant("are_plain", "an end is plain whatever immunity its half has (R15)", 'pc.is_null(halves["check_immunity"]),', "", PLAIN_ENDS),

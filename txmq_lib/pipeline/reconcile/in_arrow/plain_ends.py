@@ -28,14 +28,13 @@ OF_HALF: Final = (
 
 
 def are_plain(ends: pa.RecordBatch, halves: pa.RecordBatch) -> Numbers:
-    """Which of `ends` (OF_END) would be accepted by themselves: each with the only half (OF_HALF) at its place.
+    """Which of `ends` (OF_END) would be accepted by themselves: each with the only half of its broker (OF_HALF) there.
 
     Whether another end is of the same transaction, or it was decided before, is not looked at.
     """
     code = ends["commit_or_rollback"]
     conditions = (
         pc.or_(pc.equal(code, END_COMMIT), pc.equal(code, END_ROLLBACK)),
-        pc.equal(ends["broker_name"], halves["broker_name"]),
         pc.equal(ends["tran_state_table_offset"], halves["queue_offset"]),
         pc.equal(ends["producer_group"], halves["producer_group"]),
         # A half that carries an immunity may refuse an end (R15).
