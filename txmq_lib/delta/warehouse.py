@@ -24,7 +24,7 @@ from txmq_lib.delta.table_logs import TableLogs
 from txmq_lib.errors import SchemaError
 from txmq_lib.spark.local_frame import local_frame
 
-# Tables that came after the first version: a warehouse of before gets them when it is opened.
+# Tables that came after the first version: an older warehouse gets them when it is opened.
 LATER_TABLES = ("broker", "broker_set_up", "check_cursor", "connected_producer", "end_trace", "orphan")
 READ_WHOLE_BYTES = 64 << 20  # beyond, leaving files out by their statistics pays
 CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")

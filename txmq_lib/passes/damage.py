@@ -116,7 +116,7 @@ class _Examination:
         return moved
 
     def _pins(self, job: str, number: int, plan: Entry) -> dict[str, int]:
-        """The versions that a plan reads; those of before this was noted tell it in their committed row."""
+        """The versions that a plan reads; plans of older versions tell it in their committed row."""
         committed = next((row[4] for row in self._passes if row[1:4] == (job, number, COMMITTED)), None)
         notes = [json.loads(entry.note) for entry in (plan, committed) if entry is not None and entry.note]
         found = next((dict(note[INPUT_VERSIONS]) for note in notes if INPUT_VERSIONS in note), None)

@@ -24,7 +24,7 @@ from txmq_lib.spark.local_frame import materialized
 from txmq_lib.spark.tuning import tuned
 
 # How many rows may be sent whole to every task: some 300 MiB of numbers, 100 MiB of keys or of queues.
-NUMBERS, KEYS, QUEUES = 3_000_000, 500_000, 200_000
+NUMBERS_SENT, KEYS_SENT, QUEUES_SENT = 3_000_000, 500_000, 200_000
 
 Rows = TypeVar("Rows")
 
@@ -58,7 +58,7 @@ class Frames(Plan):
         """`exact` where `kept_if_small` has kept it, else `wider`, which holds all its rows and is cheaper then."""
         return exact if self.is_small else wider
 
-    def broadcastable(self, frame: DataFrame, *, most: int = NUMBERS) -> DataFrame | None:
+    def broadcastable(self, frame: DataFrame, *, most: int = NUMBERS_SENT) -> DataFrame | None:
         """`frame`, kept, where sending it to every task spares a shuffle; None where rows are few, or too many to send.
 
         most  how many rows of its width may be sent
@@ -75,7 +75,7 @@ class Frames(Plan):
 
     def sent_if_few(self, frame: DataFrame) -> DataFrame:
         """`frame` to be joined with many rows: sent whole to every task where that spares a shuffle of them."""
-        few = self.broadcastable(frame, most=KEYS)
+        few = self.broadcastable(frame, most=KEYS_SENT)
         return frame if few is None else F.broadcast(few)
 
     def read_here(self, read: Callable[[], Rows | None]) -> Rows | None:

@@ -102,7 +102,7 @@ def _decide(current: Pass, inputs: Inputs) -> Decided:
     )
     with current.timed("prune"):
         known = inputs.near.rows(current, "verdict")
-    # What concerns these may concern others, too, of which the rest was not read: no verdict is said of them.
+    # Evidence of these may name others as well, whose own evidence was not read: they get no verdict here.
     of_touched = join_transaction(verdicts, inputs.touched, "left_semi")
     return Decided(inputs, current.cached(changed(of_touched, known)))
 

@@ -31,7 +31,7 @@ from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.open_checks import Question, by_resolver, in_turn, parted, with_halves
 from txmq_lib.pipeline.shared.evidence import evidence_of
-from txmq_lib.pipeline.shared.orphans import orphans_of_before
+from txmq_lib.pipeline.shared.orphans import known_orphans
 from txmq_lib.pipeline.shared.pruning import near_times
 from txmq_lib.pipeline.shared.roles import require_same_role
 from txmq_lib.rules.answers import DEFINITE, QUESTION, end_of_answers, given_up_checks, open_checks
@@ -125,7 +125,7 @@ def _open(current: Pass) -> DataFrame:
 
 def _given_up(current: Pass) -> DataFrame:
     given_up = current.read("trans_check_max_time")
-    evidence = evidence_of(current, current.cached(transactions_of(given_up)), orphans_of_before(current))
+    evidence = evidence_of(current, current.cached(transactions_of(given_up)), known_orphans(current))
     discarded = transaction_figures(evidence).where("is_discarded and op_count = 0 and visible_count = 0")
     return given_up_checks(discarded, given_up, evidence.halves, current.read(ANSWERS))
 

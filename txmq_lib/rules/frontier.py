@@ -18,13 +18,9 @@ ALL_QUEUES_TOPIC = "**"
 CHANGE_TYPE = "struct<behind:bigint,before:bigint>"
 MOST_CHANGES = 100  # of one queue; of more the first two are one
 
-# What is known of a queue beside how far it has landed, and is taken as reported or joined.
-TOLD = ("lowest_kept_offset", "lost_before_timestamp", "is_end_known", "source_identity", "is_untold", "changes")
-STRETCHES = ("runs", "told_end", "file_end", "first_told_end")
-
 
 def reached(rows: DataFrame) -> DataFrame:
-    """Per queue of `rows`: the offset after its highest, its highest store time, and its STRETCHES.
+    """Per queue of `rows`: the offset after its highest, its highest store time, its runs, and the ends that were told.
 
     rows  QUEUE, queue_offset, store_timestamp, and where they landed from a broker commit_log_offset and told_end: the
           end of the queue that a reading client told with the row (null: none did)
@@ -108,7 +104,7 @@ def advanced(known: DataFrame, reports: DataFrame, *, pass_number: int) -> DataF
         .join(of_broker, on="broker_name", how="left")
         .join(of_topic, on=["broker_name", "topic"], how="left")
     )
-    merged = joined.withColumn("_runs_before", _runs_of_before()).select(
+    merged = joined.withColumn("_runs_before", _runs_known_before()).select(
         *QUEUE,
         F.when(F.col("queue_id") == WHOLE_QUEUE_ID, F.col("next_offset"))
         .otherwise(F.greatest("next_offset", "_next_offset"))
@@ -128,13 +124,13 @@ def advanced(known: DataFrame, reports: DataFrame, *, pass_number: int) -> DataF
         *[F.col(f"_{name}") for name in known.columns if name not in QUEUE],
     )
     is_same = F.lit(True)
-    for name in ("next_offset", "highest_store_timestamp", *TOLD, *STRETCHES):
+    for name in set(known.columns) - {*QUEUE, "pass_number"}:
         is_same = is_same & F.col(name).eqNullSafe(F.col(f"_{name}"))
     return merged.where(~is_same).select(*known.columns)
 
 
 def _first_told_before() -> Column:
-    """The lowest end told before; of a row without it (of before), the lowest of which is known that it was told."""
+    """The lowest end told before. A row of an older version has none: the lowest that is known to have been told."""
     is_beyond = F.col("_told_end") > F.col("_next_offset")
     return F.coalesce("_first_told_end", "_file_end", F.when(is_beyond & ~F.col("_is_end_known"), F.col("_told_end")))
 
@@ -161,9 +157,9 @@ def _changes() -> Column:
     return F.when(F.size("changes") > 0, kept).otherwise(F.col("_changes"))
 
 
-def _runs_of_before() -> Column:
+def _runs_known_before() -> Column:
     """The runs known before, with what the last reading of all queues said of this one, before this one goes on."""
-    # Of a row of before nobody said whether that reading was told of it.
+    # Of a row of an older version nobody said whether that reading was told of it.
     has_begun_anew = F.when(F.size("changes") > 0, F.lit(True))
     is_untold = F.coalesce("_is_untold", has_begun_anew, F.col("is_untold"), F.lit(True))
     queue = told_to(F.coalesce("_runs", no_runs()), F.greatest("_all_read_to", "_topic_read_to"), is_untold)

@@ -14,13 +14,12 @@ from txmq_lib.names import (
     ORPHAN_BEFORE_FIRST,
     ORPHAN_HALF_LANDED,
     ROLE_AUDIT,
-    SYS_FLAG_COMMIT,
-    SYS_FLAG_TRANSACTION_MASK,
     SYSTEM_TOPIC_PREFIX,
     SYSTEM_TOPICS,
     TRANSACTION_KEY,
 )
 from txmq_lib.rules.frontier import WHOLE_QUEUE_ID
+from txmq_lib.rules.pending import is_committed
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction_key import transactions_of
 
@@ -40,11 +39,10 @@ def committed_by_brokers(messages: DataFrame, policies: Policies) -> DataFrame:
 
     A delayed one that the broker delivered later keeps the bits, and names the place 0: it tells of no half.
     """
-    is_committed = F.col("sys_flag").bitwiseAND(SYS_FLAG_TRANSACTION_MASK) == SYS_FLAG_COMMIT
     topic = F.col("topic")
     is_real = ~topic.isin(*DIVERTING_TOPICS, *SYSTEM_TOPICS) & ~_begins(topic, (SYSTEM_TOPIC_PREFIX, *SENT_BACK))
     is_brokers = policies.has_role(ROLE_AUDIT) & (F.col("prepared_transaction_offset") > 0)
-    return messages.where(is_committed & is_real & is_brokers).select(*COLUMNS)
+    return messages.where(is_committed() & is_real & is_brokers).select(*COLUMNS)
 
 
 def _begins(text: Column, beginnings: Sequence[str]) -> Column:
@@ -89,7 +87,7 @@ def judged_orphans(missing: DataFrame, known: DataFrame, first_places: DataFrame
 def first_places(frontier: DataFrame) -> DataFrame:
     """broker_name, first_place: the lowest physical offset read of each broker, as landing_frontier tells it.
 
-    What a broker's retention removed before anything was read lies below; null where rows of before do not tell.
+    What a broker's retention removed before anything was read lies below; null where older rows do not tell.
     """
     lowest = F.when(
         F.col("queue_id") == WHOLE_QUEUE_ID, F.array_min(F.transform("runs", lambda run: run["first_offset"]))

@@ -228,7 +228,7 @@ def _queues(frontier: DataFrame) -> DataFrame:
         runs.alias("_runs"),
         holes_between(runs).alias("_holes"),
         F.when(is_cut, tail).alias("_tail"),
-        # A version of before kept no first end: what else was told nobody knows.
+        # An older version kept no first end: what else was told nobody knows.
         F.when(F.col("first_told_end").isNotNull(), F.col("file_end")).alias("_sure_end"),
         F.col("lowest_kept_offset").alias("_lowest_kept"),
         F.col("is_untold").alias("_is_untold"),

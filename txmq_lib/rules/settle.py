@@ -46,7 +46,12 @@ REFUSALS = {
     "REAL_TOPIC_IS_SYSTEM": (SYSTEM_ERROR, "the half's real topic is one of the transaction topics"),
     "REAL_QUEUE_MISSING": (SYSTEM_ERROR, "the half names no real queue"),
 }
-HALF_PLACE = ("broker_name", "commit_log_offset")
+# Of end_transaction, what judging an end needs.
+END_COLUMNS = (
+    *("broker_name", "ts", "producer_group", "tran_state_table_offset", "commit_log_offset", "commit_or_rollback"),
+    *("from_transaction_check", "msg_id", "transaction_id", "origin", "landed_pass", "landing_order"),
+)
+HALF_PLACE = ("broker_name", "commit_log_offset")  # where a half lies
 HALF_OF_END = {
     "transaction_id": "transaction_id",
     "half_producer_group": "producer_group",

@@ -7,12 +7,12 @@ Spark hashes the columns of a row one after the other, each with the hash so far
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-Numbers = np.ndarray[Any, np.dtype[Any]]
+from txmq_lib.spark.arrays import Numbers
 
 _SEED: Final = 42
 _P1, _P2, _P3, _P4, _P5 = (

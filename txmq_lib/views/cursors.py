@@ -81,7 +81,7 @@ class PassedOver:
 
 
 def checked_brokers(reader: WarehouseReader) -> list[str]:
-    """Brokers whose cursors have landed, by name; none in a warehouse of before."""
+    """Brokers whose cursors have landed, by name; none in an older warehouse."""
     scan = Scan("check_cursor", ("broker_name",))
     try:
         return [name for (name,) in reader.query("SELECT DISTINCT broker_name FROM c ORDER BY ALL", [], {"c": scan})]

@@ -168,7 +168,7 @@ def decided_by_hand(reader: WarehouseReader) -> list[DecidedByHand]:
     try:
         if not any(reader.stored(part.table).row_count for part in by_hand):
             return []
-    except TableMissingError:  # a warehouse of before
+    except TableMissingError:  # an older warehouse
         return []
     scans = {
         name: Scan(part.table, part.columns, may_be_missing=part.may_be_missing)
@@ -189,7 +189,7 @@ def decided_by_hand(reader: WarehouseReader) -> list[DecidedByHand]:
 
 
 def orphans(reader: WarehouseReader) -> list[Orphans]:
-    """Messages without a half by broker and topic, the most first; none in a warehouse of before."""
+    """Messages without a half by broker and topic, the most first; none in an older warehouse."""
     sql = f"""SELECT broker_name, topic, count(*) FILTER (state = '{names.ORPHAN}') AS orphans,
             count(*) FILTER (state = '{names.ORPHAN_BEFORE_FIRST}')
         FROM orphan WHERE state <> '{names.ORPHAN_HALF_LANDED}' GROUP BY ALL

@@ -52,7 +52,7 @@ class LastPass:
 
 
 def differing(reader: WarehouseReader) -> list[Differing]:
-    """Brokers with other limits than the settings have, by name; none in a warehouse of before."""
+    """Brokers with other limits than the settings have, by name; none in an older warehouse."""
     sql = "SELECT broker_name, differences FROM s WHERE differences <> '' ORDER BY broker_name"
     try:
         rows = list(reader.query(sql, [], {"s": Scan("broker_set_up", ("broker_name", "differences"))}))

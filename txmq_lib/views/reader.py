@@ -228,7 +228,7 @@ class WarehouseReader:
         if oldest not in self._old_files:
             schema = f"SELECT name FROM parquet_schema({sql_literal(oldest)})"
             has = {name for (name,) in self._fetched(schema, [], {})}
-            # By the spec, not the stored schema: only a writing job adds a column to a warehouse of before.
+            # By the spec, not the stored schema: only a writing job adds a column to an older warehouse.
             columns = {*table_spec(table).columns} - {*table_spec(table).partition_by}
             self._old_files[oldest] = not columns <= has
         return self._old_files[oldest]

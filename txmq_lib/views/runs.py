@@ -38,7 +38,7 @@ class LandedRun:
 
 
 def step_runs(reader: WarehouseReader) -> list[StepRuns]:
-    """Every step that ever ran, those that fail now first; none in a warehouse of before.
+    """Every step that ever ran, those that fail now first; none in an older warehouse.
 
     What somebody typed wrongly says nothing of a step.
     """
@@ -71,7 +71,7 @@ def step_runs(reader: WarehouseReader) -> list[StepRuns]:
 
 
 def landed_runs(reader: WarehouseReader) -> list[LandedRun]:
-    """Every broker whose landing ever went well, the one longest ago first; none in a warehouse of before."""
+    """Every broker whose landing ever went well, the one longest ago first; none in an older warehouse."""
     sql = f"""
         SELECT broker, {utc("max(coalesce(ended_timestamp, started_timestamp))")} AS last
         FROM run, UNNEST(brokers) AS t(broker) GROUP BY ALL ORDER BY last, broker"""

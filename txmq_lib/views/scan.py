@@ -37,7 +37,7 @@ class Scan:
     `where`  those that satisfy any, in each every column one of the values given; none: all
     `span`   and of these, those of a span of time
     `files`  a condition for which files may be left out, where statistics tell; what is asked must not depend on it
-    `may_be_missing`  whether a warehouse of before may lack the table: it has no rows then
+    `may_be_missing`  whether an older warehouse may lack the table: it has no rows then
     """
 
     table: str

@@ -12,7 +12,7 @@ from txmq_lib.config.table_specs import Field, table_spec
 class Part:
     """Rows that a relation takes beside `base`: a table, its columns (none: those of `base`, under the same filters),
     and the files that may hold them; `like` narrows these to the values that a column has in another part. Where it
-    `may_be_missing`, a warehouse of before may lack its table."""
+    `may_be_missing`, an older warehouse may lack its table."""
 
     table: str
     columns: tuple[str, ...] = ()

@@ -56,7 +56,7 @@ def run_land_files(
         files = found
         if is_idle_when_landed:
             known = unchanged_inputs.known(warehouse, settings, last_note(warehouse, warehouse.log("pass"), JOB))
-            files = [file for file in found if not _is_among(known, {**common, "files": [asdict(file)]})]
+            files = [file for file in found if not _have_landed(known, {**common, "files": [asdict(file)]})]
         task_bytes = message_landing.task_bytes(warehouse, files, kind)
         return {**common, "files": [asdict(file) for file in files], "task_bytes": task_bytes}
 
@@ -88,7 +88,7 @@ def run_land_store(
     arguments = partial(store_plan.plan, warehouse, settings, path=path, broker_name=broker_name)
 
     def is_idle(mine: Pass) -> bool:
-        return is_idle_when_landed and _is_among(
+        return is_idle_when_landed and _have_landed(
             unchanged_inputs.known(warehouse, settings, mine.last_note), mine.arguments
         )
 
@@ -99,7 +99,8 @@ def run_land_store(
     return replace(report, findings=(*report.findings, *store_plan.findings(path, settings, broker_name)))
 
 
-def _is_among(known: Mapping[str, str], arguments: Mapping[str, Any]) -> bool:
+def _have_landed(known: Mapping[str, str], arguments: Mapping[str, Any]) -> bool:
+    """Whether all inputs that a plan names have landed in the state in which they are now."""
     return all(known.get(place) == state for place, state in unchanged_inputs.states(arguments).items())
 
 
@@ -201,27 +202,27 @@ def _land_live(
     now: datetime,
     wall_clock: Callable[[], datetime],
 ) -> PassReport:
-    plans = iter([planned])
+    plans = iter([planned])  # the first time; then the broker is asked anew
 
-    def of_now() -> dict[str, Any]:
+    def plan_anew() -> dict[str, Any]:
         return broker_plan.plan(broker_plan.known_queues(warehouse, [reading.broker.name]), settings, reading, now)
 
     def arguments() -> Mapping[str, Any]:
         try:
-            return next(plans, of_now)()
+            return next(plans, plan_anew)()
         except UnreachableError:
             broker = _found_again(reading.broker.name, brokers_now)
             if broker is None or broker.address in (None, reading.broker.address):
                 raise
             before, reading.broker = reading.broker.address, broker
-            moment = of_now()
+            plan = plan_anew()
             reading.tell(f"its master moved from {before} to {broker.address}")
-            return moment
+            return plan
 
     def is_idle(mine: Pass) -> bool:
         known = unchanged_inputs.known(warehouse, settings, mine.last_note)
         is_moved = mine.arguments["queues"] or mine.arguments.get("untold")
-        if is_moved or not _is_among(known, mine.arguments):
+        if is_moved or not _have_landed(known, mine.arguments):
             return False
         return reading.offsets is not None or not check_cursors.is_news(mine, reading.passed)
 

@@ -47,6 +47,12 @@ def run_landing(
     is_idle: Callable[[Pass], bool] | None = None,
     reading: BrokerReading | None = None,
 ) -> PassReport:
+    """Plan what `arguments` gives, and land it.
+
+    is_idle  whether a plan has nothing to land, and is not to be recorded
+    reading  of a live broker, where its plan is of one
+    """
+
     def work(mine: Pass) -> PassReport:
         with session_conf(warehouse.spark, where_unset(warehouse.spark, WHILE_LANDING)):
             return _land(mine, reading)
@@ -119,7 +125,7 @@ def _appends(current: Pass) -> list[tuple[str, str]]:
     offsets = [("consumer_offset_commit", broker_offsets.STEP)] if may_bring_offsets else []
     suspects = [(tables[each], each + messages.SUSPECTS) for each in kinds if each in MESSAGE_TABLES]
     appends = [*[(tables[each], each) for each in kinds], *suspects, *prepared, *offsets]
-    # A plan of before knows fewer tables, and a process of that version writes no others.
+    # A plan of an older version knows fewer tables, and a process of that version writes no others.
     return [append for append in appends if append[0] in current.input_versions]
 
 

@@ -14,29 +14,14 @@ from pyspark.sql import functions as F
 from txmq_lib.names import COMMIT, END_KEY, HALF_TOPICS, ORIGIN_LANDED, ROLE_ENGINE, ROLLBACK, TRANSACTION_KEY, UNKNOWN
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.shared.evidence import evidence_of
-from txmq_lib.pipeline.shared.orphans import orphans_of_before
+from txmq_lib.pipeline.shared.orphans import known_orphans
 from txmq_lib.pipeline.shared.policies import policies_of
 from txmq_lib.pipeline.shared.pruning import near_messages, near_offsets, near_ops, near_times
 from txmq_lib.rules.decisions import held, resumes
 from txmq_lib.rules.pending import messages_there, named_by_ops
 from txmq_lib.rules.policy import Policies
-from txmq_lib.rules.settle import HALF_PLACE
+from txmq_lib.rules.settle import END_COLUMNS, HALF_PLACE
 from txmq_lib.rules.transaction_key import join_transaction, transactions_of
-
-END_COLUMNS = (
-    "broker_name",
-    "ts",
-    "producer_group",
-    "tran_state_table_offset",
-    "commit_log_offset",
-    "commit_or_rollback",
-    "from_transaction_check",
-    "msg_id",
-    "transaction_id",
-    "origin",
-    "landed_pass",
-    "landing_order",
-)
 
 # A pass has work when one of them has moved. It reads others as well.
 WAKING_TABLES = ("half_message", "op_message", "message", "trans_check_max_time", "end_transaction", "manual_decision")
@@ -130,7 +115,7 @@ def waiting_before(current: Pass) -> DataFrame:
     return named.withColumn("was_held", F.lit(True))
 
 
-def waiting_ends(current: Pass, which: Column) -> DataFrame:
+def ends_without_outcome(current: Pass, which: Column) -> DataFrame:
     """Ends of `which` that no reconcile has judged, or that are held: whoever is not the reconcile job asks so."""
     ends = current.read("end_transaction").where(which).select(*END_COLUMNS)
     judged = current.read("end_outcome").where(which & ~F.col("is_held")).select(*END_KEY)
@@ -185,7 +170,7 @@ def _decided_by_landed_rows(current: Pass, halves: DataFrame) -> DataFrame | Non
     if not engines:
         return None
     touched = current.cached(transactions_of(halves.where(F.col("broker_name").isin(engines))))
-    evidence = evidence_of(current, touched, orphans_of_before(current))
+    evidence = evidence_of(current, touched, known_orphans(current))
     has_landed = F.col("origin") == ORIGIN_LANDED
     visible = messages_there(evidence.halves, evidence.given_up, evidence.visible.where(has_landed)).where(
         "is_committed"

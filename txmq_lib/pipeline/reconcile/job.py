@@ -17,7 +17,7 @@ from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.names import ROCKSDB_QUEUE_ID, TRANSACTION_KEY
 from txmq_lib.passes.current import Pass, PassReport
-from txmq_lib.passes.frames import KEYS
+from txmq_lib.passes.frames import KEYS_SENT
 from txmq_lib.passes.job import Job
 from txmq_lib.passes.runner import next_pass, run_passes
 from txmq_lib.pipeline.reconcile.inputs import (
@@ -64,18 +64,17 @@ def run_reconcile(
 def _decide(current: Pass, inputs: Inputs) -> Decided:
     """What becomes of each end, of each undecided transaction, and what is pending then."""
     now, policies = current.now, inputs.policies
-    judged = _outcomes(current, inputs)
-    outcomes = judged.outcomes
-    deciding = outcomes.where(settle.decides(policies))
+    outcomes = _outcomes(current, inputs)
+    deciding = outcomes.rows.where(settle.decides(policies))
     with current.timed("pending"):
         undecided = _undecided(current, inputs, deciding)
         still_pending = undecided.where(F.col("action") != check.GIVE_UP)
         pending = current.kept_if_small(check.pending_after(still_pending, policies=policies, now=now))
     return Decided(
         policies=policies,
-        outcomes=outcomes,
-        files=judged.files,
-        waiting_ends=judged.waiting,
+        outcomes=outcomes.rows,
+        files=outcomes.files,
+        waiting_ends=outcomes.waiting,
         deciding=deciding,
         undecided=undecided,
         pending=pending,
@@ -88,10 +87,10 @@ def _outcomes(current: Pass, inputs: Inputs) -> Outcomes:
     if inputs.ends is None:
         none = current.warehouse.empty("end_outcome").withColumn("was_held", F.lit(False))
         return Outcomes(current.kept_if_small(none))
-    if (most := judged_in_arrow(current, inputs.ends)) is None:
+    if (in_arrow := judged_in_arrow(current, inputs.ends)) is None:
         return outcomes_written_ahead(current, inputs.ends.rows, _judged(current, inputs, inputs.ends))
-    left = None if most.left is None else current.cached(_judged(current, inputs, most.left))
-    return files_written_ahead(current, most.files, left)
+    by_spark = None if in_arrow.left is None else current.cached(_judged(current, inputs, in_arrow.left))
+    return files_written_ahead(current, in_arrow.files, by_spark)
 
 
 def _judged(current: Pass, inputs: Inputs, ends: Ends) -> DataFrame:
@@ -108,11 +107,11 @@ def _judged(current: Pass, inputs: Inputs, ends: Ends) -> DataFrame:
 
 def _undecided(current: Pass, inputs: Inputs, deciding: DataFrame) -> DataFrame:
     """Undecided transactions with `action` and `reason`."""
-    if inputs.touched is None:
-        as_before = check.with_held_by_people(inputs.pending.drop(*OF_THE_PASS), inputs.held_by_people)
-        return current.kept_if_small(check.with_action(as_before, policies=inputs.policies, now=current.now))
+    if inputs.touched is None:  # what was pending is still, and nothing else
+        still = check.with_held_by_people(inputs.pending.drop(*OF_THE_PASS), inputs.held_by_people)
+        return current.kept_if_small(check.with_action(still, policies=inputs.policies, now=current.now))
     halves, ops = inputs.touched
-    # Most transactions are decided by an op or an end that names a half of theirs: those never become candidates.
+    # Most transactions are decided by an op or an end that names a half of theirs: that half makes no candidate.
     decided_bitmap = current.broadcastable(decided_offset_bitmap(ops, deciding))
     candidates, named_keys = opened_unless_named(inputs.pending, halves, decided_bitmap)
     candidates = current.cached(candidates)
@@ -133,10 +132,7 @@ def _closed(current: Pass, halves: DataFrame, ops: DataFrame, candidates: DataFr
 
 
 def _decided_keys(current: Pass, deciding: DataFrame, named_keys: DataFrame | None, candidates: DataFrame) -> DataFrame:
-    """Keys of what ends of this pass decide, and `named_keys`.
-
-    Another copy of one of these, whose offset nothing names, may have made it a candidate.
-    """
+    """Keys of what ends of this pass decide, and `named_keys`: a copy that nothing names may have made a candidate."""
     if named_keys is not None and current.known_to("half_message") is None:
         # Every half was looked up in the bitmap, so what ends decide is in `named_keys` already. Not so of halves in
         # RocksDB: the bitmap has the queue offsets of ends, and these are looked up by the physical one (R117).
@@ -144,7 +140,7 @@ def _decided_keys(current: Pass, deciding: DataFrame, named_keys: DataFrame | No
     keys = deciding.select(*TRANSACTION_KEY)
     if named_keys is not None:
         keys = keys.unionByName(named_keys)
-        if (candidate_keys := current.broadcastable(candidates.select(*TRANSACTION_KEY), most=KEYS)) is not None:
+        if (candidate_keys := current.broadcastable(candidates.select(*TRANSACTION_KEY), most=KEYS_SENT)) is not None:
             keys = join_transaction(keys, F.broadcast(candidate_keys), "left_semi")
     return keys.distinct()
 

@@ -16,44 +16,44 @@ from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import TableFile, WrittenFile, stored_schema
 from txmq_lib.delta.conform import conform, struct_type
 from txmq_lib.passes.current import Pass
-from txmq_lib.passes.frames import KEYS, NUMBERS
+from txmq_lib.passes.frames import KEYS_SENT, NUMBERS_SENT
 from txmq_lib.pipeline.reconcile import inputs
 from txmq_lib.pipeline.reconcile.in_arrow import judging
 from txmq_lib.pipeline.reconcile.in_arrow.judging import ENDS, NOT_WAITING, OUTCOMES
 from txmq_lib.pipeline.reconcile.in_arrow.named_halves import COMMIT_LOG_OFFSET
-from txmq_lib.pipeline.reconcile.in_arrow.plain_ends import Numbers
-from txmq_lib.pipeline.reconcile.inputs import END_COLUMNS, Ends
-from txmq_lib.rules.settle import HALF_PLACE
+from txmq_lib.pipeline.reconcile.inputs import Ends
+from txmq_lib.rules.settle import END_COLUMNS, HALF_PLACE
+from txmq_lib.spark.arrays import Numbers
 from txmq_lib.spark.glob_escape import pattern_of
 
 ROWS_AT_ONCE: Final = 1 << 14
 
 
-class Most(NamedTuple):
+class InArrow(NamedTuple):
     """Files of end_outcome with the rows of most ends, which no commit names yet; `left` are to be judged by Spark."""
 
     files: list[WrittenFile]
     left: Ends | None
 
 
-def judged_in_arrow(current: Pass, ends: Ends) -> Most | None:
+def judged_in_arrow(current: Pass, ends: Ends) -> InArrow | None:
     """Most of `ends`, judged from file to file; None where Spark has to judge all of them."""
     if current.is_small or current.is_dry:
         return None
-    is_there = not current.is_own and current.has_landed(OUTCOMES, OUTCOMES)
-    if is_there or current.warehouse.local_path(OUTCOMES) is None:
+    is_written = not current.is_own and current.has_landed(OUTCOMES, OUTCOMES)  # by another process
+    if is_written or current.warehouse.local_path(OUTCOMES) is None:
         return None
     with current.timed("settle"):
         waits = inputs.has_waiting_ends(current)
         not_plain = _not_plain(current, ends, waits=waits)
         # Whichever broker's: one more end that Spark judges costs little.
-        refused = _values(ends.refused_places.select(COMMIT_LOG_OFFSET), COMMIT_LOG_OFFSET, most=KEYS)
+        refused = _values(ends.refused_places.select(COMMIT_LOG_OFFSET), COMMIT_LOG_OFFSET, most=KEYS_SENT)
         if not_plain is None or refused is None:
             return None
         found = judging.judged_by_files(current, not_plain=not_plain, refused=refused)
         if found is None:
             return None
-        return Most(found.files, _left(current, found.directory_left, waits=waits))
+        return InArrow(found.files, _left(current, found.directory_left, waits=waits))
 
 
 def files_of(current: Pass, outcomes: DataFrame) -> list[WrittenFile]:
@@ -70,14 +70,14 @@ def files_of(current: Pass, outcomes: DataFrame) -> list[WrittenFile]:
 
 
 def _not_plain(current: Pass, ends: Ends, *, waits: bool) -> Numbers | None:
-    """Hashes of transactions that were decided before, or that an end waits for which is to be judged as well."""
+    """Hashes of transactions that were decided before, and of those for which an earlier end waits."""
     frames = [inputs.prior_decisions(current, ends.halves, ends.halves)]
     if waits:
         waiting = current.read(OUTCOMES).where("is_held").select(*HALF_PLACE)
         halves = inputs.halves_named_by(current, inputs.waiting_before(current), whole_if_new=False)
         frames.append(halves.join(waiting, list(HALF_PLACE)))
     hashes = reduce(DataFrame.unionByName, [frame.select(F.xxhash64("transaction_id").alias("h")) for frame in frames])
-    return _values(hashes, "h", most=NUMBERS)
+    return _values(hashes, "h", most=NUMBERS_SENT)
 
 
 def _values(frame: DataFrame, column: str, *, most: int) -> Numbers | None:

@@ -21,7 +21,7 @@ from txmq_lib.pipeline.reconcile.many_ends import files_of
 class Outcomes(NamedTuple):
     """Rows of end_outcome with `was_held`; `files`, and `waiting` (ends), as Decided (tally.py) has them."""
 
-    outcomes: DataFrame
+    rows: DataFrame
     files: list[str] | None = None
     waiting: DataFrame | None = None
 
@@ -41,14 +41,14 @@ def files_written_ahead(current: Pass, files: list[WrittenFile], others: DataFra
 def outcomes_written_ahead(current: Pass, ends: DataFrame, outcomes: DataFrame) -> Outcomes:
     """`outcomes` (rows of end_outcome with `was_held`) of all `ends`, computed once; where many, as written."""
     judged = outcomes.where("not is_held").drop("was_held")
-    # To look whether there are any is to join them all.
+    # New ends give outcomes: whether there are any is known without computing them.
     even_if_empty = current.has_new_rows("end_transaction")
     written = current.append_ahead("end_outcome", judged, step="end_outcome", even_if_empty=even_if_empty)
     if written is None:
         with current.timed("settle"):
             return Outcomes(current.cached(outcomes))
     written = _with_was_held(current, written)
-    if _which_ends(written) == _which_ends(ends):
+    if _digest_of_ends(written) == _digest_of_ends(ends):
         return Outcomes(written)  # none of them is held
     return Outcomes(written.unionByName(current.cached(outcomes.where("is_held"))))  # those that are held are few
 
@@ -61,7 +61,7 @@ def _with_was_held(current: Pass, written: DataFrame) -> DataFrame:
     return joined.withColumn("was_held", F.coalesce("was_held", F.lit(False)))
 
 
-def _which_ends(rows: DataFrame) -> tuple[int, int]:
+def _digest_of_ends(rows: DataFrame) -> tuple[int, int]:
     """Equal for the same ends, each there once."""
     row = rows.agg(F.count("*").alias("rows"), F.bit_xor(F.xxhash64(*END_KEY)).alias("hash")).collect()[0]
     return row["rows"], row["hash"]

@@ -64,20 +64,20 @@ def tallied(current: Pass, decided: Decided) -> Tally:
     with current.timed("tally"):
         actions = decided.undecided.groupBy("action", "broker_name", "queue_id").count().collect()
         if decided.files is None:
-            ends = _ends_of(decided.outcomes, decided.policies)
+            end_counts = _counts_of(decided.outcomes, decided.policies)
         else:
-            ends = list(_ends_in(current, decided.files))
+            end_counts = list(_counts_in(current, decided.files))
             if decided.waiting_ends is not None:
-                ends += _ends_of(decided.waiting_ends, decided.policies)
-    tally = Tally(ends, Counter(), Counter(), Counter())
-    for end in ends:
-        if end["decides"]:
-            tally.decisions[end["decision"]] += end["rows"]
-            tally.rows_per_queue[end["broker_name"], OP_TOPIC, end["half_queue_id"]] += end["rows"]
-            if end["decision"] == COMMIT:
-                tally.rows_per_queue[end["broker_name"], end["real_topic"], end["real_queue_id"]] += end["rows"]
-        name = f"ends_{end['outcome']}"
-        current.counts[name] = current.counts.get(name, 0) + end["rows"]
+                end_counts += _counts_of(decided.waiting_ends, decided.policies)
+    tally = Tally(end_counts, Counter(), Counter(), Counter())
+    for group in end_counts:
+        if group["decides"]:
+            tally.decisions[group["decision"]] += group["rows"]
+            tally.rows_per_queue[group["broker_name"], OP_TOPIC, group["half_queue_id"]] += group["rows"]
+            if group["decision"] == COMMIT:
+                tally.rows_per_queue[group["broker_name"], group["real_topic"], group["real_queue_id"]] += group["rows"]
+        name = f"ends_{group['outcome']}"
+        current.counts[name] = current.counts.get(name, 0) + group["rows"]
     for row in actions:
         tally.actions[row["action"]] += row["count"]
         if row["action"] == check.GIVE_UP:
@@ -87,8 +87,8 @@ def tallied(current: Pass, decided: Decided) -> Tally:
     return tally
 
 
-def _ends_of(outcomes: DataFrame, policies: Policies) -> list[Mapping[str, Any]]:
-    """How many there are of each kind and, where they decide, of each queue."""
+def _counts_of(outcomes: DataFrame, policies: Policies) -> list[Mapping[str, Any]]:
+    """How many ends there are of each kind and, where they decide, of each queue."""
     refused_after = F.unix_millis("ts") + policies.column("file_reserved_time_ms") + 1
     decides = settle.decides(policies)
     queues = [F.when(decides, F.col(name)).alias(name) for name in QUEUES_OF_END]
@@ -100,7 +100,7 @@ def _ends_of(outcomes: DataFrame, policies: Policies) -> list[Mapping[str, Any]]
     return [row.asDict() for row in rows]
 
 
-def _ends_in(current: Pass, files: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+def _counts_in(current: Pass, files: Sequence[str]) -> Iterator[Mapping[str, Any]]:
     """The same of rows of end_outcome in files of this machine, none of which is held or was."""
     counts: Counter[tuple[Any, ...]] = Counter()
     with ThreadPoolExecutor(current.warehouse.spark.sparkContext.defaultParallelism) as pool:

@@ -14,7 +14,7 @@ from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.names import OFFSET_KEY, ORIGIN_ACK
 from txmq_lib.passes.current import Pass, PassReport
-from txmq_lib.passes.frames import QUEUES
+from txmq_lib.passes.frames import QUEUES_SENT
 from txmq_lib.passes.job import Job
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.rollup.report_files import OFFSETS, REPORTS, folded_by_files
@@ -41,14 +41,14 @@ class Inputs:
     """What a pass reads.
 
     state    rows of consumer_offset
-    found    reports that new acknowledgements make
+    from_acks  reports that new acknowledgements make
     seeds    rows of consumer_offset to go on from
-    reports  those to roll up, `found` among them; None where no queue is left for Spark
+    reports  those to roll up, `from_acks` among them; None where no queue is left for Spark
     folded   queues that are folded already (rules.offset_kinds.FOLDED_DDL); None where Spark folds all
     """
 
     state: DataFrame
-    found: DataFrame
+    from_acks: DataFrame
     seeds: DataFrame
     reports: DataFrame | None
     folded: DataFrame | None = None
@@ -56,9 +56,9 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Decided:
-    """What a pass has decided: reports found, and rows of consumer_offset that have changed, with counts."""
+    """What a pass has decided: reports from acknowledgements, and rows of consumer_offset that have changed."""
 
-    found: DataFrame
+    from_acks: DataFrame
     rows: DataFrame
     row_count: int
     counts: dict[str, int]
@@ -78,18 +78,18 @@ def run_rollup(
 def _inputs(current: Pass) -> Inputs:
     with current.timed("find"):
         state = current.cached(current.read(OFFSETS))
-        found = current.cached(_found_from_acks(current))
-        # What acknowledgements report is in no file yet.
+        from_acks = current.cached(_reports_from_acks(current))
+        # Reports from acknowledgements are in no file yet.
         is_in_files = not current.is_small and not current.has_new_rows(ACKS)
         by_files = folded_by_files(current, state) if is_in_files else None
         folded, landed = by_files if by_files is not None else (None, current.new_rows(REPORTS))
         if landed is None:
-            return Inputs(state, found, state, None, folded)
+            return Inputs(state, from_acks, state, None, folded)
         # A table's version 0 is its creation, unless it is another's copy.
         if not current.input_versions[OFFSETS] and state.isEmpty():
-            reports = current.kept_if_small(landed.unionByName(found.select(*landed.columns)))
-            return Inputs(state, found, state, reports, folded)
-        return Inputs(state, found, *_started(current, state, landed, found), folded)
+            reports = current.kept_if_small(landed.unionByName(from_acks.select(*landed.columns)))
+            return Inputs(state, from_acks, state, reports, folded)
+        return Inputs(state, from_acks, *_seeds_and_reports(current, state, landed, from_acks), folded)
 
 
 def _decide(current: Pass, inputs: Inputs) -> Decided:
@@ -100,23 +100,23 @@ def _decide(current: Pass, inputs: Inputs) -> Decided:
     with current.timed("roll_up"):
         rolled = current.cached(reduce(DataFrame.unionByName, parts))
         rows = current.cached(_changed(_with_redelivery(current, state, rolled), state, current.number))
-        return Decided(inputs.found, rows, *_tally(rows, state))
+        return Decided(inputs.from_acks, rows, *_tally(rows, state))
 
 
 def _rolled_up(current: Pass, seeds: DataFrame, reports: DataFrame) -> DataFrame:
     with current.timed("find"):
-        kinds = current.broadcastable(queue_kinds(seeds, reports), most=QUEUES)
+        kinds = current.broadcastable(queue_kinds(seeds, reports), most=QUEUES_SENT)
     window_ms = CONFLICT_INTERVALS * current.settings.persist_consumer_offset_interval_ms
     return rolled_up(seeds, reports, conflict_window_ms=window_ms, kinds=kinds)
 
 
 def _write(current: Pass, decided: Decided) -> PassReport:
-    current.append(REPORTS, decided.found, step="from_acks")
+    current.append(REPORTS, decided.from_acks, step="from_acks")
     current.upsert(OFFSETS, decided.rows, step=OFFSETS, count=decided.row_count)
     return current.commit(decided.counts)
 
 
-def _found_from_acks(current: Pass) -> DataFrame:
+def _reports_from_acks(current: Pass) -> DataFrame:
     """Reports that the new acknowledgements make and no earlier pass has found."""
     if not current.has_new_rows(ACKS):
         return current.warehouse.empty(REPORTS)
@@ -127,14 +127,16 @@ def _found_from_acks(current: Pass) -> DataFrame:
     return fresh.select(*earlier.columns)
 
 
-def _started(current: Pass, state: DataFrame, landed: DataFrame, found: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """State rows to go on from, and the reports to judge, of those that have `landed` and were `found`."""
-    # What this pass has found itself is new, however old the place it was found at.
+def _seeds_and_reports(
+    current: Pass, state: DataFrame, landed: DataFrame, from_acks: DataFrame
+) -> tuple[DataFrame, DataFrame]:
+    """Seeds and reports (Inputs), of the reports that have `landed` and those `from_acks`."""
+    # Those from acknowledgements are new, however old the acknowledgements are.
     fresh = reports_not_rolled_up(state, landed)
-    reports = current.cached(fresh.unionByName(found.select(*fresh.columns)))
+    reports = current.cached(fresh.unionByName(from_acks.select(*fresh.columns)))
     history = current.warehouse.empty(REPORTS)
     if not queues_to_replay(state, reports).isEmpty():
-        history = current.read(REPORTS).unionByName(found)
+        history = current.read(REPORTS).unionByName(from_acks)
     return starting_points(state, reports, history)
 
 
@@ -147,13 +149,15 @@ def _with_redelivery(current: Pass, state: DataFrame, rolled: DataFrame) -> Data
     silent = state.select(*rolled.columns).join(new_events, list(OFFSET_KEY), "left_semi")
     rows = rolled.unionByName(silent.join(rolled, list(OFFSET_KEY), "left_anti"))
     known = state.select(*OFFSET_KEY, "pass_number", F.col("redelivery_count").alias("known_count"))
-    # Elsewhere no event had landed by the pass before, nor has one since.
+    # Other queues never had an event: neither by the pass before, nor since.
     may_have_events = F.col("has_events") | F.col("known_count").isNotNull() | F.col("pass_number").isNull()
-    held = rows.join(known, list(OFFSET_KEY), "left").join(new_events, list(OFFSET_KEY), "left").where(may_have_events)
-    held = held.select(*OFFSET_KEY, "next_offset")
-    if held.isEmpty():
+    with_events = (
+        rows.join(known, list(OFFSET_KEY), "left").join(new_events, list(OFFSET_KEY), "left").where(may_have_events)
+    )
+    with_events = with_events.select(*OFFSET_KEY, "next_offset")
+    if with_events.isEmpty():
         return rows.withColumn("redelivery_count", F.lit(None).cast("bigint"))
-    return rows.join(redelivery_counts(current.read(ACKS), held), list(OFFSET_KEY), "left")
+    return rows.join(redelivery_counts(current.read(ACKS), with_events), list(OFFSET_KEY), "left")
 
 
 def _changed(rows: DataFrame, state: DataFrame, pass_number: int) -> DataFrame:
@@ -170,7 +174,7 @@ def _changed(rows: DataFrame, state: DataFrame, pass_number: int) -> DataFrame:
 
 
 def _tally(rows: DataFrame, state: DataFrame) -> tuple[int, dict[str, int]]:
-    """How many rows there are, and the counts of the report."""
+    """How many rows there are, and the counts of the pass."""
     both = rows.alias("new").join(state.alias("known"), list(OFFSET_KEY), "left")
     grown = {
         f"{name}s" if name not in ("ignored", "late") else name: F.sum(

@@ -5,18 +5,19 @@ What is left of such a queue is what txmq_lib/rules/offsets.py finds in it; test
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-Numbers = np.ndarray[Any, np.dtype[Any]]
+from txmq_lib.spark.arrays import Numbers
+
 # Clients are numbers from 0 on.
 NOBODY, UNSEEN = -1, -2
 _LEAST: Final = np.iinfo(np.int64).min
 
 
 class Reports(NamedTuple):
-    """Reports as columns: the number of the queue, the place in event order (ts in epoch µs), and what is reported.
+    """Reports as columns: the number of the queue, the position in event order (ts in epoch µs), and what is reported.
 
     client  the number of the client, NOBODY where none is named
     """
@@ -28,6 +29,11 @@ class Reports(NamedTuple):
     next_offset: Numbers
     is_set: Numbers
     client: Numbers
+
+    @property
+    def positions(self) -> tuple[Numbers, Numbers, Numbers]:
+        """Where each is in event order (names.EVENT_ORDER)."""
+        return self.ts, self.landed_pass, self.landing_order
 
 
 class PlainQueues:
@@ -62,8 +68,8 @@ class PlainQueues:
         lasts = np.r_[begins[1:], len(reports.queue)] - 1
         queues = reports.queue[begins]
         self._judge(reports, queues, begins)
-        for known, places in zip(self.last, reports[1:4], strict=True):
-            known[queues] = places[lasts]
+        for known, positions in zip(self.last, reports.positions, strict=True):
+            known[queues] = positions[lasts]
         sizes = lasts - begins + 1
         held = _held_before(reports.next_offset, begins, sizes, self.next_offset[queues])
         has_moved = reports.next_offset > held
@@ -77,7 +83,7 @@ class PlainQueues:
 
     def _judge(self, reports: Reports, queues: Numbers, begins: Numbers) -> None:
         """Note which of `queues`, whose reports begin at `begins`, are not plain."""
-        first = [places[begins] for places in reports[1:4]]
+        first = [positions[begins] for positions in reports.positions]
         is_late = ~_is_after(first, [known[queues] for known in self.last])
         least, greatest = (pick.reduceat(reports.client, begins) for pick in (np.minimum, np.maximum))
         known = self.client[queues]
@@ -89,13 +95,13 @@ class PlainQueues:
 
 
 def _in_event_order(reports: Reports) -> Reports:
-    """`reports` by queue, each queue's in event order, reports of one place by what they say."""
+    """`reports` by queue, each queue's in event order, reports of one position by what they say."""
     # Rows mostly come in order: sorting a number that ends in the row's is the cheapest that keeps it.
     rows = (reports.queue.astype(np.int64) << 32) | np.arange(len(reports.queue))
     rows.sort()
     rows &= (1 << 32) - 1
     ordered = Reports(*(column[rows] for column in reports))
-    by = [*ordered[1:4], ordered.next_offset]
+    by = [*ordered.positions, ordered.next_offset]
     is_back = _is_after([column[:-1] for column in by], [column[1:] for column in by])
     if not (is_back & (ordered.queue[1:] == ordered.queue[:-1])).any():
         return ordered
@@ -103,11 +109,11 @@ def _in_event_order(reports: Reports) -> Reports:
     return Reports(*(column[rows] for column in ordered))
 
 
-def _is_after(places: list[Numbers], others: list[Numbers]) -> Numbers:
-    """Where a place comes after the other: by the first column that differs."""
-    is_after = np.zeros(len(places[0]), bool)
-    for place, other in zip(reversed(places), reversed(others), strict=True):
-        is_after = (place > other) | ((place == other) & is_after)
+def _is_after(positions: list[Numbers], others: list[Numbers]) -> Numbers:
+    """Where a position comes after the other: by the first column that differs."""
+    is_after = np.zeros(len(positions[0]), bool)
+    for position, other in zip(reversed(positions), reversed(others), strict=True):
+        is_after = (position > other) | ((position == other) & is_after)
     return is_after
 
 

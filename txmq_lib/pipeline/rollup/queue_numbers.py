@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from txmq_lib.names import OFFSET_KEY
-from txmq_lib.pipeline.rollup.plain_queues import NOBODY, Numbers
+from txmq_lib.pipeline.rollup.plain_queues import NOBODY
+from txmq_lib.spark.arrays import Numbers
 
 # Some 0.3 KiB of each are kept in this process.
 MOST_QUEUES: Final = 500_000
@@ -42,7 +43,7 @@ class Names:
 
 
 class QueueNumbers:
-    """Consumer queues (OFFSET_KEY), numbered from 0 on as they come."""
+    """Consumer queues (OFFSET_KEY), numbered from 0 on as they come. An owner is broker, group and topic."""
 
     def __init__(self) -> None:
         self._names = [Names() for _ in OFFSET_KEY[:3]]

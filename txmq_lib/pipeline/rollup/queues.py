@@ -11,10 +11,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.names import EVENT_ORDER, OFFSET_KEY
-from txmq_lib.pipeline.rollup.plain_queues import UNSEEN, Numbers, PlainQueues, Reports
+from txmq_lib.pipeline.rollup.plain_queues import UNSEEN, PlainQueues, Reports
 from txmq_lib.pipeline.rollup.queue_numbers import MOST_QUEUES, Names, QueueNumbers
 from txmq_lib.pipeline.rollup.reset_queues import Moves, folded_resets
 from txmq_lib.rules.offsets import LAST_REPORT
+from txmq_lib.spark.arrays import Numbers
 
 COLUMNS: Final = (*OFFSET_KEY, *EVENT_ORDER, "next_offset", "is_increase_only", "client_id", "origin")
 # Reports of queues with sets, which are held together: some 0.2 KiB each.
@@ -80,7 +81,7 @@ class Queues:
         """The plain queues that have new reports (rules.offset_kinds.FOLDED_DDL)."""
         plain = self._plain
         found = np.flatnonzero(~plain.is_other & (plain.report_count > 0))
-        last = [places[found] for places in plain.last]
+        last = [positions[found] for positions in plain.last]
         return pa.table(
             {
                 **self._numbers.keys(found),
@@ -99,7 +100,7 @@ class Queues:
         found = folded_resets(Reports(*(np.concatenate(columns) for columns in zip(*self._resets, strict=True))))
         self._resets.clear()
         reports, client = found.reports, self._clients.texts(found.reports.client[found.last])
-        last = [places[found.last] for places in reports[1:4]]
+        last = [positions[found.last] for positions in reports.positions]
         return pa.table(
             {
                 **self._numbers.keys(reports.queue[found.last]),

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from txmq_lib.pipeline.rollup.plain_queues import Numbers, Reports, running_greatest
+from txmq_lib.pipeline.rollup.plain_queues import Reports, running_greatest
 from txmq_lib.rules.offsets import LISTED
+from txmq_lib.spark.arrays import Numbers
 
 
 class Moves(NamedTuple):
@@ -91,7 +92,7 @@ def folded_resets(reports: Reports) -> Resets:
 
 
 def _in_total_order(reports: Reports) -> Reports:
-    """As rules.offset_kinds.TOTAL_ORDER has it, each queue's reports together: a set first of those of one place."""
+    """As rules.offset_kinds.TOTAL_ORDER has it, each queue's reports together: a set first of those of one position."""
     by = (reports.next_offset, ~reports.is_set, reports.landing_order, reports.landed_pass, reports.ts, reports.queue)
     rows = np.lexsort(by)
     return Reports(*(column[rows] for column in reports))
@@ -110,7 +111,7 @@ def _are_late(reports: Reports, stretch: Numbers, lasts: Numbers) -> Numbers:
 
 
 def _ranks(*columns: Numbers) -> Numbers:
-    """The place of each row among all, by the first column that differs; equal rows have one."""
+    """The rank of each row among all, by the first column that differs; equal rows have one."""
     rows = np.lexsort(columns[::-1])
     differs = [column[rows][1:] != column[rows][:-1] for column in columns]
     ranks = np.empty(len(rows), np.int64)
@@ -121,7 +122,6 @@ def _ranks(*columns: Numbers) -> Numbers:
 def _newest(reports: Reports, held: Numbers, which: Numbers, counts: Numbers) -> Moves:
     rows = np.flatnonzero(which)
     ends = np.cumsum(counts)
-    place = np.arange(len(rows))
-    rows = rows[np.repeat(ends, counts) - place <= LISTED]
+    rows = rows[np.repeat(ends, counts) - np.arange(len(rows)) <= LISTED]
     offsets = np.r_[0, np.cumsum(np.minimum(counts, LISTED))]
     return Moves(offsets, reports.ts[rows], held[rows], reports.next_offset[rows], reports.client[rows])

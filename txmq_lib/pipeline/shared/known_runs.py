@@ -11,7 +11,7 @@ from txmq_lib.rules.half import op_topic, stored_queue_id
 from txmq_lib.rules.runs import QUEUE, landed_runs, no_runs
 
 
-def of_before(current: Pass) -> DataFrame | None:
+def rows_without_runs(current: Pass) -> DataFrame | None:
     """Rows of landing_frontier that say nothing of runs, with those of what landed; None where there are none."""
     is_queue = F.col("queue_id") != WHOLE_QUEUE_ID
     old = current.read("landing_frontier").where(is_queue & F.col("runs").isNull())
@@ -26,9 +26,9 @@ def of_before(current: Pass) -> DataFrame | None:
 
 
 def frontier_with_runs(current: Pass, found: DataFrame | None = None) -> DataFrame:
-    """landing_frontier as the plan saw it, where rows of before have the runs of `found` (of_before)."""
+    """landing_frontier as the plan saw it, those rows that had no runs as `found` (rows_without_runs) has them."""
     frontier = current.read("landing_frontier")
-    old = of_before(current) if found is None else found
+    old = rows_without_runs(current) if found is None else found
     if old is None:
         return frontier
     return frontier.join(F.broadcast(old.select(*QUEUE)), on=list(QUEUE), how="left_anti").unionByName(old)

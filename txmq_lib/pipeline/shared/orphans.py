@@ -30,7 +30,7 @@ class Orphans(NamedTuple):
     changed: DataFrame
 
 
-def orphans_of_before(current: Pass) -> DataFrame:
+def known_orphans(current: Pass) -> DataFrame:
     """Rows of `orphan` without a half, as the plan saw them."""
     if TABLE not in current.input_versions:  # a pass that a version without this table began
         return current.warehouse.empty(TABLE)
@@ -38,8 +38,8 @@ def orphans_of_before(current: Pass) -> DataFrame:
 
 
 def find_orphans(current: Pass, policies: Policies) -> Orphans:
-    """New messages whose half is not there, and those of before without the ones whose half has landed."""
-    waiting = orphans_of_before(current)
+    """New messages whose half is not there, and those known before, less the ones whose half has landed since."""
+    waiting = known_orphans(current)
     messages = committed_by_brokers(current.new_rows("message").where(F.col("origin") == ORIGIN_LANDED), policies)
     if current.known_to("message") is None and TABLE in current.input_versions:
         messages = messages.join(current.read(TABLE).select(*KEY), on=list(KEY), how="left_anti")

@@ -22,11 +22,10 @@ from txmq_lib.names import (
     ORIGIN_TXMQ,
     ROLE_AUDIT,
     ROLE_ENGINE,
-    SYS_FLAG_COMMIT,
-    SYS_FLAG_TRANSACTION_MASK,
 )
 from txmq_lib.passes.current import Pass
 from txmq_lib.passes.pass_log import COMMITTED, ROLE_GIVEN
+from txmq_lib.rules.pending import is_committed
 from txmq_lib.spark.local_frame import local_frame
 
 TABLE = STEP = "broker"
@@ -87,7 +86,7 @@ def record_roles(current: Pass, landed: str | None = None) -> None:
     The first write of a pass: whoever sees other rows of a broker finds its role.
     """
     if TABLE not in current.input_versions:
-        return  # planned by a version of before
+        return  # planned by an older version
     known = _known(current)
     roles = dict(known)
     if landed is not None:
@@ -123,21 +122,20 @@ def recorded_roles(warehouse: Warehouse) -> dict[str, str]:
 def _known(current: Pass) -> dict[str, str]:
     warehouse = current.warehouse
     if warehouse.version(TABLE) == 0 and any(current.input_versions[name] > 0 for name in FIRST_SEEN_IN):
-        return _of_before(current)
+        return _of_what_was_written(current)
     return recorded_roles(warehouse)
 
 
-def _of_before(current: Pass) -> dict[str, str]:
+def _of_what_was_written(current: Pass) -> dict[str, str]:
     """The roles of brokers that landed before roles were recorded.
 
     Engine where txmq wrote rows of its own, else audit where a broker's ops, given-up or committed messages landed;
     where nothing tells, the role of its last landing, else of this pass.
     """
-    is_committed = F.col("sys_flag").bitwiseAND(SYS_FLAG_TRANSACTION_MASK) == SYS_FLAG_COMMIT
     decided = [
         current.read("op_message"),
         current.read("trans_check_max_time"),
-        current.read("message").where(is_committed),
+        current.read("message").where(is_committed()),
     ]
     rows = reduce(DataFrame.unionByName, [frame.select("broker_name", "origin") for frame in decided])
     is_txmqs = F.max(F.col("origin") == ORIGIN_TXMQ).alias("is_txmqs")

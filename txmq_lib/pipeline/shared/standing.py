@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.shared.evidence import evidence_of
 from txmq_lib.pipeline.shared.known_runs import frontier_with_runs
-from txmq_lib.pipeline.shared.orphans import orphans_of_before
+from txmq_lib.pipeline.shared.orphans import known_orphans
 from txmq_lib.pipeline.shared.policies import policies_of
 from txmq_lib.rules.decisions import standing
 from txmq_lib.rules.evidence import transaction_figures
@@ -20,7 +20,7 @@ from txmq_lib.rules.verdict import judged
 def standing_now(current: Pass, keys: DataFrame) -> DataFrame:
     """What the transactions `keys` are now, and where they lie."""
     policies = policies_of(current.settings)
-    evidence = evidence_of(current, current.cached(keys), orphans_of_before(current))
+    evidence = evidence_of(current, current.cached(keys), known_orphans(current))
     frontier, quarantine = frontier_with_runs(current), current.read("quarantine")
     figures = transaction_figures(evidence)
     verdicts = judged(figures, frontier, quarantine, policies=policies, now=current.now, pass_number=current.number)

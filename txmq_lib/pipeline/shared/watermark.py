@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.shared.known_runs import frontier_with_runs, of_before
+from txmq_lib.pipeline.shared.known_runs import frontier_with_runs, rows_without_runs
 from txmq_lib.rules import frontier
 from txmq_lib.spark.local_frame import materialized
 
@@ -15,7 +15,7 @@ MOVES_ON = f"s.next_offset >= t.next_offset or s.queue_id = {frontier.WHOLE_QUEU
 def move_frontier(current: Pass, reports: DataFrame) -> None:
     """Move landing_frontier by `reports`, one row per queue."""
     with current.timed("frontier"):
-        old = of_before(current)
+        old = rows_without_runs(current)
         if old is not None:
             old, count = materialized(old)
             current.upsert("landing_frontier", old, step="runs", only_if="t.runs is null", count=count)

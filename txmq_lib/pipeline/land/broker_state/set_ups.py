@@ -47,10 +47,10 @@ def land(current: Pass) -> None:
     """Keep what the plan found out, where it is not known yet."""
     set_up = current.arguments.get(TABLE)
     if set_up is None or TABLE not in current.input_versions:
-        return  # planned by a version of before
+        return  # planned by an older version
     broker_name = current.arguments["broker_name"]
     known = [row for row in current.warehouse.materialized_rows(TABLE) if row["broker_name"] == broker_name]
-    if any(all(row[name] == set_up.get(name) for name in FOUND) for row in known):  # plans of before have less
+    if any(all(row[name] == set_up.get(name) for name in FOUND) for row in known):  # older plans have less
         return
     row = {"broker_name": broker_name, **set_up, "recorded_timestamp": current.now, "pass_number": current.number}
     frame = local_frame(current.warehouse.spark, [row], struct_type(table_spec(TABLE)))

@@ -48,7 +48,7 @@ def land(current: Pass, files: list[LandingFile], *, kind: str, broker_name: str
 def _land_rows(current: Pass, parsed: DataFrame, *, kind: str, broker_name: str) -> None:
     table, content = EVENT_TABLES[kind], CONTENT_OF_KIND[kind]
     good = parsed.where("reason is null").withColumn("content_hash", event_hash(content))
-    # By what they say, not by their hash: warehouses of before hold hashes that took two contents for one.
+    # By what they say, not by their hash: older warehouses hold hashes that took two contents for one.
     existing = _told(current, table, broker_name).withColumn("content_hash", event_hash(content))
     rows = counted_by_content(good, _of_same_times(current, existing, good)).withColumn(
         "landing_order", F.col("position")

@@ -51,7 +51,7 @@ def land(
 ) -> LandedLines | None:
     """Write and commit the lines of `files` beyond doubt; null, and nothing committed, where not all records are new.
 
-    kept  adds what messages.land wants to message_rows, and keeps them
+    kept  adds the columns that messages.land needs to message_rows, and keeps the rows
     """
     with current.timed("decode"):
         written = _written(current, files, landing)

@@ -44,7 +44,7 @@ def land(current: Pass, files: list[LandingFile], kind: str) -> list[LandingFile
 
 
 def _is_by_spark(current: Pass) -> bool:
-    # Plans of before say nothing of tasks.
+    # Plans of older versions say nothing of tasks.
     return current.arguments.get(TASK_BYTES) is None
 
 

@@ -23,7 +23,7 @@ from txmq_lib.pipeline.land.records.record_rows import PLAIN_LONG, Properties, p
 from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA
 from txmq_lib.rules.landing_contract import MESSAGE_COLUMNS, MESSAGE_FIELDS, OFFSETS
 from txmq_lib.rules.moments import LATEST_MS
-from txmq_lib.spark.row_hash import Numbers
+from txmq_lib.spark.arrays import Numbers
 
 # A longer line is not looked at here: its body is beyond what rows from Arrow have (record_rows.MOST_BODY_BYTES).
 MOST_LINE_BYTES: Final = 96 << 10

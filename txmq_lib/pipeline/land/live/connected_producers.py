@@ -25,7 +25,7 @@ def land(current: Pass, producers: Mapping[str, Sequence[str]], *, is_every_grou
     is_every_group  a group that is not among them has none; else nobody asked about it
     """
     if TABLE not in current.input_versions:
-        return  # planned by a version of before
+        return  # planned by an older version
     broker_name, now = current.arguments["broker_name"], current.now
     known = {
         row["producer_group"]: row

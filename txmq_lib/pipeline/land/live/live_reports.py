@@ -35,7 +35,7 @@ class ReadTo(NamedTuple):
 class BrokerQueues:
     """What a plan learned of a broker's real queues beside the ranges that it reads.
 
-    heard_of    a live landing of before was told of them, or was not and said so
+    heard_of    an earlier live landing was told of them, or was not and said so
     registered  the name servers tell of them
     unreadable  topics that may not be read
     gone        the name servers told of them in the landing before, and do no more
@@ -154,7 +154,7 @@ def untold_reports(current: Pass, queues: Iterable[Queue]) -> DataFrame:
 def _queues_read(current: Pass, lost_queues: set[Queue], read_to: ReadTo) -> DataFrame:
     """One row per queue that was read: from and to where, what is kept of it, and where it ends if that was reached."""
     broker_name, held_back = current.arguments["broker_name"], halves_held_back(lost_queues)
-    anew = {Queue(*queue) for queue in current.arguments.get("anew", ())}  # plans of before say nothing of it
+    anew = {Queue(*queue) for queue in current.arguments.get("anew", ())}  # plans of older versions say nothing of it
     read = [
         (broker_name, topic, queue_id, stop, low, lost > 0, start if stop > start else None, high,
          Queue(topic, queue_id) in anew,

@@ -19,7 +19,7 @@ from txmq_lib.names import (
     TRANSACTION_TOPICS,
 )
 from txmq_lib.passes.current import Pass
-from txmq_lib.passes.frames import KEYS
+from txmq_lib.passes.frames import KEYS_SENT
 from txmq_lib.pipeline.land.kinds import MESSAGE_TABLES
 from txmq_lib.pipeline.land.records.faults import as_json, conflict_rows, fault_columns
 from txmq_lib.pipeline.shared.quarantining import append_quarantine
@@ -184,7 +184,7 @@ def _land_direct(
     key: tuple[str, ...] = TOPIC_KEY
     if kind in ("half", "op"):
         key, direct = QUEUE_KEY, direct.withColumn("queue_id", table_queue_id())
-    few_repeated = current.broadcastable(repeated_keys(direct, key), most=KEYS)
+    few_repeated = current.broadcastable(repeated_keys(direct, key), most=KEYS_SENT)
     judged = current.kept_if_small(judged_by_key(direct, existing, key, few_repeated))
     tally = _tallied(current, judged)
     new = direct
@@ -248,7 +248,7 @@ def _land_prepared(current: Pass, good: DataFrame, broker_name: str, batch: Row)
     known = current.read("half_message").where(F.col("broker_name") == broker_name)
     # A prepared message has no half offset of its own yet: it is known by its physical offset.
     prepared = good.where("is_prepared")
-    few_repeated = current.broadcastable(repeated_keys(prepared, PHYSICAL_KEY), most=KEYS)
+    few_repeated = current.broadcastable(repeated_keys(prepared, PHYSICAL_KEY), most=KEYS_SENT)
     judged = current.cached(judged_by_key(prepared, known, PHYSICAL_KEY, few_repeated))
     tally = _tallied(current, judged)
     new = judged.where(F.col("status") == NEW).drop("status")

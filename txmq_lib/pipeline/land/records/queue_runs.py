@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from txmq_lib.spark.row_hash import Numbers
+from txmq_lib.spark.arrays import Numbers
 
 RUNS_SCHEMA: Final = pa.schema(
     [

@@ -19,7 +19,8 @@ from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import arrow_schema
 from txmq_lib.rules.half import HASHED
 from txmq_lib.rules.landing_contract import MESSAGE_COLUMNS
-from txmq_lib.spark.row_hash import Numbers, row_hash
+from txmq_lib.spark.arrays import Numbers
+from txmq_lib.spark.row_hash import row_hash
 
 # Beyond these the hash of a row costs more than the way through Spark.
 MOST_BODY_BYTES: Final = 64 << 10

@@ -106,7 +106,7 @@ def can_be_carried_on(current: Pass) -> bool:
 
 
 def is_by_tasks(current: Pass) -> bool:
-    # Plans of before say nothing of it.
+    # Plans of older versions say nothing of it.
     return bool(current.arguments.get("are_files_written_by_tasks"))
 
 

@@ -32,7 +32,9 @@ from txmq_lib.pipeline.reconcile.in_arrow.named_halves import (
     columns_of,
     has_between,
 )
-from txmq_lib.pipeline.reconcile.in_arrow.plain_ends import OF_END, OF_HALF, Numbers, are_plain, outcome_rows
+from txmq_lib.pipeline.reconcile.in_arrow.plain_ends import HALF_COLUMNS, are_plain, outcome_rows
+from txmq_lib.rules.settle import END_COLUMNS
+from txmq_lib.spark.arrays import Numbers
 
 ENDS, OUTCOMES = "end_transaction", "end_outcome"
 NOT_WAITING: Final = {"is_held": "false"}
@@ -48,7 +50,7 @@ Result = TypeVar("Result")
 class Judged(NamedTuple):
     """Files of end_outcome with the rows of plain ends, which no commit names yet; and where those left to Spark lie.
 
-    directory_left  with Parquet files of their rows (OF_END); None where there are none
+    directory_left  with Parquet files of their rows (END_COLUMNS); None where there are none
     """
 
     files: list[WrittenFile]
@@ -119,14 +121,14 @@ def _pieces(current: Pass) -> list[_Piece] | None:
     is_first = current.known_to(ENDS) is None
     if is_first and not current.read(OUTCOMES).isEmpty():
         return None  # nobody knows which of them were judged before
-    ends = _stretches(current.new_files(ENDS), OF_END)
+    ends = _stretches(current.new_files(ENDS), END_COLUMNS)
     path = current.warehouse.local_path(HALVES)
     if not ends or path is None or sum(each.rows for each in ends) > MOST_ENDS:
         return None
     near = files_near(
         path, current.input_versions[HALVES], COMMIT_LOG_OFFSET, [(each.least, each.greatest) for each in ends]
     )
-    halves = _stretches(near, OF_HALF)
+    halves = _stretches(near, HALF_COLUMNS)
     if halves is None:
         return None
     pieces = _side_by_side(current, lambda end: _Piece(end[0], end[1], _near(end[1], halves)), list(enumerate(ends)))
@@ -193,8 +195,8 @@ class _Work:
         halves = NamedHalves(piece.halves)
         transactions, rest = [np.empty(0, np.int64)], []
         with TableFile(self.path, spec, NOT_WAITING) as file:
-            for batch in piece.ends.group.batches(OF_END, most_rows=BATCH_ROWS):
-                ends = batch.cast(columns_of(ENDS, OF_END))
+            for batch in piece.ends.group.batches(END_COLUMNS, most_rows=BATCH_ROWS):
+                ends = batch.cast(columns_of(ENDS, END_COLUMNS))
                 pairs = halves.of(ends)
                 transactions.append(pairs.transactions)
                 plain, its_halves = self._plain(ends, pairs)
@@ -205,7 +207,7 @@ class _Work:
                     )
                     file.write(rows)
             files = file.finish()
-        return _JudgedPiece(piece, files, self._laid_down(piece, rest), np.concatenate(transactions))
+        return _JudgedPiece(piece, files, self._write_rest(piece, rest), np.concatenate(transactions))
 
     def _plain(self, ends: pa.RecordBatch, pairs: Pairs) -> tuple[Numbers, pa.RecordBatch | None]:
         """Which ends are plain, ascending, and the half of each."""
@@ -215,10 +217,11 @@ class _Work:
         if found.halves is None:
             return found.ends, None
         places = ends[COMMIT_LOG_OFFSET].to_numpy()[found.ends]
-        are = are_plain(ends.take(pa.array(found.ends)), found.halves) & ~_is_among(places, self.refused)
-        return found.ends[are], found.halves.filter(pa.array(are))
+        is_plain = are_plain(ends.take(pa.array(found.ends)), found.halves) & ~_is_among(places, self.refused)
+        return found.ends[is_plain], found.halves.filter(pa.array(is_plain))
 
-    def _laid_down(self, piece: _Piece, rest: Sequence[pa.RecordBatch]) -> int:
+    def _write_rest(self, piece: _Piece, rest: Sequence[pa.RecordBatch]) -> int:
+        """Write the ends that are not plain, for Spark; how many they are."""
         others = pa.Table.from_batches(rest) if rest else None
         if others is None or not others.num_rows:
             return 0

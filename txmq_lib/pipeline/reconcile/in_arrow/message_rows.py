@@ -91,7 +91,7 @@ def _rows(halves: pa.RecordBatch, changed: Mapping[str, Any], schema: pa.Schema)
     """Columns of `schema`: those `changed`, an array or one value for all rows; the others as the halves have them."""
     columns = []
     for field in schema:
-        # A file of before has no column that came since.
+        # A file of an older version has no column that came since.
         landed = halves[field.name] if field.name in halves.schema.names else None
         value = changed.get(field.name, landed)
         if not isinstance(value, pa.Array):

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import arrow_schema
 from txmq_lib.delta.row_groups import Stretch
-from txmq_lib.pipeline.reconcile.in_arrow.plain_ends import OF_HALF, Numbers
+from txmq_lib.pipeline.reconcile.in_arrow.plain_ends import HALF_COLUMNS
+from txmq_lib.spark.arrays import Numbers
 from txmq_lib.spark.row_hash import row_hash
 
 HALVES, COMMIT_LOG_OFFSET = "half_message", "commit_log_offset"
@@ -100,7 +101,7 @@ class NamedHalves:
 
 
 def _of_group(stretch: Stretch) -> _OfGroup:
-    (halves,) = stretch.group.keys(OF_HALF).cast(columns_of(HALVES, OF_HALF)).combine_chunks().to_batches()
+    (halves,) = stretch.group.keys(HALF_COLUMNS).cast(columns_of(HALVES, HALF_COLUMNS)).combine_chunks().to_batches()
     places = halves[COMMIT_LOG_OFFSET].to_numpy()
     rows = np.argsort(places, kind="stable")
     hashes = row_hash([halves["transaction_id"]]).to_numpy()

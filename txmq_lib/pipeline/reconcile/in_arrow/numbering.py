@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from txmq_lib.names import COMMIT
 from txmq_lib.pipeline.reconcile.in_arrow.message_files import ROWS_IN_A_PART, DestinationFiles
+from txmq_lib.spark.arrays import Numbers
 
-Numbers = np.ndarray[Any, np.dtype[Any]]
 Queue = tuple[str, str, int]  # broker, real topic, real queue
 
 # Of whole queues, sorted at once; a queue that has more is left to Spark.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +22,13 @@ from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import TableFile, WrittenFile, arrow_schema
 from txmq_lib.names import OP_TAG, OP_TOPIC, ORIGIN_TXMQ
 from txmq_lib.passes.current import Pass
-from txmq_lib.passes.frames import NUMBERS
+from txmq_lib.passes.frames import NUMBERS_SENT
 from txmq_lib.rules.effects import OPS_OF_A_TASK, QUEUE
 from txmq_lib.rules.offset_bitmap import offset_bitmap
+from txmq_lib.spark.arrays import Numbers
 
 OPS: Final = "op_message"
 BITS: Final = 64
-Numbers = np.ndarray[Any, np.dtype[Any]]
 
 
 def op_files(current: Pass, named: DataFrame, queue_ends: DataFrame) -> list[WrittenFile] | None:
@@ -43,8 +43,8 @@ def op_files(current: Pass, named: DataFrame, queue_ends: DataFrame) -> list[Wri
         return []
     with current.timed(OPS):
         bitmap = offset_bitmap(named.withColumnRenamed("half_queue_offset", "queue_offset"))
-        words = bitmap.limit(NUMBERS + 1).toArrow()
-        if words.num_rows > NUMBERS:
+        words = bitmap.limit(NUMBERS_SENT + 1).toArrow()
+        if words.num_rows > NUMBERS_SENT:
             return None
         stretches = list(_stretches(words, _next_offsets(queue_ends)))
         write = partial(_written, path, current.now, current.number)
@@ -53,7 +53,7 @@ def op_files(current: Pass, named: DataFrame, queue_ends: DataFrame) -> list[Wri
 
 
 @dataclass(frozen=True)
-class Stretch:
+class DecidedHalves:
     """Halves of a queue by words of 64 offsets, ascending, and the offset that the op of the first one gets."""
 
     broker_name: str
@@ -63,16 +63,16 @@ class Stretch:
     start: int
 
 
-def op_rows(stretch: Stretch, schema: pa.Schema, *, now: datetime, pass_number: int) -> pa.RecordBatch:
-    """Rows of op_message (`schema`), one for each half of the stretch, in the order of their offsets."""
-    bits = np.unpackbits(stretch.masks.view(np.uint8).reshape(-1, BITS // 8), axis=1, bitorder="little")
+def op_rows(halves: DecidedHalves, schema: pa.Schema, *, now: datetime, pass_number: int) -> pa.RecordBatch:
+    """Rows of op_message (`schema`), one for each of `halves`, in the order of their offsets."""
+    bits = np.unpackbits(halves.masks.view(np.uint8).reshape(-1, BITS // 8), axis=1, bitorder="little")
     word, bit = np.nonzero(bits)
     made = {
-        "broker_name": stretch.broker_name,
-        "queue_id": stretch.queue_id,
-        "queue_offset": pa.array(np.arange(stretch.start, stretch.start + len(word))),
+        "broker_name": halves.broker_name,
+        "queue_id": halves.queue_id,
+        "queue_offset": pa.array(np.arange(halves.start, halves.start + len(word))),
         "position": 0,
-        "half_queue_offset": pa.array(stretch.words[word] * BITS + bit),
+        "half_queue_offset": pa.array(halves.words[word] * BITS + bit),
         "commit_log_offset": None,
         "store_timestamp": now,
         "tags": OP_TAG,
@@ -94,7 +94,7 @@ def _next_offsets(queue_ends: DataFrame) -> dict[tuple[str, int], int]:
     return {(row["broker_name"], row["queue_id"]): row["next_offset"] for row in rows}
 
 
-def _stretches(words: pa.Table, next_offsets: dict[tuple[str, int], int]) -> Iterator[Stretch]:
+def _stretches(words: pa.Table, next_offsets: dict[tuple[str, int], int]) -> Iterator[DecidedHalves]:
     """All of `words` (broker_name, queue_id, word, mask), cut into so many halves as a file gets."""
     by_place = words.sort_by([("broker_name", "ascending"), ("queue_id", "ascending"), ("word", "ascending")])
     queues = by_place.group_by(["broker_name", "queue_id"], use_threads=False).aggregate([("word", "count")])
@@ -107,13 +107,13 @@ def _stretches(words: pa.Table, next_offsets: dict[tuple[str, int], int]) -> Ite
         start = next_offsets.get((queue["broker_name"], queue["queue_id"])) or 0
         cuts = np.searchsorted(before, np.arange(0, before[-1], OPS_OF_A_TASK))
         for low, high in pairwise([*np.unique(cuts), len(numbers)]):
-            yield Stretch(
+            yield DecidedHalves(
                 queue["broker_name"], queue["queue_id"], numbers[low:high], masks[low:high], start + int(before[low])
             )
 
 
-def _written(path: str, now: datetime, pass_number: int, stretch: Stretch) -> list[WrittenFile]:
+def _written(path: str, now: datetime, pass_number: int, halves: DecidedHalves) -> list[WrittenFile]:
     spec = table_spec(OPS)
     with TableFile(path, spec) as file:
-        file.write(op_rows(stretch, arrow_schema(spec), now=now, pass_number=pass_number))
+        file.write(op_rows(halves, arrow_schema(spec), now=now, pass_number=pass_number))
         return file.finish()

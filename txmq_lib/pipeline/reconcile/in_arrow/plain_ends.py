@@ -7,30 +7,28 @@ that transaction. Its row of end_outcome is the one that txmq_lib/rules/settle.p
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from txmq_lib.names import COMMIT, END_COMMIT, END_ROLLBACK, OUTCOME_ACCEPTED, ROLLBACK, TRANSACTION_TOPICS
+from txmq_lib.spark.arrays import Numbers
 
-Numbers = np.ndarray[Any, np.dtype[Any]]
 ACCEPTED_CODE: Final = 0
-OF_END: Final = (
-    *("broker_name", "ts", "producer_group", "tran_state_table_offset", "commit_log_offset", "commit_or_rollback"),
-    *("from_transaction_check", "msg_id", "transaction_id", "origin", "landed_pass", "landing_order"),
-)
-OF_HALF: Final = (
+HALF_COLUMNS: Final = (
     *("broker_name", "commit_log_offset", "queue_id", "queue_offset", "transaction_id", "producer_group"),
     *("born_timestamp", "real_topic", "real_queue_id", "check_immunity"),
 )
 
 
 def are_plain(ends: pa.RecordBatch, halves: pa.RecordBatch) -> Numbers:
-    """Which of `ends` (OF_END) would be accepted by themselves: each with the only half of its broker (OF_HALF) there.
+    """Which of `ends` would be accepted by themselves: each with the only half of its broker there.
 
     Whether another end is of the same transaction, or it was decided before, is not looked at.
+
+    Columns  END_COLUMNS (rules/settle.py), HALF_COLUMNS
     """
     code = ends["commit_or_rollback"]
     conditions = (
