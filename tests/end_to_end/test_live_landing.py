@@ -511,22 +511,24 @@ def test_a_broker_that_is_down_is_an_error_and_one_that_moved_is_found(open_hous
 
 
 @pytest.mark.long
-def test_a_cycle_goes_on_without_brokers_that_cannot_be_reached(open_house, served):
+def test_a_cycle_goes_on_without_sources_that_cannot_be_read(open_house, served, tmp_path):
     served.close()
     files = f"{{kind: half, paths: [{truth.CAPTURES / CAPTURE / 'half.jsonl.gz'}], broker: {BROKER}}}"
-    source = f'sources=[{{kind: rocketmq, namesrv: ["{served.address}"]}}, {files}]'
+    store = f"{{kind: store, paths: [{tmp_path}/gone], broker: {BROKER}}}"
+    source = f'sources=[{{kind: rocketmq, namesrv: ["{served.address}"]}}, {store}, {files}]'
     house = open_house(*QUICK, source)
     seen = {}
     report = run_sources(
         house.warehouse, house.settings, now=NOW, wall_clock=wall_clock, environ={}, on_step=seen.__setitem__
     )
     halves = len(truth.rows(CAPTURE, "half"))
-    assert (report.job, report.number, report.counts["unread"], report.counts["half"]) == ("land", 1, 1, halves)
-    assert [type(each).__name__ for each in seen.values()] == ["UnreachableError", "PassReport"]
+    assert (report.job, report.number, report.counts["unread"], report.counts["half"]) == ("land", 1, 2, halves)
+    assert [type(each).__name__ for each in seen.values()] == ["UnreachableError", "InputError", "PassReport"]
     assert {row["job"] for row in house.rows("pass")} == {"land"}
     report = run_cycle(house.warehouse, house.settings, now=NOW, wall_clock=wall_clock, environ={})
-    assert report.counts["unread"] == 1
+    assert report.counts["unread"] == 2
     assert report.findings[0].startswith(f"land rocketmq {served.address}: not read: no name server answers")
+    assert report.findings[1].startswith(f"land store {tmp_path}/gone: not read: ")
 
 
 @pytest.mark.long

@@ -84,6 +84,14 @@ def test_sources_where_none_is_configured(said):
     assert err.startswith("error NOTHING_TO_LAND: the settings name no sources")
 
 
+def test_one_source_of_several_that_can_be_read_is_enough(said):
+    gone, files = "{kind: store, paths: [/gone], broker: b}", "{kind: end, paths: [to-come/*.jsonl], broker: b}"
+    for command in (("run",), ("land", "sources")):
+        assert "store /gone is no directory" in said(*command, "--set", "role=audit", "--set", f"sources=[{gone}]")[1]
+        some = said(*command, "--set", "role=audit", "--set", f"sources=[{gone}, {files}]")
+        assert "a JVM would have started" in some[1]
+
+
 def test_name_servers_that_do_not_answer(said):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

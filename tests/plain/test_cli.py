@@ -214,8 +214,9 @@ def test_a_check_without_an_answer_keeps_nothing_from_being_sent(capsys, monkeyp
     monkeypatch.setattr("txmq_lib.pipeline.resolve.run_resolve", lambda *_, **__: silent)
     monkeypatch.setattr("txmq_lib.cli.run.before_spark.require_name_servers", lambda *_: None)
     monkeypatch.setattr("txmq_lib.cli.commands.jobs.send", send)
+    resolvers = 'resolvers={G: {kind: http, endpoints: ["http://127.0.0.1:1/"]}}'
     arguments = ("resolve", "--to-broker", "--apply", "--namesrv", "127.0.0.1:9876")
-    assert (run(capsys, *arguments)[0], sent) == (status, ["resolve"])
+    assert (run(capsys, "--set", resolvers, *arguments)[0], sent) == (status, ["resolve"])
 
 
 @pytest.mark.parametrize(

@@ -231,6 +231,24 @@ def test_the_last_failure_of_each_step_is_told_until_it_is_done(failures_told):
     assert failures_told({}, [run("run", 8 * 86_400, **{"land store /s": "INPUT_UNREADABLE: gone"})]) == (0, [])
 
 
+def test_a_source_that_is_configured_no_more_fails_no_more(failures_told, warehouse, txmq):
+    steps = {"land store /s": "INPUT_UNREADABLE: gone", "land offsets of rocketmq n:1 m:1": "REMOTING: down"}
+    other = "sources=[{kind: store, paths: [/other, /t], broker: b}]"
+    names = "sources=[{kind: rocketmq, namesrv: ['n:1', 'm:1']}, {kind: store, paths: [/s], broker: b}]"
+    assert len(failures_told({}, [run("run", 60, **steps)])[1]) == 2
+    assert failures_told({}, [run("run", 60, **steps)], other) == (0, [])
+    assert len(failures_told({}, [run("run", 60, **steps)], names)[1]) == 2
+    # What is no source stays, and so does the row of the run.
+    by_hand = {"land store": "INPUT_UNREADABLE: gone", "audit": "UNEXPECTED: no"}
+    assert len(failures_told({}, [run("run", 60, **by_hand)], other)[1]) == 2
+    uri = warehouse({})
+    run_rows.append_runs(uri, [run("run", 60, **steps)], wall=AT)
+    for command in (("metrics", "--out", "-"), ("status",)):
+        assert "/s" in txmq("--warehouse", uri, *command)[1]
+        assert "/s" not in txmq("--warehouse", uri, "--set", other, *command)[1]
+    assert len(runs(txmq, uri)) == 1
+
+
 def test_a_mistake_of_who_typed_a_command_is_no_failure(failures_told, txmq, tmp_path):
     mistakes = [
         run("settle", 60, settle="USAGE: T1 is decided"),

@@ -48,6 +48,11 @@ USES = [  # what is typed; status; what is said of it
     ("--conf live.yaml run", 2, "the environment variable NO_SUCH_KEY is not set"),
     ("--conf live.yaml serve", 2, "the environment variable NO_SUCH_KEY is not set"),
     ("--conf live.yaml land sources", 2, "the environment variable NO_SUCH_KEY is not set"),
+    ("--conf gone-store.yaml run", 3, "store /gone is no directory"),
+    ("--conf gone-store.yaml land sources", 3, "store /gone is no directory"),
+    ("--conf all-gone.yaml run", 3, "no source can be read: store /gone is no directory: give a store directory"),
+    ("--conf all-gone.yaml run", 3, "; no name server answers: 127.0.0.1:1"),
+    ("resolve", 0, "nobody is asked: the settings name no resolvers"),
     ("--conf asks.yaml resolve", 2, "resolvers.GID_PAY.url_env: the environment variable NO_SUCH_URL is not set"),
     ("--warehouse tab.yaml status", 2, "tab.yaml is a file; a settings file is given by --conf"),
     ("verdicts --conf", 2, "--conf needs a value: --conf FILE"),
@@ -95,6 +100,11 @@ def test_a_wrong_use_is_said_in_three_lines_at_most_without_a_jvm(
     (tmp_path / "live.yaml").write_text(
         "role: audit\nrocketmq: {access_key_env: NO_SUCH_KEY, secret_key_env: NO_SUCH_KEY}\n"
         "sources: [{kind: rocketmq, namesrv: ['127.0.0.1:1']}]\n"
+    )
+    gone = "{kind: store, paths: [/gone], broker: b}"
+    (tmp_path / "gone-store.yaml").write_text(f"role: audit\nsources: [{gone}]\n")
+    (tmp_path / "all-gone.yaml").write_text(
+        f"role: audit\nsources: [{{kind: rocketmq, namesrv: ['127.0.0.1:1']}}, {gone}]\n"
     )
     (tmp_path / "asks.yaml").write_text(
         "resolvers: {GID_PAY: {kind: sql, url_env: NO_SUCH_URL, table: t, key_column: k, state_column: s, commit: [x]}}"

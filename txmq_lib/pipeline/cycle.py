@@ -9,8 +9,9 @@ from datetime import datetime
 
 from txmq_lib.config.sections import Source
 from txmq_lib.config.settings import Settings
+from txmq_lib.config.source_steps import step_of_brokers, step_of_files, step_of_offsets, step_of_store
 from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.errors import NothingToLandError, RemotingError
+from txmq_lib.errors import InputError, NothingToLandError, RemotingError, WarehouseUnreached
 from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline import audit, resolve
 from txmq_lib.pipeline.audit import run_audit
@@ -50,8 +51,8 @@ def run_cycle(
 ) -> PassReport:
     """All passes of the cycle as one report: counts and seconds summed per step; the number is the reconcile pass's.
 
-    A source where there is nothing yet is counted (`sources_empty`) and passed over; so are live brokers that cannot be
-    reached (`unread`). Without a resolver none is asked.
+    A source where there is nothing yet is counted (`sources_empty`) and passed over; so is a store, file or live broker
+    that cannot be read (`unread`). Without a resolver none is asked.
     environ  where secrets that the settings name are looked up; SettingsError where one is missing
     on_step  told of each pass by its name: the report, or the error that it ended with
     """
@@ -85,22 +86,26 @@ def require_sources(settings: Settings) -> None:
 def _run(
     works: Sequence[Work], warehouse: Warehouse, now: datetime, on_step: Callable[[str, PassReport | Exception], None]
 ) -> tuple[list[PassReport], list[str]]:
-    """The report of every pass, and in words which live brokers could not be read."""
+    """The report of every pass, and in words which sources could not be read."""
     passes: list[PassReport] = []
     unread: list[str] = []
     with warehouse.looking_once():
         for work in works:
             try:
                 passes.append(work.run(warehouse, now))
-            except RemotingError as failure:
-                unread.append(f"{work.name}: not read: {failure.message}")
-                on_step(work.name, failure)
             except Exception as failure:
                 on_step(work.name, failure)
-                raise
+                if work.job != LAND or not _is_of_source(failure):
+                    raise
+                unread.append(f"{work.name}: not read: {failure}")
             else:
                 on_step(work.name, passes[-1])
     return passes, unread
+
+
+def _is_of_source(failure: Exception) -> bool:
+    """Whether a source is to blame, so that the others may land."""
+    return isinstance(failure, RemotingError | InputError) and not isinstance(failure, WarehouseUnreached)
 
 
 def _sum(job: str, number: int, passes: Sequence[PassReport], unread: Sequence[str]) -> PassReport:
@@ -194,8 +199,7 @@ def _landing_of_brokers(
             environ=environ,
         )
 
-    what = "land offsets of" if reads == Parts.OFFSETS else "land"
-    return Work(f"{what} rocketmq {' '.join(source.namesrv or ())}", LAND, run)
+    return Work(step_of_offsets(source) if reads == Parts.OFFSETS else step_of_brokers(source), LAND, run)
 
 
 def _landing_of_store(settings: Settings, source: Source, path: str, wall_clock: Callable[[], datetime]) -> Work:
@@ -210,7 +214,7 @@ def _landing_of_store(settings: Settings, source: Source, path: str, wall_clock:
             is_idle_when_landed=True,
         )
 
-    return Work(f"land store {path}", LAND, run)
+    return Work(step_of_store(path), LAND, run)
 
 
 def _landing_of_files(settings: Settings, source: Source, wall_clock: Callable[[], datetime]) -> Work:
@@ -229,4 +233,4 @@ def _landing_of_files(settings: Settings, source: Source, wall_clock: Callable[[
         except NothingToLandError:
             return PassReport(LAND, 0, {"sources_empty": 1}, {})
 
-    return Work(f"land {source.kind} {' '.join(source.paths or ())}", LAND, run)
+    return Work(step_of_files(source), LAND, run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 
 from txmq_lib import names
@@ -25,14 +26,16 @@ def built_report(
     since: datetime | None,
     limits: Limits,
     lag_window_ms: int,
+    source_steps: Collection[str] = (),
     links: Links = Links.STORIES,
 ) -> Report:
     """Everything the page shows.
 
     since  where its charts over time begin, else where what is known does
+    source_steps  the steps of the configured sources (`step_runs`)
     links  where a listed transaction leads: to its story in the page, or to a page of its own
     """
-    status = read_status(reader, now, lag_window_ms=lag_window_ms)
+    status = read_status(reader, now, lag_window_ms=lag_window_ms, source_steps=source_steps)
     period = reported_period(reader, now, since)
     sections: list[Section] = [
         stuck_section(reader, now, links),

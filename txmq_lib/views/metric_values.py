@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 
 from txmq_lib import names
@@ -22,8 +22,13 @@ SYSTEM_TOPICS = ("RMQ_SYS_", "rmq_sys_", names.MAX_TIME_TOPIC, *names.DIVERTING_
 SYSTEM_GROUPS = ("CID_RMQ_SYS_",)
 
 
-def metric_values(reader: WarehouseReader, now: datetime, lag_window_ms: int) -> Iterator[tuple[Piece, float]]:
-    """Every series with its value now; of a histogram every bucket on its own, and the sum."""
+def metric_values(
+    reader: WarehouseReader, now: datetime, lag_window_ms: int, source_steps: Collection[str] = ()
+) -> Iterator[tuple[Piece, float]]:
+    """Every series with its value now; of a histogram every bucket on its own, and the sum.
+
+    source_steps  the steps of the configured sources (`step_runs`)
+    """
     yield piece("txmq_collected_timestamp_seconds"), now.timestamp()
     yield from _pending(reader, now)
     yield from _decided(reader)
@@ -32,7 +37,7 @@ def metric_values(reader: WarehouseReader, now: datetime, lag_window_ms: int) ->
     yield from _unchecked(reader)
     yield from _consumers(reader, LagWindow(now, lag_window_ms))
     yield from _passes(reader)
-    yield from _runs(reader)
+    yield from _runs(reader, source_steps)
     for row in landing_figures.quarantined(reader):
         yield piece("txmq_quarantined_records", row.reason), row.count
     for orphans in figures.orphans(reader):
@@ -43,8 +48,8 @@ def metric_values(reader: WarehouseReader, now: datetime, lag_window_ms: int) ->
             yield piece("txmq_landed_timestamp_seconds", BROKER, source.broker_name), timestamp
 
 
-def _runs(reader: WarehouseReader) -> Iterator[tuple[Piece, float]]:
-    for step in step_runs(reader):
+def _runs(reader: WarehouseReader, source_steps: Collection[str]) -> Iterator[tuple[Piece, float]]:
+    for step in step_runs(reader, source_steps):
         yield piece("txmq_step_failures", step.step), step.failures
     for landing in landed_runs(reader):
         yield piece("txmq_last_landing_timestamp_seconds", BROKER, landing.broker_name), landing.last_landed.timestamp()

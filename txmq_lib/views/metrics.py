@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
@@ -23,9 +23,19 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 AnyFamily: TypeAlias = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily
 
 
-def metrics_text(reader: WarehouseReader, now: datetime, *, lag_window_ms: int, before: str = "") -> str:
-    """Every metric in Prometheus's text format; no counter below what the text `before` told."""
-    values = _bounded(dict(metric_values(reader, now, lag_window_ms)))
+def metrics_text(
+    reader: WarehouseReader,
+    now: datetime,
+    *,
+    lag_window_ms: int,
+    source_steps: Collection[str] = (),
+    before: str = "",
+) -> str:
+    """Every metric in Prometheus's text format; no counter below what the text `before` told.
+
+    source_steps  the steps of the configured sources (`step_runs`)
+    """
+    values = _bounded(dict(metric_values(reader, now, lag_window_ms, source_steps)))
     counts = {piece: value for piece, value in values.items() if BY_NAME[piece.metric].kind != "gauge"}
     counters, carried = carried_over(counts, before)
     registry = CollectorRegistry()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
+from txmq_lib.config.source_steps import is_step_of_source
 from txmq_lib.config.table_specs import RUN_TABLE
 from txmq_lib.errors import TableMissingError
 from txmq_lib.views.column_sql import in_utc, utc
@@ -37,10 +39,12 @@ class LandedRun:
     last_landed: datetime
 
 
-def step_runs(reader: WarehouseReader) -> list[StepRuns]:
+def step_runs(reader: WarehouseReader, source_steps: Collection[str] = ()) -> list[StepRuns]:
     """Every step that ever ran, those that fail now first; none in an older warehouse.
 
     What somebody typed wrongly says nothing of a step.
+    source_steps  the steps of the configured sources: others were taken from the settings and fail no more; without any
+        no source is left out
     """
     # A run that ended otherwise than by itself says nothing of steps that it had not come to.
     # Of a killed service only its start is known, so that of the next one is what clears it.
@@ -66,7 +70,9 @@ def step_runs(reader: WarehouseReader) -> list[StepRuns]:
     except TableMissingError:
         return []
     return [
-        StepRuns(step, in_utc(done), in_utc(failed), error, failures) for step, done, failed, error, failures in rows
+        StepRuns(step, in_utc(done), in_utc(failed), error, failures)
+        for step, done, failed, error, failures in rows
+        if not source_steps or not is_step_of_source(step) or step in source_steps
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -97,8 +97,13 @@ class Status:
         return sum(n for last in self.passes for step, n in last.counts.items() if step.startswith("quarantine"))
 
 
-def read_status(reader: WarehouseReader, now: datetime, *, lag_window_ms: int) -> Status:
-    """The figures, each from the newest rows of its table; several tables are read at a time."""
+def read_status(
+    reader: WarehouseReader, now: datetime, *, lag_window_ms: int, source_steps: Collection[str] = ()
+) -> Status:
+    """The figures, each from the newest rows of its table; several tables are read at a time.
+
+    source_steps  the steps of the configured sources (`step_runs`)
+    """
     reader.open_ahead(TABLES)
     with ThreadPoolExecutor(max_workers=TABLES_AT_ONCE if reader.is_far else 4) as pool:
         verdicts = pool.submit(figures.verdict_counts, reader)
@@ -113,7 +118,7 @@ def read_status(reader: WarehouseReader, now: datetime, *, lag_window_ms: int) -
         unchecked = pool.submit(stopped_checks, reader)
         passed = pool.submit(passed_over, reader)
         differing = pool.submit(landing_figures.differing, reader)
-        runs = pool.submit(step_runs, reader)
+        runs = pool.submit(step_runs, reader, source_steps)
         landings = pool.submit(landed_runs, reader)
         given_up = pool.submit(reader.stored, "trans_check_max_time").result()
         return Status(

@@ -12,7 +12,7 @@ import typer
 
 from txmq_lib.cli.commands import decisions
 from txmq_lib.cli.commands.decisions import Apply, ToBroker, send, who
-from txmq_lib.cli.options import options_of
+from txmq_lib.cli.options import Options, options_of, settings_of
 from txmq_lib.cli.output.formats import PASSES_PANEL, TABLE, Brokers, Format, OutputFormat
 from txmq_lib.cli.output.said import say
 from txmq_lib.cli.run.clock import Now, moment, wall_clock
@@ -20,6 +20,7 @@ from txmq_lib.cli.run.name_servers import NameServers, NameServersIfAny, name_se
 from txmq_lib.names import ASKED_FOR_GIVEN_UP, COMMIT
 
 if TYPE_CHECKING:
+    from txmq_lib.cli.run.passes import Job
     from txmq_lib.config.settings import Settings
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Compute the pass and say what it would do; write nothing.")]
@@ -34,6 +35,8 @@ HealthFile = Annotated[
     str, typer.Option("--health-file", metavar="FILE", help="Where the service tells how it fares, and its process.")
 ]
 DEFAULT_HEALTH_FILE = "txmq-serve.json"
+
+NOBODY_TO_ASK = "nobody is asked: the settings name no resolvers (documentation: Configure resolvers)"
 
 FILE_KINDS = {
     "half": "half messages (RMQ_SYS_TRANS_HALF_TOPIC), or prepared messages in the engine role",
@@ -111,7 +114,7 @@ def rocketmq(ctx: typer.Context, namesrv: NameServers, broker: Brokers = None, n
 
 def sources(ctx: typer.Context, now: Now = None) -> None:
     """Land what the configured sources have beyond what was landed of them: what `txmq run` begins with."""
-    from txmq_lib.cli.run.before_spark import access_faults
+    from txmq_lib.cli.run.before_spark import access_faults, require_some_source
     from txmq_lib.cli.run.passes import run_job
     from txmq_lib.errors import SettingsError
     from txmq_lib.pipeline.cycle import require_sources, run_sources
@@ -122,6 +125,7 @@ def sources(ctx: typer.Context, now: Now = None) -> None:
         require_roles_of_sources(settings)
         if faults := access_faults(settings, os.environ):
             raise SettingsError(faults)
+        require_some_source(settings, os.environ)
 
     job = partial(run_sources, now=moment(now), wall_clock=wall_clock, environ=os.environ)
     run_job("land sources", options_of(ctx), job, require=require, tells_steps=True)
@@ -149,7 +153,6 @@ def resolve(
     """Ask the configured resolvers about open checks; their answers land as ends."""
     from txmq_lib.cli.output.show import Shown, show_view
     from txmq_lib.cli.run.before_spark import require_name_servers
-    from txmq_lib.cli.run.passes import run_job
     from txmq_lib.pipeline.decision_request import DecisionRequest
     from txmq_lib.pipeline.resolve import require_secrets, run_resolve
     from txmq_lib.views.declared.questions import ANSWERS
@@ -179,7 +182,18 @@ def resolve(
         require_secrets(settings, os.environ)
         require_name_servers(settings, servers if apply else (), os.environ)
 
-    run_job("resolve", options_of(ctx), job, require=require, show=show_and_send)
+    _ask(options_of(ctx), job, require=require, show=show_and_send)
+
+
+def _ask(options: Options, job: Job, *, require: Callable[[Settings], None], show: Callable[[], None]) -> None:
+    """The resolve pass, then `show`; `show` alone where the settings name nobody to ask."""
+    from txmq_lib.cli.run.passes import run_job
+
+    if settings_of(options).resolvers:
+        run_job("resolve", options, job, require=require, show=show)
+        return
+    say(NOBODY_TO_ASK, err=True)
+    show()
 
 
 def rollup(ctx: typer.Context, now: Now = None) -> None:
@@ -201,7 +215,7 @@ def audit(ctx: typer.Context, now: Now = None) -> None:
 def run(ctx: typer.Context, now: Now = None) -> None:
     """One whole cycle: land the configured sources, reconcile, resolve, roll up, audit; then tell the alerts."""
     from txmq_lib.cli.run.alert import send_alerts_after_pass
-    from txmq_lib.cli.run.before_spark import require_secrets
+    from txmq_lib.cli.run.before_spark import require_secrets, require_some_source
     from txmq_lib.cli.run.passes import run_job
     from txmq_lib.pipeline.cycle import run_cycle
     from txmq_lib.pipeline.shared.roles import require_roles_of_sources
@@ -209,6 +223,7 @@ def run(ctx: typer.Context, now: Now = None) -> None:
     def require(settings: Settings) -> None:
         require_roles_of_sources(settings)
         require_secrets(settings, os.environ)
+        require_some_source(settings, os.environ)
 
     at = moment(now)
     job = partial(run_cycle, now=at, wall_clock=wall_clock, environ=os.environ)

@@ -34,7 +34,8 @@ class SparkProgress:
         self._done.set()
         if self._thread is not None:
             self._thread.join(timeout=2)
-        self._bar.stop()
+        if not self._bar.disable:  # rich 13 ends one that never began with an empty line
+            self._bar.stop()
 
     def step(self, label: str) -> None:
         """What the next Spark jobs are for."""

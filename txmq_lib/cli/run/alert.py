@@ -16,6 +16,7 @@ from txmq_lib.cli.run.status import limits
 from txmq_lib.config.secrets import missing_variables
 from txmq_lib.config.sections import Alerts
 from txmq_lib.config.settings import Settings
+from txmq_lib.config.source_steps import steps_of_sources
 from txmq_lib.errors import AlertUnsentError, SettingsError, TxmqError
 from txmq_lib.escaping import chat_words, webhook_words
 from txmq_lib.views.problems import problems
@@ -75,7 +76,8 @@ def send_alerts_after_pass(options: Options, now: datetime, environ: Mapping[str
 
 
 def _found(settings: Settings, uri: str, now: datetime) -> dict[str, Alert]:
-    status = read_status(WarehouseReader(uri), now, lag_window_ms=settings.lag_window_ms)
+    steps = steps_of_sources(settings.sources)
+    status = read_status(WarehouseReader(uri), now, lag_window_ms=settings.lag_window_ms, source_steps=steps)
     past = [each for each in problems(status, limits(settings)) if each.limit is not None]
     since = _told_time(now)
     return {

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from txmq_lib.answers.credentials import missing_secrets
 from txmq_lib.cli.options import location
 from txmq_lib.config.object_stores import fault_of, storage_options
+from txmq_lib.config.sections import Source
 from txmq_lib.config.settings import Settings
-from txmq_lib.errors import InputError, NothingToLandError, SettingsError, UsageError
+from txmq_lib.config.source_steps import ROCKETMQ, STORE
+from txmq_lib.errors import InputError, NothingToLandError, SettingsError, TxmqError, UsageError
 from txmq_lib.files import local_files
 from txmq_lib.rocketmq.store.commit_log import files_of
 from txmq_lib.rocketmq.store.set_up import require_readable, set_up_of
@@ -39,7 +42,7 @@ def require_warehouse_place(settings: Settings) -> None:
 
 def access_faults(settings: Settings, environ: Mapping[str, str]) -> list[str]:
     """One fault per key of the configured live brokers that is not named or not set."""
-    if all(source.kind != "rocketmq" for source in settings.sources):
+    if all(source.kind != ROCKETMQ for source in settings.sources):
         return []
     from txmq_lib.pipeline.land.live.live_brokers import access_of
 
@@ -98,6 +101,35 @@ def require_landed(settings: Settings, column: str, names: Sequence[str], what: 
         near = near_names(reader, column, missing[0])
         hint = f"; there is {', '.join(near)}" if near else ""
         raise UsageError(f"{what} {', '.join(missing)} has landed{hint}")
+
+
+def require_some_source(settings: Settings, environ: Mapping[str, str]) -> None:
+    """The fault there is, or InputError with several, where sources are configured and none of them can be read.
+
+    One that can is enough: the run tells and counts the others. Files may come later, so their source always can.
+    """
+    faults: list[TxmqError] = []
+    for source in sorted(settings.sources, key=lambda source: source.kind == ROCKETMQ):  # disks answer sooner
+        for look in _looks(settings, source, environ):
+            try:
+                look()
+            except TxmqError as fault:
+                faults.append(fault)
+            else:
+                return
+    if len(faults) > 1:
+        raise InputError(f"no source can be read: {'; '.join(fault.message for fault in faults)}")
+    if faults:
+        raise faults[0]
+
+
+def _looks(settings: Settings, source: Source, environ: Mapping[str, str]) -> list[Callable[[], None]]:
+    """What raises where a store directory, or the name servers, of a source cannot be read: one for each."""
+    if source.kind == ROCKETMQ:
+        return [partial(require_name_servers, settings, source.namesrv or (), environ)]
+    if source.kind == STORE:
+        return [partial(require_store, path) for path in source.paths or ()]
+    return [lambda: None]
 
 
 def _found(path: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -109,9 +109,10 @@ class _Server(ThreadingHTTPServer):
 class Counted:
     """The metrics of a warehouse, their counters carried on in a file, so that a restart does not set them back."""
 
-    def __init__(self, warehouse: str, kept: Path, *, lag_window_ms: int) -> None:
+    def __init__(self, warehouse: str, kept: Path, *, lag_window_ms: int, source_steps: Collection[str] = ()) -> None:
         self._warehouse = warehouse
         self._lag_window_ms = lag_window_ms
+        self._source_steps = source_steps
         self._kept = kept
         self._lock = Lock()
 
@@ -122,6 +123,7 @@ class Counted:
                 WarehouseReader(self._warehouse),
                 wall_clock(),
                 lag_window_ms=self._lag_window_ms,
+                source_steps=self._source_steps,
                 before=told_before(self._kept),
             )
             write_whole(self._kept, text)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from txmq_lib.cli.options import Options, location, settings_of
 from txmq_lib.cli.output.out_file import write_out
 from txmq_lib.cli.output.pipe import while_read
 from txmq_lib.cli.output.said import say
+from txmq_lib.config.source_steps import steps_of_sources
 from txmq_lib.errors import InputError
 from txmq_lib.files.plain_file import read_plain
 from txmq_lib.views.metrics import metrics_text
@@ -22,13 +24,19 @@ MOST_BYTES = 64 << 20
 def write_metrics(options: Options, out: str, now: datetime) -> None:
     """Write FILE anew; counters go on from what it told before. UsageError where it cannot be written."""
     settings = settings_of(options)
-    reader = WarehouseReader(location(settings.warehouse))
+    metrics = partial(
+        metrics_text,
+        WarehouseReader(location(settings.warehouse)),
+        now,
+        lag_window_ms=settings.lag_window_ms,
+        source_steps=steps_of_sources(settings.sources),
+    )
     if out == STDOUT:
         with while_read():
-            sys.stdout.write(metrics_text(reader, now, lag_window_ms=settings.lag_window_ms))
+            sys.stdout.write(metrics())
         return
     path = Path(out)
-    text = metrics_text(reader, now, lag_window_ms=settings.lag_window_ms, before=told_before(path))
+    text = metrics(before=told_before(path))
     write_out(out, text)
     series = sum(not line.startswith("#") for line in text.rstrip("\n").split("\n"))
     say(f"{series} series in {out}", err=True)

@@ -12,6 +12,7 @@ from txmq_lib.cli.options import location
 from txmq_lib.cli.run.clock import wall_clock
 from txmq_lib.cli.run.status import limits
 from txmq_lib.config.settings import Settings
+from txmq_lib.config.source_steps import steps_of_sources
 from txmq_lib.report.build import built_report
 from txmq_lib.report.page import html, transaction_html
 from txmq_lib.report.parts import time_text
@@ -55,6 +56,7 @@ class Pages:
                 since=None,
                 limits=limits(self._settings),
                 lag_window_ms=self._settings.lag_window_ms,
+                source_steps=steps_of_sources(self._settings.sources),
                 links=Links.PAGES,
             )
             self._report, self._made = html(report, self._hint), monotonic()

@@ -93,7 +93,7 @@ def is_past_threshold(report: PassReport, thresholds: Thresholds) -> bool:
     for name, count, at_most, words in (
         ("quarantined", quarantined, thresholds.quarantined, "records quarantined"),
         ("unanswered", unanswered, thresholds.unanswered, "checks without an answer"),
-        ("unread", report.counts.get("unread", 0), thresholds.unread, "brokers or queues could not be read"),
+        ("unread", report.counts.get("unread", 0), thresholds.unread, "sources or queues could not be read"),
     ):
         if at_most is not None and count > at_most:
             say(f"{count} {words}, thresholds.{name} is {at_most}", err=True)

@@ -25,6 +25,7 @@ from txmq_lib.cli.run.passes import mend_warehouse, spark_warehouse
 from txmq_lib.cli.run.recorded import recorded
 from txmq_lib.cli.run.rounds import Rounds
 from txmq_lib.config.settings import Settings
+from txmq_lib.config.source_steps import steps_of_sources
 from txmq_lib.errors import EXIT_FAILED, code_and_words
 from txmq_lib.passes.current import PassReport
 from txmq_lib.passes.ready import make_ready
@@ -79,9 +80,7 @@ def _serve(
                 listeners=_listeners(health, inbox, spark, rounds),
                 is_first_at_once=is_first_at_once,
             )
-            counted = Counted(
-                location(settings.warehouse), health_path.with_suffix(".prom"), lag_window_ms=settings.lag_window_ms
-            )
+            counted = _counted(settings, health_path)
             with (
                 endpoint(listen, health, counted, wake=lambda: inbox.put(WAKE), pages=pages) as address,
                 signals.stopped_by(lambda: inbox.put(STOP)),
@@ -98,6 +97,15 @@ def _serve(
         _tell_end(health, lost_what, has_ended=has_ended)
     if message == LOST or not has_ended:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _counted(settings: Settings, health_path: Path) -> Counted:
+    return Counted(
+        location(settings.warehouse),
+        health_path.with_suffix(".prom"),
+        lag_window_ms=settings.lag_window_ms,
+        source_steps=steps_of_sources(settings.sources),
+    )
 
 
 def _served(running: Sequence[PeriodicService], inbox: SimpleQueue[str]) -> tuple[str, bool]:

@@ -18,6 +18,7 @@ from txmq_lib.cli.output.pipe import while_read
 from txmq_lib.cli.output.said import say_json, say_screen
 from txmq_lib.config.setting_types import AUTO
 from txmq_lib.config.settings import Settings
+from txmq_lib.config.source_steps import steps_of_sources
 from txmq_lib.errors import EXIT_FINDINGS
 from txmq_lib.escaping import line
 from txmq_lib.names import DISCARDED
@@ -41,7 +42,12 @@ def show_status(options: Options, now: Callable[[], datetime], *, is_json: bool,
     settings = settings_of(options)
     while True:
         uri = location(settings.warehouse)
-        status = read_status(WarehouseReader(uri), now(), lag_window_ms=settings.lag_window_ms)
+        status = read_status(
+            WarehouseReader(uri),
+            now(),
+            lag_window_ms=settings.lag_window_ms,
+            source_steps=steps_of_sources(settings.sources),
+        )
         found = problems(status, limits(settings))
         with while_read():
             if every is not None and sys.stdout.isatty():
