@@ -23,25 +23,25 @@ WENT = (
 NEVER = "no client of PG connected as its broker landed"
 # What is known; how many clients, then what is said of them, and what to do first where it is pending or given up.
 KNOWN = [
-    ([], None, None, "wait for the next check, or configure a resolver for PG", "ask the database of record, then"),
+    ([], None, None, "wait for the next check, or configure a resolver for PG", "look in the producer's database, then"),
     ([EVERY, THERE], 2, IS_THERE,
      "wait for the next check: as its broker last landed, a client of PG was there to answer it",
      "as its broker last landed, a client of PG was there: have it asked again: txmq resume T1"),
     ([EVERY, GONE], 0, WENT,
      "as its broker last landed, no client of PG was there: start one, or configure a resolver for it",
-     "ask the database of record, then"),
+     "look in the producer's database, then"),
     ([EVERY], 0, NEVER,
      "as its broker last landed, no client of PG was there: start one, or configure a resolver for it",
-     "ask the database of record, then"),
+     "look in the producer's database, then"),
     # A broker that tells of one group at a time has no row of its own.
     ([THERE], 2, IS_THERE, "wait for the next check: as its broker last landed, a client of PG was there to answer it",
      "as its broker last landed, a client of PG was there: have it asked again: txmq resume T1"),
     ([GONE], 0, WENT, "as its broker last landed, no client of PG was there: start one, or configure a resolver for it",
-     "ask the database of record, then"),
+     "look in the producer's database, then"),
     ([{**THERE, "producer_group": "OTHER"}], None, None, "wait for the next check, or configure a resolver for PG",
-     "ask the database of record, then"),
+     "look in the producer's database, then"),
     ([ELSEWHERE], None, None, "wait for the next check, or configure a resolver for PG",
-     "ask the database of record, then"),
+     "look in the producer's database, then"),
 ]  # fmt: skip
 
 

@@ -193,7 +193,7 @@ def test_a_story_says_what_it_means_why_and_what_to_do(report, opened):
     page.wait_for_function("document.getElementById('given-up-story-1').open")
     words = page.locator("#given-up-story-1 .advice").inner_text()
     assert "given up after the last check: nobody decided it" in words
-    assert "ask the database of record" in words
+    assert "look in the producer's database" in words
     assert page.evaluate("document.documentElement.scrollWidth") <= NARROW
     assert said == []
 

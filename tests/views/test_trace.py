@@ -335,7 +335,7 @@ def test_a_story_ends_with_what_its_verdict_means_why_and_what_to_do(closing):
     assert closing("DISCARDED", half_message=[half(34, 100, "00.000", None), half(404, 600, "03.000", 3)]) == [
         "means: given up after the last check: nobody decided it",
         "why:   asked 3 times by a broker; no answer and no end has landed",
-        f"do:    ask the database of record, then txmq settle {ID} --commit --reason TEXT",
+        f"do:    look in the producer's database, then txmq settle {ID} --commit --reason TEXT",
         f"       or, where it rolled back: txmq settle {ID} --rollback --reason TEXT",
         f"       or have it asked again: txmq resume {ID}",
         "       where a broker decides, both with --to-broker",
@@ -345,10 +345,35 @@ def test_a_story_ends_with_what_its_verdict_means_why_and_what_to_do(closing):
         "means: given up after the last check",
         "why:   an op of it may lie where nobody has read: ops or halves are missing behind its half; asked 3 times by a"
         " broker; no answer and no end has landed",
-        "do:    land what is missing of the half topic and the op topic; else ask the database of record",
+        "do:    land what is missing of the half topic and the op topic; else look in the producer's database",
     ]
-    assert closing("DUPLICATED")[-1] == "do:    consumers must drop repeats by UNIQ_KEY"
     assert closing("COMMITTED") == []
+
+
+@pytest.mark.parametrize(
+    ("ops", "why"),
+    [
+        # R18; R64 and R78; R76
+        ([34, 34], "2 ops: they name one half: its commit was accepted more than once"),
+        (
+            [34, 404],
+            "2 ops: one names a copy of the half: a check was answered with a commit when the half was committed"
+            " already",
+        ),
+        ([34], "2 messages, 1 op: an op was lost with its broker, which then asked again, or it has not landed"),
+    ],
+)
+def test_what_is_visible_twice_says_by_its_ops_how_it_came(closing, ops, why):
+    rows = {
+        "half_message": [half(34, 100, "00.000", None), half(404, 600, "03.000", 3)],
+        "message": [visible(4, 100, "01.000"), visible(6, 100, "04.000")],
+        "op_message": [op(at_, half_, f"05.{at_:03}") for at_, half_ in enumerate(ops)],
+    }
+    assert closing("DUPLICATED", {"visible_count": 2, "op_count": len(ops)}, **rows) == [
+        "means: visible more than once: an end was accepted twice",
+        f"why:   {why}",
+        "do:    consumers must drop repeats by transaction id (UNIQ_KEY)",
+    ]
 
 
 def decision(action: str, when: str, **more: Any) -> dict[str, Any]:
@@ -437,12 +462,12 @@ def test_what_a_broker_decides_must_be_told_to_it(closing):
     or_else = f"       or, where it rolled back: txmq settle {ID} --rollback --reason TEXT"
     assert closing("PENDING")[2:] == [
         "do:    wait for the next check, or configure a resolver for GID_P1",
-        f"       or ask the database of record, then {settle}",
+        f"       or look in the producer's database, then {settle}",
         or_else,
         "       where a broker decides, with --to-broker",
     ]
     assert closing("EXPIRED_UNSEEN")[2:] == [
-        f"do:    ask the database of record, then {settle}",
+        f"do:    look in the producer's database, then {settle}",
         or_else,
         "       with --to-broker, while the broker still keeps its half; and check the broker's retention",
     ]
@@ -453,7 +478,7 @@ def test_what_txmq_decided_itself_is_told_as_it_was(closing):
     assert closing("DISCARDED", trans_check_max_time=[expired]) == [
         "means: given up when it grew older than the reserved time: nobody decided it",
         "why:   never asked about; no answer and no end has landed",
-        f"do:    ask the database of record, then txmq settle {ID} --commit --reason TEXT",
+        f"do:    look in the producer's database, then txmq settle {ID} --commit --reason TEXT",
         f"       or, where it rolled back: txmq settle {ID} --rollback --reason TEXT",
     ]
     lines = closing("CONFLICT")[0]
@@ -468,13 +493,13 @@ def test_where_the_role_is_known_each_command_is_whole(closing):
         by_role[role] = closing("DISCARDED", trans_check_max_time=[GIVEN_UP], broker=broker)[2:]
     send = "--to-broker --namesrv HOST:PORT"
     assert by_role["audit"] == [
-        f"do:    ask the database of record, then txmq settle {ID} --commit --reason TEXT {send}",
+        f"do:    look in the producer's database, then txmq settle {ID} --commit --reason TEXT {send}",
         f"       or, where it rolled back: txmq settle {ID} --rollback --reason TEXT {send}",
         f"       or have it asked again: txmq resume {ID} {send}",
         "       each shows a plan; --apply sends it",
     ]
     assert by_role["engine"] == [
-        f"do:    ask the database of record, then txmq settle {ID} --commit --reason TEXT",
+        f"do:    look in the producer's database, then txmq settle {ID} --commit --reason TEXT",
         f"       or, where it rolled back: txmq settle {ID} --rollback --reason TEXT",
         f"       or have it asked again: txmq resume {ID}",
         "       each shows a plan; --apply does it",
@@ -509,7 +534,7 @@ def test_a_producer_that_stores_one_id_again_and_again_ends_no_reader(warehouse,
 def test_an_id_that_looks_like_an_option_is_never_shown_as_one(warehouse, txmq, id_):
     verdict = {**KEY, "transaction_id": id_, "verdict": "DISCARDED", "given_up_count": 1}
     out = txmq("--warehouse", warehouse({"verdict": [verdict]}), "trace", "--", id_)[1]
-    assert "do:    ask the database of record, then txmq settle ID --commit --reason TEXT" in out
+    assert "do:    look in the producer's database, then txmq settle ID --commit --reason TEXT" in out
     assert f"where ID stands: leave it out, and end the command with -- {id_}" in out
     assert f"resume {id_}" not in out
 

@@ -30,38 +30,38 @@ MEANING = {
 }
 SETTLE = "txmq settle {id} --commit --reason TEXT\nor, where it rolled back: txmq settle {id} --rollback --reason TEXT"
 TO_DO = {
-    names.DUPLICATED: "consumers must drop repeats by UNIQ_KEY",
-    names.CONFLICT: "compare with the database of record",
+    names.DUPLICATED: "consumers must drop repeats by transaction id (UNIQ_KEY)",
+    names.CONFLICT: "compare with the producer's database",
     names.COMMITTED_AND_DISCARDED: "nothing to resend",
     names.COMMITTED_OP_LOST: "expect a second delivery",
-    names.RESOLVED_UNKNOWN: "land more of the real topic; else ask the database of record",
-    names.DISCARDED: f"ask the database of record, then {SETTLE}\n"
+    names.RESOLVED_UNKNOWN: "land more of the real topic; else look in the producer's database",
+    names.DISCARDED: f"look in the producer's database, then {SETTLE}\n"
     "or have it asked again: txmq resume {id}\n"
     "where a broker decides, both with --to-broker",
-    names.DISCARDED_UNSEEN: f"ask the database of record, then {SETTLE}\n"
+    names.DISCARDED_UNSEEN: f"look in the producer's database, then {SETTLE}\n"
     "with --to-broker: the broker takes an end as long as its commit log has the half",
     names.DIVERTED: "fix the producer: a delay or timer property took the half away; it is lost for its topic",
-    names.EXPIRED_UNSEEN: f"ask the database of record, then {SETTLE}\n"
+    names.EXPIRED_UNSEEN: f"look in the producer's database, then {SETTLE}\n"
     "with --to-broker, while the broker still keeps its half; and check the broker's retention",
     names.PENDING: "wait for the next check, or configure a resolver for {group}\n"
-    f"or ask the database of record, then {SETTLE}\n"
+    f"or look in the producer's database, then {SETTLE}\n"
     "where a broker decides, with --to-broker",
 }
 # Where it is known whether a client of the group was connected, what comes first.
 CONNECTED_TO_DO = {
     names.PENDING: "wait for the next check: as its broker last landed, a client of {group} was there to answer it\n"
-    f"or ask the database of record, then {SETTLE}\n"
+    f"or look in the producer's database, then {SETTLE}\n"
     "where a broker decides, with --to-broker",
     names.DISCARDED: "as its broker last landed, a client of {group} was there: have it asked again: txmq resume {id}\n"
-    f"or ask the database of record, then {SETTLE}\n"
+    f"or look in the producer's database, then {SETTLE}\n"
     "where a broker decides, both with --to-broker",
 }
 GONE_TO_DO = {
     names.PENDING: "as its broker last landed, no client of {group} was there: start one, "
     "or configure a resolver for it\n"
-    f"or ask the database of record, then {SETTLE}\n"
+    f"or look in the producer's database, then {SETTLE}\n"
     "where a broker decides, with --to-broker",
-    names.DISCARDED: f"ask the database of record, then {SETTLE}\n"
+    names.DISCARDED: f"look in the producer's database, then {SETTLE}\n"
     "or let a resolver for {group} do it: txmq resolve --given-up\n"
     "where a broker decides, with --to-broker",
 }
@@ -70,9 +70,13 @@ BY_BROKER = "where a broker decides, "
 SENDING = re.compile("^with --to-broker(?:: |, )")
 MOVING = re.compile(r"txmq (?:settle|resume|resolve) .*")
 TO_BROKER = " --to-broker --namesrv HOST:PORT"
+# Why a transaction is visible more than once.
+ONE_HALF_TWICE = "they name one half: its commit was accepted more than once"
+A_COPY_AS_WELL = "one names a copy of the half: a check was answered with a commit when the half was committed already"
+AN_OP_IS_MISSING = "an op was lost with its broker, which then asked again, or it has not landed"
 BOTH_SENT = "visible, with a second end accepted: its clients sent a commit and a rollback"
 CLIENTS_UNKNOWN = "where clients trace, the setting land.trace_topic tells which ends they sent"
-CONTRADICTED_BY_CLIENTS = "compare with the database of record: evidence contradicts, and none of it is left out"
+CONTRADICTED_BY_CLIENTS = "compare with the producer's database: evidence contradicts, and none of it is left out"
 HELD = "somebody holds it, so nobody is asked: txmq release {id}"
 CHECKS_STOPPED = "do not wait for a check: look for an exception of each round in the broker's transaction.log"
 PASSED_OVER = "do not wait for a check: no round of the broker comes back to it"
@@ -96,7 +100,7 @@ DECIDING = ("check_answer", "manual_decision", "broker_request", "end_transactio
 
 @dataclass(frozen=True)
 class Advice:
-    """A verdict in words; `why` only of what is undecided or not proved, `to_do` in lines."""
+    """A verdict in words; `why` only of what is undecided, not proved or visible twice; `to_do` in lines."""
 
     meaning: str
     why: str | None
@@ -146,7 +150,7 @@ def _by_verdict(events: Sequence[Event], role: str | None) -> Advice | None:
     if verdict == names.CONFLICT and row["op_count"] < 2:
         meaning = CONTRADICTED
     elif verdict == names.DISCARDED and is_expired:
-        meaning, to_do = GIVEN_UP_EXPIRED, f"ask the database of record, then {SETTLE}"
+        meaning, to_do = GIVEN_UP_EXPIRED, f"look in the producer's database, then {SETTLE}"
     first, *others = to_do.split("\n")
     if verdict == names.PENDING:
         first = _instead_of_waiting(events) or first
@@ -156,6 +160,8 @@ def _by_verdict(events: Sequence[Event], role: str | None) -> Advice | None:
         unread = [reasons.MEANING[reason]] if settled_by else []
         meaning = meaning.partition(":")[0] if settled_by else meaning
         return Advice(meaning, "; ".join([*unread, _why(events), *_standing_in_the_way(events)]), lines)
+    if verdict == names.DUPLICATED:
+        return Advice(meaning, _why_twice(events), lines)
     return Advice(meaning, reasons.MEANING[reason] if settled_by else None, lines)
 
 
@@ -219,6 +225,15 @@ def _is_overtaken(verdict: Row, events: Sequence[Event]) -> bool:
         or any(event.row["check_times"] > verdict["check_times"] for event in events if event.event == "check_asked")
         or (verdict["verdict"] == names.DISCARDED and is_resumed and kinds["pending"] > 0)
     )
+
+
+def _why_twice(events: Sequence[Event]) -> str:
+    """How a transaction came to be visible more than once, as far as its ops tell (R18, R64, R76, R78)."""
+    ops = [event.row["half_queue_offset"] for event in events if event.event == "op_written"]
+    visible = sum(event.event == "message_visible" for event in events)
+    if len(ops) < visible:
+        return f"{counted(visible, 'message')}, {counted(len(ops), 'op')}: {AN_OP_IS_MISSING}"
+    return f"{counted(len(ops), 'op')}: {ONE_HALF_TWICE if len(set(ops)) == 1 else A_COPY_AS_WELL}"
 
 
 def _why(events: Sequence[Event]) -> str:

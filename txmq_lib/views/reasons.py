@@ -39,7 +39,7 @@ MEANING: Final = {
     names.REASON_DIVERTED: "its half lies in the schedule or timer topic",
 }
 # What is missing -> what would settle it, in lines; {id} is the transaction's, {topic} its real topic.
-ASK: Final = "else ask the database of record"
+ASK: Final = "else look in the producer's database"
 SETTLED_BY: Final = {
     names.REASON_ELSEWHERE: (
         "look at the message that trace tells as not counted, and at txmq orphans --transaction-id {id}",

@@ -28,7 +28,8 @@ def show_requests(options: Options, to_send: ToSend, *, now: datetime, format_: 
     write_rows(format_, SEND_COLUMNS, [[shown(row[name]) for name in SEND_COLUMNS] for row in plan])
     for finding in left_out:
         say(finding, err=True)
-    say(f"{len(plan)} to be sent to brokers; nothing was sent: --apply does it", err=True)
+    does = "--apply does it" if plan else "--apply would send nothing either"
+    say(f"{len(plan)} to be sent to brokers; nothing was sent: {does}", err=True)
 
 
 def requests_planned(settings: Settings, to_send: ToSend, now: datetime) -> tuple[list[Planned], list[str]]:
