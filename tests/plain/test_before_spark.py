@@ -40,11 +40,27 @@ def test_paths_that_are_not_there(said):
     assert said("land", "half", "a.jsonl", "/gone/b", "--broker", "b") == (2, words)
     assert said("land", "end", "file:///gone/b.jsonl", "--broker", "b")[0] == 2
     assert said("land", "end", "*.jsonl", "--broker", "b")[0] == 2
+    Path("empty").mkdir()
+    Path("empty/notes.txt").write_text("")
+    assert said("land", "half", "empty", "--broker", "b") == (
+        2,
+        "error NOTHING_TO_LAND: nothing to land at empty: give files or directories of .jsonl, .jsonl.gz, .ndjson,"
+        " .ndjson.gz, .parquet",
+    )
     Path("odd {1} it's *.jsonl").write_text("")
     for there in ("*.jsonl", "odd {1} it's *.jsonl", f"file://{Path.cwd()}/*.jsonl"):
         assert "a JVM would have started" in said("land", "end", there, "--broker", "b")[1], there
     words = "error INPUT_UNREADABLE: store /gone is no directory: give a store directory that holds commitlog/"
     assert said("land", "store", "/gone", "--broker", "b", "--set", "role=audit") == (3, words)
+
+
+def test_an_address_where_nobody_can_listen(said):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        words = f"error USAGE: cannot listen at {address}: Address already in use"
+        assert said("serve", "--listen", address) == (2, words)
 
 
 def test_a_directory_that_is_no_store(said):

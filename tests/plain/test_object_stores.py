@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from txmq_lib.cli.run.warehouse_findings import warehouse_findings
-from txmq_lib.config.object_stores import LOG_STORE, LOG_STORE_KEY, fault_of
+from txmq_lib.config.object_stores import LOG_STORE, LOG_STORE_KEY, fault_of, reason_of
 
 ACCOUNT = "box@account.blob.core.windows.net"
 
@@ -38,6 +38,11 @@ def test_where_both_may_be_taken_the_place_is_refused_by_name(uri):
 def test_what_lets_both_be_taken_on_s3_is_refused_by_name(stated, environ, named):
     assert named in fault_of("s3://b/w", stated, environ)
     assert fault_of("gs://b/w", stated, environ) == ""
+
+
+def test_a_store_that_nobody_gave_credentials_for_says_what_to_set():
+    text = "Kernel error -> Operation not supported\n  an error occurred while loading credentials\n  service error"
+    assert reason_of(OSError(text), "s3://lake/w").startswith("no credentials were found: set AWS_ACCESS_KEY_ID")
 
 
 def test_doctor_tells_of_such_a_place_before_it_is_asked(monkeypatch):

@@ -65,6 +65,7 @@ USES = [  # what is typed; status; what is said of it
     (f"resume {ID} --to-broker --namesrv 127.0.0.1:1 --apply", 3, "no name server answers"),
     (f"resend {ID} --reason x --namesrv 127.0.0.1:1 --apply", 3, "no name server answers"),
     ("resolve --to-broker --namesrv 127.0.0.1:1 --apply", 3, "no name server answers"),
+    ("passes --job reconsile", 1, "no job reconsile has run"),
     ("alert", 2, "alerts.url_env: is needed"),
     ("wakeup", 2, "nobody serves: there is no health file txmq-serve.json"),
     ("serve --listen 0.0.0.0", 2, "--listen 0.0.0.0: give PORT, which is on 127.0.0.1, or HOST:PORT"),

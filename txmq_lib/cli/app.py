@@ -110,6 +110,8 @@ def run(argv: Sequence[str] | None = None) -> int:
     """One command and its exit status. Global options may stand anywhere before `--`."""
     typed = sys.argv[1:] if argv is None else argv
     is_verbose = any(flag in typed for flag in GLOBAL_FLAGS)
+    if not is_verbose:
+        os.environ.setdefault("RUST_LOG", "off")  # deltalake logs each try to find credentials
     try:
         arguments = globals_first(with_values(as_help(typed)))
         left_with = app(arguments, prog_name="txmq", standalone_mode=False)

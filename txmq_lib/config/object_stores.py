@@ -28,6 +28,7 @@ _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _REFUSED = ("SignatureDoesNotMatch", "InvalidAccessKeyId", "AccessDenied", "ExpiredToken", "InvalidToken")
 # Where a machine of Amazon's is asked for credentials when there are none.
 _NO_CREDENTIALS = "http://169.254.169.254/"
+_LOADING_CREDENTIALS = "an error occurred while loading credentials"  # that machine, a profile or a role gives none
 
 
 def is_s3(uri: str) -> bool:
@@ -116,7 +117,7 @@ def reason_of(error: Exception, uri: str) -> str:
         return f"there is no bucket {bucket}: make it, or mend the URI"
     if code in _REFUSED:
         return f"the store refuses the credentials ({code}): look at AWS_ACCESS_KEY_ID, AWS_PROFILE or their like"
-    if _NO_CREDENTIALS in text:
+    if _NO_CREDENTIALS in text or _LOADING_CREDENTIALS in text:
         return "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
     lines = [line.strip(" \u21b3") for line in _COLOURS.sub("", text).splitlines() if line.strip()]
     if "://" in uri and any("error sending request" in line for line in lines):

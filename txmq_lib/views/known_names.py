@@ -11,6 +11,7 @@ from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.scan import Scan
 from txmq_lib.views.view import View
 
+JOB = "job"
 HALVES, MESSAGES, GIVEN_UP, ENDS = "half_message", "message", "trans_check_max_time", "end_transaction"
 # Where a name stands that has landed, by the column that a filter compares.
 PLACES: Mapping[str, tuple[tuple[str, str], ...]] = {
@@ -22,6 +23,7 @@ PLACES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "consumer_group": tuple((table, "consumer_group") for table in ("consumer_offset_commit", "consumer_ack")),
     "topic": tuple((table, "topic") for table in ("landing_frontier", MESSAGES, "consumer_offset_commit")),
     "real_topic": ((HALVES, "real_topic"), (MESSAGES, "topic"), (GIVEN_UP, "real_topic")),
+    JOB: (("pass", JOB),),
     "transaction_id": tuple((table, "transaction_id") for table in (HALVES, ENDS, MESSAGES, GIVEN_UP)),
 }
 MOST_NAMES = 10_000  # looked through for near ones
@@ -39,7 +41,7 @@ class UnknownName:
 
     def __str__(self) -> str:
         hint = f"; there is {', '.join(self.near)}" if self.near else ""
-        return f"no {self.option} {self.name} has landed{hint}"
+        return f"no {self.option} {self.name} has {'run' if self.option == JOB else 'landed'}{hint}"
 
 
 def unknown_names(reader: WarehouseReader, view: View, filters: Mapping[str, Sequence[str]]) -> list[UnknownName]:

@@ -348,8 +348,10 @@ def _landing(kind: str) -> Callable[..., None]:
         job = partial(
             run_land_files, kind=kind, paths=paths, broker_name=broker, now=moment(now), wall_clock=wall_clock
         )
-        run_job(
-            f"land {kind}", options_of(ctx), job, require=lambda settings: require_files(settings, paths, os.environ)
-        )
+
+        def require(settings: Settings) -> None:
+            require_files(settings, kind, paths, os.environ)
+
+        run_job(f"land {kind}", options_of(ctx), job, require=require)
 
     return land_files

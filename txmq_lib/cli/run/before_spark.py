@@ -68,13 +68,16 @@ def require_name_servers(settings: Settings, name_servers: Sequence[str], enviro
     require_name_server(name_servers, access_of(settings, environ))
 
 
-def require_files(settings: Settings, paths: Sequence[str], environment: Mapping[str, str]) -> None:
-    """NothingToLandError naming every path of this machine that is not there."""
+def require_files(settings: Settings, kind: str, paths: Sequence[str], environment: Mapping[str, str]) -> None:
+    """NothingToLandError naming every path of this machine that is not there, or holds nothing to land."""
     if DEFAULT_FILE_SYSTEM in settings.spark or any(name in environment for name in OTHER_FILE_SYSTEMS):
         return
     local = [path for path in paths if local_files.LOCAL_SCHEME.match(path) or not local_files.has_scheme(path)]
     if absent := [path for path in local if not _found(path)]:
         raise NothingToLandError(f"nothing to land at {', '.join(absent)}: there is no such file or directory")
+    from txmq_lib.pipeline.land.files.listing import require_local_files
+
+    require_local_files(local, takes_broker_files=kind == "offset")
 
 
 def require_store(path: str) -> None:

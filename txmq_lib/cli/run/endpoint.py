@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from math import inf
 from pathlib import Path
-from socket import AF_INET, AF_INET6, SHUT_RDWR, socket
+from socket import AF_INET, AF_INET6, SHUT_RDWR, SO_REUSEADDR, SOL_SOCKET, AddressFamily, socket
 from threading import Lock, Thread
 from time import monotonic, sleep
 from typing import Any
@@ -44,6 +44,24 @@ def listen_address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def require_free(listen: tuple[str, int]) -> None:
+    """UsageError where nobody can listen there now."""
+    try:
+        with socket(_family(listen)) as probe:
+            probe.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+            probe.bind(listen)
+    except OSError as error:
+        raise _not_free(listen, error) from error
+
+
+def _not_free(listen: tuple[str, int], error: OSError) -> UsageError:
+    return UsageError(f"cannot listen at {listen[0]}:{listen[1]}: {error.strerror}")
+
+
+def _family(listen: tuple[str, int]) -> AddressFamily:
+    return AF_INET6 if ":" in listen[0] else AF_INET
+
+
 class _Server(ThreadingHTTPServer):
     """Serves so many clients at a time; each has so long to ask, and again to take its answer, as a whole."""
 
@@ -53,7 +71,7 @@ class _Server(ThreadingHTTPServer):
         self._lock = Lock()
         self._ends: dict[socket, float] = {}
         self.listens_at = listen[0]
-        self.address_family = AF_INET6 if ":" in listen[0] else AF_INET
+        self.address_family = _family(listen)
         super().__init__(listen, handler)
 
     def is_strange(self, host: str) -> bool:
@@ -146,7 +164,7 @@ def endpoint(
     try:
         server = _Server(listen, _handler(_Answers(health, counted, wake, pages)))
     except OSError as error:
-        raise UsageError(f"cannot listen at {listen[0]}:{listen[1]}: {error.strerror}") from error
+        raise _not_free(listen, error) from error
     thread = Thread(target=server.serve_forever, name="txmq-endpoint", daemon=True)
     thread.start()
     try:

@@ -19,7 +19,7 @@ from txmq_lib.cli.output.hints import pasteable
 from txmq_lib.cli.output.said import say
 from txmq_lib.cli.run.before_spark import require_secrets
 from txmq_lib.cli.run.clock import wall_clock
-from txmq_lib.cli.run.endpoint import Counted, endpoint
+from txmq_lib.cli.run.endpoint import Counted, endpoint, require_free
 from txmq_lib.cli.run.pages import Pages
 from txmq_lib.cli.run.passes import mend_warehouse, spark_warehouse
 from txmq_lib.cli.run.recorded import recorded
@@ -49,6 +49,8 @@ def run_serve(options: Options, *, is_first_at_once: bool, health_path: Path, li
     with recorded(SERVE, settings) as run:
         require_roles_of_sources(settings)
         require_secrets(settings, os.environ)
+        if listen is not None:
+            require_free(listen)
         mend_warehouse(settings)
         # Every pass would be refused, round after round.
         require_same_roles(settings, recorded_roles(location(settings.warehouse)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,11 +46,25 @@ def list_files(spark: SparkSession, paths: list[str], *, takes_broker_files: boo
     """
     if any(has_secret(path) for path in paths):
         raise UsageError("a path must not carry a password: give credentials as Spark's settings have them")
+    return _listed(
+        paths,
+        lambda path: _local_files_under(path) if _is_local(spark, path) else _files_under(spark, path),
+        takes_broker_files=takes_broker_files,
+    )
+
+
+def require_local_files(paths: list[str], *, takes_broker_files: bool = False) -> None:
+    """The same errors for paths of this machine, without Spark."""
+    _listed(paths, _local_files_under, takes_broker_files=takes_broker_files)
+
+
+def _listed(
+    paths: list[str], files_under: Callable[[str], list[LandingFile]], *, takes_broker_files: bool
+) -> list[LandingFile]:
     listed: list[LandingFile] = []
     absent: list[str] = []
     for path in paths:
-        under = _local_files_under(path) if _is_local(spark, path) else _files_under(spark, path)
-        files = [file for file in under if takes_broker_files or not is_broker_file(file)]
+        files = [file for file in files_under(path) if takes_broker_files or not is_broker_file(file)]
         absent += [] if files else [path]
         listed += files
     if absent:
