@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -185,6 +186,24 @@ def test_scratch_is_for_one_user_alone_and_what_killed_processes_left_goes(tmp_p
             last.communicate("\n")
         living.communicate("\n")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_scratch_that_another_process_took_for_a_leftover_is_made_again(tmp_path, monkeypatch):
+    names, held = [], []
+
+    def taken_at_once(prefix: str) -> str:
+        names.append(tempfile.mkdtemp(prefix=prefix, dir=tmp_path))
+        if len(names) == 1:
+            os.rmdir(names[0])
+        return names[-1]
+
+    monkeypatch.setattr(scratch, "mkdtemp", taken_at_once)
+    monkeypatch.setattr(scratch, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(scratch, "_held", held)
+    monkeypatch.setattr(scratch.atexit, "register", lambda *_: None)
+    made = scratch.scratch.__wrapped__()
+    os.close(*held)
+    assert (len(names), str(made), made.is_dir()) == (2, names[1], True)
 
 
 def test_scratch_of_others_is_left_alone(tmp_path, monkeypatch):

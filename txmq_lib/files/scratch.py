@@ -26,11 +26,12 @@ def scratch() -> Path:
     _remove_leftovers(Path(gettempdir()))
     while True:
         made = Path(mkdtemp(prefix=PREFIX))
-        descriptor = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if made.exists():
-            break
-        os.close(descriptor)  # taken for a leftover before it was locked
+        with suppress(FileNotFoundError):  # another process took it for a leftover before it was locked
+            descriptor = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if made.exists():
+                break
+            os.close(descriptor)
     _held.append(descriptor)
     atexit.register(_remove_own, made, os.getpid())
     return made
