@@ -337,7 +337,7 @@ def test_a_story_ends_with_what_its_verdict_means_why_and_what_to_do(closing):
         "why:   asked 3 times by a broker; no answer and no end has landed",
         f"do:    look in the producer's database, then txmq settle {ID} --commit --reason TEXT",
         f"       or, where it rolled back: txmq settle {ID} --rollback --reason TEXT",
-        f"       or have it asked again: txmq resume {ID}",
+        f"       or, while younger than file_reserved_time, have it asked again: txmq resume {ID}",
         "       where a broker decides, both with --to-broker",
     ]
     # Somebody may have: nobody is advised to decide it once more.
@@ -495,13 +495,13 @@ def test_where_the_role_is_known_each_command_is_whole(closing):
     assert by_role["audit"] == [
         f"do:    look in the producer's database, then txmq settle {ID} --commit --reason TEXT {send}",
         f"       or, where it rolled back: txmq settle {ID} --rollback --reason TEXT {send}",
-        f"       or have it asked again: txmq resume {ID} {send}",
+        f"       or, while younger than file_reserved_time, have it asked again: txmq resume {ID} {send}",
         "       each shows a plan; --apply sends it",
     ]
     assert by_role["engine"] == [
         f"do:    look in the producer's database, then txmq settle {ID} --commit --reason TEXT",
         f"       or, where it rolled back: txmq settle {ID} --rollback --reason TEXT",
-        f"       or have it asked again: txmq resume {ID}",
+        f"       or, while younger than file_reserved_time, have it asked again: txmq resume {ID}",
         "       each shows a plan; --apply does it",
     ]
 

@@ -36,7 +36,7 @@ TO_DO = {
     names.COMMITTED_OP_LOST: "expect a second delivery",
     names.RESOLVED_UNKNOWN: "land more of the real topic; else look in the producer's database",
     names.DISCARDED: f"look in the producer's database, then {SETTLE}\n"
-    "or have it asked again: txmq resume {id}\n"
+    "or, while younger than file_reserved_time, have it asked again: txmq resume {id}\n"
     "where a broker decides, both with --to-broker",
     names.DISCARDED_UNSEEN: f"look in the producer's database, then {SETTLE}\n"
     "with --to-broker: the broker takes an end as long as its commit log has the half",
