@@ -128,7 +128,7 @@ MUTANTS = (
     Mutant("_is_odd", "a record without an id is taken", " | unnamed", "", TRACES),
     Mutant("trace_records", "a message of any size is read", "<= MOST_BYTES", "<= 99 * MOST_BYTES", TRACES),
     Mutant("pruning_predicate", "whatever is sought is named", "_one_of if count", "_one_of if count * 0", TRACE),
-    Mutant("trace._rows", "of one id all is told", "MOST_ROWS", "9 * MOST_ROWS", TRACE),
+    Mutant("trace_events._rows", "of one id all is told", "MOST_ROWS", "9 * MOST_ROWS", TRACE),
     Mutant("WarehouseReader.rows", "ends without an id are all of one", "{name} IS NULL OR ", "", TRACE),
     Mutant("_by_who_is_there", "whoever went is thought to be there", 'there.row["clients"]', "True", CONNECTED),
     # --- check: who is due (R44-R52, R61-R63)

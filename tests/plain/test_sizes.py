@@ -20,7 +20,6 @@ REASONS = {
     "rules/proof.py": "what proves a rollback: every kind of proof beside what puts it in doubt",
     "views/reader.py": "which files a query needs, and the query",
     "views/select.py": "a view's SQL from its filters, and what may be asked of it",
-    "views/trace.py": "the events of one transaction, table by table",
 }
 
 

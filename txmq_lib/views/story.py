@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from txmq_lib import names
 from txmq_lib.views.connected import Connected
 from txmq_lib.views.cursors import PassedOver, StoppedChecks
 
 Row = Mapping[str, Any]
+Key = tuple[Any, ...]  # a transaction: the values of TRANSACTION_KEY
 # Event and words of what was decided by hand, but for ends.
 DECIDED_AS = {
     names.ACTION_RESUME: ("resumed", "put back under check"),
@@ -29,6 +30,15 @@ class Event:
     table: str
     text: str
     row: Row
+
+
+# Events, each with the transaction that it is of; without one it only names an id.
+Events: TypeAlias = list[tuple[Key | None, Event]]
+
+
+def key_of(row: Row) -> Key:
+    """The transaction that a row is of."""
+    return tuple(row[name] for name in names.TRANSACTION_KEY)
 
 
 def half_event(row: Row) -> Event:

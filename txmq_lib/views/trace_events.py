@@ -1,0 +1,220 @@
+"""What every table knows of the transactions of some ids: each row as an event, with the transaction that it is of."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from txmq_lib import names
+from txmq_lib.names import END_KEY
+from txmq_lib.views import story
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.scan import KeyValues, Scan
+from txmq_lib.views.story import Event, Events, Key, Row, key_of
+from txmq_lib.views.trace_checks import connected_events, stopped_events
+
+
+def _split(columns: str) -> tuple[str, ...]:
+    return tuple(columns.split())
+
+
+def _keyed(columns: str) -> tuple[str, ...]:
+    return (*names.TRANSACTION_KEY, *columns.split())
+
+
+# Of one id, or one half, in one table. A producer may give one id to millions of messages.
+MOST_ROWS = 1000
+
+# A warehouse of 0.1.0 has none of them.
+LATER_TABLES = ("check_answer", "manual_decision", "broker_request")
+
+COLUMNS = {
+    "half_message": _keyed(
+        "queue_id queue_offset commit_log_offset store_timestamp real_topic real_queue_id broker_check_times "
+        "check_immunity prepared_queue_offset origin"
+    ),
+    "message": _keyed(
+        "topic queue_id queue_offset commit_log_offset store_timestamp sys_flag prepared_transaction_offset origin"
+    ),
+    "trans_check_max_time": _keyed(
+        "topic queue_id queue_offset commit_log_offset given_up_timestamp broker_check_times check_times reason "
+        "real_topic origin"
+    ),
+    "check_request": _keyed(
+        "check_times check_timestamp queue_id tran_state_table_offset commit_log_offset pass_number"
+    ),
+    "check_answer": _keyed(
+        "check_times check_timestamp asked_for answer state reason resolver is_planned_for_broker answered_timestamp "
+        "commit_log_offset"
+    ),
+    "manual_decision": _keyed(
+        "action reason decided_by decided_timestamp former_verdict is_planned_for_broker commit_log_offset"
+    ),
+    "broker_request": _keyed(
+        "action state code remark requested_for requested_by requested_timestamp address commit_log_offset pass_number"
+    ),
+    "pending_half": _keyed(
+        "half_offsets broker_check_times check_times last_check_timestamp next_check_timestamp is_held"
+    ),
+    "verdict": _keyed(
+        "real_topic verdict reason visible_count op_count half_count given_up_count contradicting_count check_times "
+        "broker_check_times first_timestamp last_timestamp"
+    ),
+    "end_trace": _split(
+        "broker_name queue_id queue_offset position transaction_id producer_group real_topic state is_from_check "
+        "ended_timestamp client store_host"
+    ),
+    "op_message": _split("broker_name queue_id queue_offset position half_queue_offset store_timestamp origin"),
+    "end_outcome": _split(
+        "broker_name ts producer_group tran_state_table_offset commit_log_offset commit_or_rollback "
+        "from_transaction_check end_transaction_id transaction_id half_queue_id half_queue_offset outcome "
+        "decision code reason remark is_effective origin landed_pass landing_order is_held"
+    ),
+    "end_transaction": _split(
+        "broker_name ts producer_group tran_state_table_offset commit_log_offset commit_or_rollback "
+        "from_transaction_check transaction_id origin landed_pass landing_order"
+    ),
+}
+
+# Those whose rows name the transaction they are of.
+KEYED = (
+    *("half_message", "message", "trans_check_max_time", "check_request", "check_answer"),
+    *("manual_decision", "broker_request", "pending_half", "verdict"),
+)
+
+
+def found_events(
+    reader: WarehouseReader, transaction_ids: Sequence[str], brokers: Sequence[str]
+) -> Iterator[tuple[Key | None, Event]]:
+    """The events of all transactions of these ids, in no order; without a key those that only name an id."""
+    by_id: KeyValues = {"transaction_id": transaction_ids, **({"broker_name": brokers} if brokers else {})}
+    reader.open_ahead((*COLUMNS, "check_cursor", "connected_producer", "broker"))
+
+    def rows(table: str) -> list[dict[str, Any]]:
+        return _rows(reader, Scan(table, COLUMNS[table], (by_id,), may_be_missing=table in LATER_TABLES))
+
+    found = dict(zip(KEYED, reader.side_by_side(rows, KEYED), strict=True))
+    found["broker_request"] = _last_told(found["broker_request"])
+    halves = found["half_message"]
+    owners = {(row["broker_name"], row["queue_id"], _named_offset(row)): key_of(row) for row in halves}
+    parts: list[Callable[[], Events]] = [
+        lambda: stopped_events(reader, found),
+        lambda: connected_events(reader, found),
+        lambda: _client_events(reader, transaction_ids, found),
+        lambda: _op_events(reader, owners),
+        lambda: _end_events(reader, by_id, halves),
+    ]
+    of_parts = reader.side_by_side(_events_of_part, parts)
+    return chain(_own_events(found), *of_parts)
+
+
+def _events_of_part(part: Callable[[], Events]) -> Events:
+    return part()
+
+
+def _rows(reader: WarehouseReader, scan: Scan, *by: str) -> list[dict[str, Any]]:
+    return reader.rows(scan, most_per=(by or ("transaction_id",), MOST_ROWS))
+
+
+def _last_told(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Requests to brokers, without the rows from before they went out where their outcome is known."""
+
+    def place(row: Row) -> Key:
+        return (*key_of(row), row["action"], row["commit_log_offset"], row["pass_number"])
+
+    ended = {place(row) for row in requests if row["state"] != names.REQUEST_SENDING}
+    return [row for row in requests if row["state"] != names.REQUEST_SENDING or place(row) not in ended]
+
+
+def _own_events(found: dict[str, list[dict[str, Any]]]) -> Events:
+    prepared = [*found["half_message"], *found["trans_check_max_time"]]
+    physical = {(key_of(row), row["commit_log_offset"]) for row in prepared}
+    # The last told counts: the verdict's, else that of the first half row that has one.
+    halves = sorted(found["half_message"], key=lambda row: row["commit_log_offset"], reverse=True)
+    told_by = (*found["trans_check_max_time"], *halves, *found["verdict"])
+    real_topics = {key_of(row): row["real_topic"] for row in told_by if row["real_topic"]}
+    tellers = {
+        "half_message": story.half_event,
+        "trans_check_max_time": story.given_up_event,
+        "check_request": story.check_event,
+        "check_answer": story.answer_event,
+        "manual_decision": story.decision_event,
+        "broker_request": story.request_event,
+        "pending_half": story.pending_event,
+        "verdict": story.verdict_event,
+    }
+    events: Events = [(key_of(row), tell(row)) for table, tell in tellers.items() for row in found[table]]
+    for row in found["message"]:
+        is_visible = (
+            row["sys_flag"] & names.SYS_FLAG_TRANSACTION_MASK == names.SYS_FLAG_COMMIT
+            and row["topic"] == real_topics.get(key_of(row))
+            and (key_of(row), row["prepared_transaction_offset"]) in physical
+        )
+        events.append((key_of(row), story.message_event(row, is_visible=is_visible)))
+    return events
+
+
+def _client_events(
+    reader: WarehouseReader, transaction_ids: Sequence[str], found: dict[str, list[dict[str, Any]]]
+) -> Events:
+    """Ends that clients say they sent: of the transaction of that id and group, whichever broker kept the record.
+
+    Where several have both (R66) they are of none for sure, and belong to the id alone.
+    """
+    where: KeyValues = {"transaction_id": transaction_ids}
+    rows = _rows(reader, Scan("end_trace", COLUMNS["end_trace"], (where,), may_be_missing=True))
+    known = sorted({key_of(row) for row in (*found["half_message"], *found["verdict"])}, key=str)
+    keys = {(key[1], key[2]): [each for each in known if each[1:3] == key[1:3]] for key in known}
+    ids = {key[1] for key in known}
+    events: Events = []
+    for row in rows:
+        those = keys.get((row["transaction_id"], row["producer_group"]), [])
+        # One of another group under a known id is of another message.
+        if those or row["transaction_id"] not in ids:
+            events.append((those[0] if len(those) == 1 else None, story.client_end_event(row)))
+    return events
+
+
+def _named_offset(half: dict[str, Any]) -> int:
+    """By which offset an op names the half: its queue offset (R26), or its physical one (R117)."""
+    is_of_rocksdb = half["queue_id"] == names.ROCKSDB_QUEUE_ID
+    return int(half["commit_log_offset" if is_of_rocksdb else "queue_offset"])
+
+
+def _op_events(reader: WarehouseReader, owners: dict[Key, Key]) -> Events:
+    offsets: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+    for broker_name, queue_id, queue_offset in owners:
+        offsets[broker_name, queue_id].append(queue_offset)
+    if not offsets:
+        return []
+    where: tuple[KeyValues, ...] = tuple(
+        {"broker_name": [broker_name], "queue_id": [queue_id], "half_queue_offset": named}
+        for (broker_name, queue_id), named in offsets.items()
+    )
+    rows = _rows(reader, Scan("op_message", COLUMNS["op_message"], where), "half_queue_offset")
+    places = [(row["broker_name"], row["queue_id"], row["half_queue_offset"]) for row in rows]
+    return [(owners[place], story.op_event(row)) for place, row in zip(places, rows, strict=True)]
+
+
+def _end_events(reader: WarehouseReader, by_id: KeyValues, halves: list[dict[str, Any]]) -> Events:
+    by_offset: defaultdict[str, dict[int, Key]] = defaultdict(dict)
+    for row in halves:
+        by_offset[row["broker_name"]][row["commit_log_offset"]] = key_of(row)
+    at_halves: tuple[KeyValues, ...] = tuple(
+        {"broker_name": [name], "commit_log_offset": list(named)} for name, named in by_offset.items()
+    )
+    by_end_id = {"end_transaction_id" if name == "transaction_id" else name: by_id[name] for name in by_id}
+    found_by = (by_id, by_end_id, *at_halves)
+    outcomes = _rows(
+        reader, Scan("end_outcome", COLUMNS["end_outcome"], found_by), "commit_log_offset", "end_transaction_id"
+    )
+    ends = Scan("end_transaction", COLUMNS["end_transaction"], (by_id, *at_halves))
+    received = _rows(reader, ends, "commit_log_offset", "transaction_id")
+    final: dict[Key, dict[str, Any]] = {}
+    for row in sorted(outcomes, key=lambda row: bool(row["is_held"]), reverse=True):
+        final[tuple(row[name] for name in END_KEY)] = row
+    judged = [(row, story.outcome_event(row)) for row in final.values()]
+    waiting = [(row, story.end_event(row)) for row in received if tuple(row[name] for name in END_KEY) not in final]
+    return [(by_offset[row["broker_name"]].get(row["commit_log_offset"]), event) for row, event in (*judged, *waiting)]
