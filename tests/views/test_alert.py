@@ -151,7 +151,7 @@ def test_where_no_webhook_is_configured_a_schedule_may_say_so(warehouse, txmq):
     )  # fmt: skip
 
 
-def test_a_dead_webhook_tells_no_secret_and_fails_no_pass(warehouse, alert, monkeypatch, capsys):
+def test_a_dead_webhook_tells_no_secret_and_fails_no_pass(warehouse, alert, monkeypatch, capsys, tmp_path):
     uri = warehouse({"pending_half": PENDING})
     monkeypatch.setenv("HOOK_URL", f"http://127.0.0.1:9/{SECRET}")
     settings = ("thresholds.pending=2", "alerts.tries=1", "alerts.timeout=1s")
@@ -167,6 +167,11 @@ def test_a_dead_webhook_tells_no_secret_and_fails_no_pass(warehouse, alert, monk
     assert "alerts: SETTINGS_INVALID" in capsys.readouterr().err
     send_alerts_after_pass(Options((), settings, f"{uri}/absent"), moment(NOON), {})
     assert capsys.readouterr().err == ""  # no webhook, nothing to tell
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    absent = Options((), ("alerts.url_env=HOOK_URL", *settings), str(empty))
+    send_alerts_after_pass(absent, moment(NOON), {"HOOK_URL": f"http://127.0.0.1:9/{SECRET}"})
+    assert capsys.readouterr().err == ""  # a first run that ended before there were tables
 
 
 @pytest.mark.parametrize("address", ["no address", "http://", "ftp://127.0.0.1/", f"http://127.0.0.1:99999/{SECRET}"])

@@ -17,7 +17,7 @@ from txmq_lib.config.secrets import missing_variables
 from txmq_lib.config.sections import Alerts
 from txmq_lib.config.settings import Settings
 from txmq_lib.config.source_steps import steps_of_sources
-from txmq_lib.errors import AlertUnsentError, SettingsError, TxmqError
+from txmq_lib.errors import AlertUnsentError, SettingsError, TableMissingError, TxmqError
 from txmq_lib.escaping import chat_words, webhook_words
 from txmq_lib.views.problems import problems
 from txmq_lib.views.reader import WarehouseReader
@@ -69,6 +69,8 @@ def send_alerts_after_pass(options: Options, now: datetime, environ: Mapping[str
         return
     try:
         send_alerts(options, now, environ)
+    except TableMissingError:  # a first run that ended before there were tables says why itself
+        return
     except TxmqError as error:
         say_error(f"alerts: {error.code}: {error.message}")
     except Exception as error:
