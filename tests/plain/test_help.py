@@ -54,6 +54,18 @@ def test_the_values_of_a_choice_stand_in_its_help():
 
 
 @pytest.mark.parametrize(
+    ("words", "completed"),
+    [("txmq ver", ["verdicts"]), ("txmq verdicts --state con", ["conflict"]), ("txmq groups --format ", ["table", "json", "csv"])],
+)  # fmt: skip
+def test_a_shell_completes_commands_and_the_values_of_a_choice(capsys, monkeypatch, words, completed):
+    monkeypatch.setenv("_TXMQ_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+    main([])
+    assert capsys.readouterr().out.split() == completed
+
+
+@pytest.mark.parametrize(
     "command",
     [
         ["settle", "T1", "--commit", "--reason", "paid"],

@@ -157,10 +157,18 @@ def _filter(view: View, name: str) -> object:
     is_consumers = view.filters[name] == ("consumer_group",)
     metavar, text = CONSUMER_GROUP if is_consumers else FILTERS[name]
     choices = {"state": view.states, "lag-state": names.LAG_STATES, "asked-for": ASKED_FOR}.get(name, ())
-    text += f": {', '.join(each.lower() for each in choices)}" if choices else ""
+    lowered = [each.lower() for each in choices]
+    text += f": {', '.join(lowered)}" if lowered else ""
     if name == "state" and set(names.UNDECIDED) <= set(choices):
         text += "; stuck: all that nobody decided"
-    return Annotated[Values, typer.Option(f"--{name}", metavar=metavar, help=f"{text}; may be repeated.")]
+
+    def those_that_begin(incomplete: str) -> list[str]:
+        return [each for each in lowered if each.startswith(incomplete.lower())]
+
+    option = typer.Option(
+        f"--{name}", metavar=metavar, help=f"{text}; may be repeated.", autocompletion=those_that_begin
+    )
+    return Annotated[Values, option]
 
 
 def _parameter(option: str) -> str:
