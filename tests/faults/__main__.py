@@ -44,6 +44,7 @@ def main() -> int:
     )
     parser.add_argument("--shard", default="1/1", help="K/N: of the commands that are sent signals this share (1/1)")
     parser.add_argument("--quick", action="store_true", help="of these only such as start no JVM")
+    parser.add_argument("--at-once", type=int, default=1, help="so many of those beside each other (1)")
     options = parser.parse_args()
     console = Console(width=140)
     table = Table("fault", "times", "rows lost", "rows too many", "seen", title="Fault matrix")
@@ -94,7 +95,7 @@ def _by_signals(
     """The named commands ended by signals; whether all was as told."""
     if not commands:
         return True
-    trials = Trials(place, commands, options.moments)
+    trials = Trials(place, commands, options.moments, options.at_once)
     for line in trials.run(options.minutes, options.rounds):
         console.print(line, markup=False, soft_wrap=True)
     trials.close()

@@ -26,7 +26,7 @@ class Ended:
     """How one process ended.
 
     status    None where it hung: it had not ended MOST_SECONDS after the signal
-    seconds   from the signal to the end; where it was over before, from its beginning to its end
+    seconds   from the signal to the end; where it was over before, from its beginning to its end, of its own time
     words     its stderr
     left      command lines of the processes of its own that were still there MOST_UNTIL_GONE later
     signalled whether it was there to be sent the signal
@@ -66,7 +66,8 @@ def signalled(
 ) -> Ended:
     """Run `command`, send it the signal `after_s` seconds later, once or more, and see it end.
 
-    Time counts from when it acts on signals: before, while Python begins, a signal ends it as it ends any program.
+    Time is its own, and counts from when it acts on signals: before, while Python begins, a signal ends it as it ends
+    any program.
     until, when   wait first until its stderr holds this text, and until this is so
     SIGINT and SIGHUP go to its whole process group, as a terminal sends them, SIGTERM to it alone, as `kill` does.
     """
@@ -87,9 +88,10 @@ def signalled(
                 if _has(process.pid, CAUGHT, signal.SIGTERM) and until in _said(said) and when():
                     break
                 time.sleep(0.01)
-            begun = time.monotonic()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(after_s)
+            own = OwnTime(process.pid)
+            while process.poll() is None and own.seconds() < after_s:
+                time.sleep(0.005)
+            lived = own.seconds()
             # One that is about to leave has said with which status, and passes signals over.
             is_there = process.poll() is None and not _has(process.pid, IGNORED, number)
             before = len(_said(said))
@@ -101,13 +103,34 @@ def signalled(
                 status: int | None = process.wait(max(0.1, sent + MOST_SECONDS - time.monotonic()))
             except subprocess.TimeoutExpired:
                 status = None
-            seconds = time.monotonic() - (sent if is_there else begun)
+            seconds = time.monotonic() - sent if is_there else lived
             left = _left(mark)
             return Ended(status, seconds, _said(said)[before:], left, is_there)
         finally:
             for pid in _marked(mark):
                 _kill(pid)
             process.wait()
+
+
+class OwnTime:
+    """Seconds since it was made in which a process's main thread ran or waited for others, not for a core.
+
+    So a moment of a command is the same one beside other commands.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._path = Path(f"/proc/{pid}/schedstat")
+        self._waited = 0.0
+        self._begun = time.monotonic() - self._waited_for_a_core()
+
+    def seconds(self) -> float:
+        """So many until now; of one that is over, what it waited for a core since the last call is counted too."""
+        return time.monotonic() - self._begun - self._waited_for_a_core()
+
+    def _waited_for_a_core(self) -> float:
+        with suppress(OSError, IndexError):  # it is over, or the kernel does not count
+            self._waited = int(self._path.read_text().split()[1]) / 1e9
+        return self._waited
 
 
 def _as_from_a_terminal() -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from contents import contents, differences
 from deltalake import DeltaTable
-from signals import ENDING, TXMQ, Ended, signalled
+from signals import ENDING, TXMQ, Ended, OwnTime, signalled
 from signals_commands import COMMANDS, Command
 from signals_places import SETTINGS, Places, require_done
 
@@ -22,7 +24,7 @@ from txmq_lib.spark.session import build_session
 MOMENTS = 10
 # The next run, and what is there before, are done by one JVM that stays; only what is ended needs one of its own.
 STAYING = "spark.spark.driver.memory=1g"
-WITHOUT_END_S = 40.0  # what is watched of a command that never ends
+WITHOUT_END_S, WITHOUT_END_QUICK_S = 40.0, 4.0  # what is watched of a command that never ends
 MOST_TRIES = 4
 ROUNDS = 2 * len(ENDING)
 REQUESTS = "broker_request"
@@ -85,12 +87,14 @@ class Trials:
     """Trials of the named commands, in rounds: each ends every command once at every moment, by another signal.
 
     After each trial of the first round the same command is left alone and must make what it makes undisturbed.
+
+    at_once  so many commands that start no JVM are tried beside each other; the others share a broker, and a session
     """
 
-    def __init__(self, place: Path, names: Sequence[str], moments: int = MOMENTS) -> None:
+    def __init__(self, place: Path, names: Sequence[str], moments: int = MOMENTS, at_once: int = 1) -> None:
         self.counted = {name: Counted(name) for name in names}
         self._place, self._moments = place, moments
-        self._was_signalled = False
+        self._quick = ThreadPoolExecutor(at_once)
         self._session = build_session("txmq-faults", Settings.load([SETTINGS], [STAYING]))
         self._places = Places(place)
         self._start_s, _ = self._alone(place / "start", ("init",))
@@ -99,27 +103,40 @@ class Trials:
 
     def close(self) -> None:
         """Let go of whom the commands talked to."""
+        self._quick.shutdown()
         self._session.stop()
         self._places.close()
 
     def run(self, minutes: float, rounds: int = ROUNDS) -> Iterator[str]:
         """A line per trial of so many rounds; none is begun once so many minutes are over."""
         limit = time.monotonic() + 60 * minutes
+        for name in self.counted:
+            self._undisturbed(name)
         # Spread, so that whatever was done when the time is over is of all: 5, 8, 1, 4, 7, ...
         moments = sorted(range(self._moments), key=lambda moment: (7 * moment + 5) % self._moments)
         for turn in range(rounds):
             for moment in moments:
-                for at, name in enumerate(self.counted):
-                    if time.monotonic() > limit:
-                        return
-                    which = at + moment + turn
-                    number, times = ENDING[which % 3], 1 + which % 2
-                    for _ in range(MOST_TRIES):
-                        yield self._trial(name, moment, number, times, is_carried_on=turn == 0)
-                        if self._was_signalled:
-                            break
+                for starts_jvm, run in ((False, self._quick.map), (True, map)):
+                    trials = [
+                        (name, moment, at + moment + turn, turn == 0)
+                        for at, name in enumerate(self.counted)
+                        if COMMANDS[name].starts_jvm == starts_jvm
+                    ]
+                    for lines in run(lambda trial: self._tried(limit, *trial), trials):
+                        yield from lines
 
-    def _trial(self, name: str, moment: int, number: int, times: int, *, is_carried_on: bool) -> str:
+    def _tried(self, limit: float, name: str, moment: int, which: int, is_first: bool) -> list[str]:
+        """A line per try, until one was there to be sent the signal."""
+        lines: list[str] = []
+        while len(lines) < MOST_TRIES and time.monotonic() < limit:
+            was_signalled, seen = self._trial(name, moment, ENDING[which % 3], 1 + which % 2, is_carried_on=is_first)
+            lines.append(seen)
+            if was_signalled:
+                break
+        return lines
+
+    def _trial(self, name: str, moment: int, number: int, times: int, *, is_carried_on: bool) -> tuple[bool, str]:
+        """Whether it was there to be sent the signal, and a line of what was seen."""
         command, counted = COMMANDS[name], self.counted[name]
         seconds, expected = self._undisturbed(name)
         own = self._own[name]
@@ -129,7 +146,6 @@ class Trials:
         ended = signalled([TXMQ, *self._places.line(run, command.arguments)], number, after_s, times=times)
         trial = f"{name} {number.name} x{times} after {after_s:.1f} of {seconds:.1f} s"
         counted.take(number, ended, may_stop=command.may_stop, trial=trial, own=own)
-        self._was_signalled = ended.signalled
         if not ended.signalled:  # it was quicker than thought, and is tried again
             self._expected[name] = min(seconds, ended.seconds), expected
         if ended.signalled and name == "serve" and (health := run / "health.json").exists():
@@ -149,12 +165,13 @@ class Trials:
             seen += f", carried on: {'; '.join(notes) or 'as undisturbed'}"
         self._places.leave(run, command)
         faults = [] if command.may_stop else ended.faults(number, own)
-        return seen + "".join(f" | {fault}" for fault in faults)
+        return ended.signalled, seen + "".join(f" | {fault}" for fault in faults)
 
     def _undisturbed(self, name: str) -> tuple[float, dict[str, Counter[str]]]:
         """About how long the command takes, and what is there then."""
         if name not in self._expected:
-            command, seconds = COMMANDS[name], WITHOUT_END_S
+            command = COMMANDS[name]
+            seconds = WITHOUT_END_S if command.starts_jvm else WITHOUT_END_QUICK_S
             own: frozenset[str] = frozenset()
             run = self._places.copied(command, name)
             self._places.peers.begin()
@@ -169,15 +186,23 @@ class Trials:
         return self._expected[name]
 
     def _alone(self, run: Path, arguments: tuple[str, ...]) -> tuple[float, frozenset[str]]:
-        """How long a command takes as a process of its own, and the lines that it says on stderr."""
-        line, begun = [TXMQ, *self._places.line(run, arguments)], time.monotonic()
-        done = subprocess.run(line, capture_output=True, text=True, check=False)
-        require_done(arguments, done.returncode, done.stderr)
-        return time.monotonic() - begun, frozenset(done.stderr.splitlines())
+        """How long a command takes as a process of its own, of its own time, and the lines that it says on stderr."""
+        with tempfile.TemporaryFile("w+") as said:
+            line = [TXMQ, *self._places.line(run, arguments)]
+            process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=said)
+            own, seconds = OwnTime(process.pid), 0.0
+            while process.poll() is None:
+                seconds = own.seconds()
+                time.sleep(0.005)
+            said.seek(0)
+            words = said.read()
+        require_done(arguments, process.returncode, words)
+        return seconds, frozenset(words.splitlines())
 
     def _carried_on(self, run: Path, command: Command, expected: dict[str, Counter[str]]) -> dict[str, tuple[int, int]]:
         """What differs once the command was left alone; of what brokers are told, what never was or was told again."""
-        self._places.left_alone(run, command.arguments)
+        leave_alone = self._places.left_alone if command.starts_jvm else self._alone
+        leave_alone(run, command.arguments)
         found = _contents(run, command)
         if not command.sends:
             differing = differences(expected, found)
