@@ -26,7 +26,7 @@ from txmq_lib.pipeline.land.files import line_landing
 from txmq_lib.pipeline.reconcile import job as reconcile
 from txmq_lib.pipeline.resolve import run_resolve
 from txmq_lib.pipeline.take_back import run_take_back
-from txmq_lib.pipeline.to_broker import run_to_broker
+from txmq_lib.pipeline.to_broker.job import run_to_broker
 
 NOW_MS, HOUR_MS = int(NOW.timestamp() * 1000), 3_600_000
 HALF = {"UNIQ_KEY": "T1", "PGROUP": "GID_A", "REAL_TOPIC": "Topic", "REAL_QID": "0", "TRAN_MSG": "true"}

@@ -18,11 +18,11 @@ from txmq_lib.cli.run.sending import requests_planned
 from txmq_lib.delta.small_writes import SmallWrite
 from txmq_lib.errors import PassConflict, UnreachableError
 from txmq_lib.passes.runner import next_pass
-from txmq_lib.pipeline import to_broker
 from txmq_lib.pipeline.decision_request import DecisionRequest, ToSend
 from txmq_lib.pipeline.decisions import decide
 from txmq_lib.pipeline.land.job import run_land_rocketmq
-from txmq_lib.pipeline.to_broker import run_to_broker
+from txmq_lib.pipeline.to_broker import job as to_broker
+from txmq_lib.pipeline.to_broker.job import run_to_broker
 
 LOG = "kind: sql, url_env: DB, table: log, key_column: id, state_column: state, commit: [C], rollback: [R]"
 

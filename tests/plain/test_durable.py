@@ -12,7 +12,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from txmq_lib.delta import durable
 from txmq_lib.files.atomic_file import write_whole
-from txmq_lib.pipeline import maintain, to_broker
+from txmq_lib.pipeline import maintain
+from txmq_lib.pipeline.to_broker import job as to_broker
 
 
 @pytest.fixture

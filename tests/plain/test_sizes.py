@@ -16,7 +16,6 @@ REASONS = {
     "cli/commands/jobs.py": "one command after the other, each a list of its options",
     "names.py": "the one place where a name on the wire or in a table is spelt",
     "passes/writer.py": "the ways to write once, which all go through one gate at its end",
-    "pipeline/to_broker.py": "the states of a request, from plan to answer",
     "rules/proof.py": "what proves a rollback: every kind of proof beside what puts it in doubt",
     "views/reader.py": "which files a query needs, and the query",
     "views/select.py": "a view's SQL from its filters, and what may be asked of it",

@@ -57,7 +57,7 @@ def send_requests(
     """
     from txmq_lib.cli.run.passes import spark_warehouse, tell
     from txmq_lib.cli.run.recorded import recorded
-    from txmq_lib.pipeline.to_broker import JOB, run_to_broker
+    from txmq_lib.pipeline.to_broker.job import JOB, run_to_broker
 
     settings = settings_of(options)
     with recorded(f"{to_send.requested_for} --to-broker", settings) as run:

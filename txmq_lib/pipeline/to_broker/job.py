@@ -13,10 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
-
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from txmq_lib.config.settings import Settings
 from txmq_lib.config.table_specs import table_spec
@@ -27,7 +23,6 @@ from txmq_lib.names import (
     ACTION_RESEND,
     ACTION_RESUME,
     COMMIT,
-    DISCARDED,
     END_COMMIT,
     END_ROLLBACK,
     HALF_TOPIC,
@@ -39,35 +34,25 @@ from txmq_lib.names import (
     REQUEST_SENDING,
     REQUEST_UNANSWERED,
     ROLLBACK,
-    TRANSACTION_KEY,
-    UNDECIDED,
 )
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.decision_request import ToSend
-from txmq_lib.pipeline.decisions import DECISIONS, RESUME, SETTLE
 from txmq_lib.pipeline.land.live.live_brokers import access_of
-from txmq_lib.pipeline.resending import RESEND, left_out, letters, place_of, resendable
 from txmq_lib.pipeline.shared.roles import require_same_role
-from txmq_lib.pipeline.shared.standing import requested_rows, standing_now
+from txmq_lib.pipeline.to_broker.planned import REQUESTS, Request, findings_of_left_out, planned_requests
+from txmq_lib.pipeline.to_broker.resending import letters, place_of
 from txmq_lib.rocketmq.remoting.broker import End, Letter, end_transaction, resume_check, send_message
 from txmq_lib.rocketmq.remoting.connection import SUCCESS, Access, Connection
 from txmq_lib.rocketmq.remoting.frame import Command
 from txmq_lib.rocketmq.remoting.name_server import name_server, routes
-from txmq_lib.rules.answers import DEFINITE
-from txmq_lib.rules.requests import RECORDED, Done, done_before, may_be_sent
-from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 from txmq_lib.spark.local_frame import local_frame
 
 JOB = JOB_TO_BROKER
-REQUESTS = "broker_request"
-RESOLVE = "resolve"
 REQUESTS_PER_WRITE = 50
 GIVEN_UP_UNSENT = "another process gave this plan up"
 END_CODE = {COMMIT: END_COMMIT, ROLLBACK: END_ROLLBACK}
-
-Request = dict[str, Any]
 
 
 @dataclass
@@ -118,8 +103,8 @@ def run_to_broker(
     others: list[str] = []
 
     def is_idle(current: Pass) -> bool:
-        requests = _planned(current)
-        others[:] = _left_out(current, requests)
+        requests = planned_requests(current)
+        others[:] = findings_of_left_out(current, requests)
         return not requests
 
     def work(current: Pass) -> PassReport:
@@ -149,101 +134,9 @@ def _findings(outcomes: Sequence[Request]) -> Iterator[str]:
         yield "accepted is not visible yet: the verdict changes when what the broker writes has landed"
 
 
-# --- what is to be sent
-
-
-def _planned(current: Pass) -> list[Request]:
-    """What was decided for brokers, is undecided by what has landed, and was not sent before."""
-    requested_for = current.arguments["requested_for"]
-    found = current.cached(
-        {RESOLVE: _answered, SETTLE: _settled, RESUME: _resumable, RESEND: resendable}[requested_for](current)
-    )
-    rows = found.orderBy("born_timestamp", *TRANSACTION_KEY).toArrow().to_pylist()
-    if not rows:
-        return []
-    done = _done_before(current, found)
-    common = {
-        "code": None,
-        "remark": None,
-        "address": None,
-        "requested_for": requested_for,
-        "requested_by": current.arguments["decided_by"],
-        "requested_timestamp": current.now,
-        "pass_number": current.number,
-    }
-    return [{**common, **row} for row in rows if may_be_sent(row, done)]
-
-
-def _left_out(current: Pass, requests: Sequence[Request]) -> list[str]:
-    # A group may have thousands that are no matter of a person; the body is sent of those that one has named.
-    return left_out(current, requests) if current.arguments["requested_for"] == RESEND else []
-
-
-def _done_before(current: Pass, planned: DataFrame) -> Done:
-    """What requests for transactions of `planned` may have done."""
-    requests = join_transaction(current.read(REQUESTS), transactions_of(planned), "left_semi")
-    return done_before(requests.select(*RECORDED).toArrow().to_pylist())
-
-
-def _undecided(current: Pass, decided: DataFrame) -> DataFrame:
-    """Ends for `decided` (the key, action and reason), where a broker decides and nothing that landed says it has."""
-    standing = standing_now(current, transactions_of(decided)).where(F.col("verdict").isin(*UNDECIDED))
-    return join_transaction(standing.where("is_brokers"), decided, "inner").select(
-        *TRANSACTION_KEY,
-        *("action", "reason", "real_topic", "queue_id", "tran_state_table_offset", "commit_log_offset"),
-        "given_up_queue_offset",
-        F.col("verdict").alias("former_verdict"),
-        F.lit(None).cast("string").alias("offset_msg_id"),
-    )
-
-
-def _answered(current: Pass) -> DataFrame:
-    """Ends by answers; what a person has settled is the person's to send, whatever was answered."""
-    answers = current.read("check_answer").where(F.col("is_planned_for_broker") & F.col("answer").isin(*DEFINITE))
-    settled = transactions_of(current.read(DECISIONS).where(F.col("action").isin(*DEFINITE)))
-    open_ones = join_transaction(answers, settled, "left_anti")
-    last = open_ones.groupBy(*TRANSACTION_KEY).agg(
-        F.max_by(F.struct("answer", "resolver"), F.struct("answered_timestamp", "pass_number")).alias("_last")
-    )
-    return _undecided(
-        current,
-        last.select(*TRANSACTION_KEY, F.col("_last.answer").alias("action"), F.col("_last.resolver").alias("reason")),
-    )
-
-
-def _settled(current: Pass) -> DataFrame:
-    decisions = requested_rows(current, DECISIONS).where(F.col("action").isin(*DEFINITE))
-    last = decisions.groupBy(*TRANSACTION_KEY).agg(F.max_by(F.struct("action", "reason"), "pass_number").alias("_last"))
-    return _undecided(current, last.select(*TRANSACTION_KEY, "_last.action", "_last.reason"))
-
-
-def _resumable(current: Pass) -> DataFrame:
-    """Resumes for what brokers gave up; an expired one would be given up again at once (R45, R73)."""
-    given_up = requested_rows(current, "trans_check_max_time")
-    standing = standing_now(current, transactions_of(given_up)).where(F.col("verdict") == DISCARDED)
-    newest = given_up.groupBy(*TRANSACTION_KEY).agg(
-        F.max_by(F.struct("queue_offset", "commit_log_offset", "offset_msg_id"), "queue_offset").alias("_row")
-    )
-    chosen = standing.where("is_brokers and not is_expired").select(*TRANSACTION_KEY, "verdict", "real_topic")
-    return join_transaction(chosen, newest, "inner").select(
-        *TRANSACTION_KEY,
-        F.lit(ACTION_RESUME).alias("action"),
-        F.lit(current.arguments["reason"]).cast("string").alias("reason"),
-        "real_topic",
-        F.lit(0).alias("queue_id"),
-        F.col("_row.queue_offset").alias("tran_state_table_offset"),
-        "_row.commit_log_offset",
-        F.col("verdict").alias("former_verdict"),
-        "_row.offset_msg_id",
-    )
-
-
-# --- sending
-
-
 def _sent(current: Pass, name_servers: Sequence[str], access: Access) -> list[Request]:
     """The outcome of every request of the plan, each recorded before and after it is sent."""
-    requests = _planned(current)
+    requests = planned_requests(current)
     outcomes: list[Request] = []
     with ExitStack() as stack:
         brokers = _Brokers(_masters(name_servers, access), access, stack)
