@@ -96,7 +96,7 @@ def test_an_answer_larger_than_such_an_answer_can_be_is_not_read(ask):
     def large(request: Request) -> Reply:
         return answer(request, body=b"x=y\n" * 2 * MIB, offset=1)
 
-    with connected(large) as connection, pytest.raises(ProtocolError, match="where 1048576 are much"):
+    with connected(large) as connection, pytest.raises(ProtocolError, match="where 1048576 are the most"):
         ask(connection)
 
 
@@ -160,7 +160,7 @@ def test_a_peer_that_takes_nearly_all_its_time_for_each_answer_is_left_in_the_en
 
     with connected(late, Access(timeout=0.5)) as connection:
         begun = time.monotonic()
-        with pytest.raises(UnreachableError, match="dawdles"):
+        with pytest.raises(UnreachableError, match="too slowly"):
             list(max_offsets(connection, [Queue("T", number) for number in range(100)]))
         assert 1.5 < time.monotonic() - begun < 6
 
@@ -205,7 +205,7 @@ def test_so_many_connected_producers_and_no_more(groups):
     body = json.dumps({"data": groups}).encode()
     with (
         connected(lambda request: answer(request, body=body)) as connection,
-        pytest.raises(ProtocolError, match="are much"),
+        pytest.raises(ProtocolError, match="are the most"),
     ):
         producers_now(connection)
 

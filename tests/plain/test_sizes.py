@@ -13,7 +13,6 @@ SLACK = 1.1  # a line too many is no reason to cut
 
 # Each stays whole since to read a part of it one needs the rest. What grows here is cut, not added.
 REASONS = {
-    "cli/commands/jobs.py": "one command after the other, each a list of its options",
     "names.py": "the one place where a name on the wire or in a table is spelt",
     "passes/writer.py": "the ways to write once, which all go through one gate at its end",
     "rules/proof.py": "what proves a rollback: every kind of proof beside what puts it in doubt",

@@ -83,4 +83,4 @@ def test_a_message_larger_than_any_client_writes_is_told_and_not_read(spark):
     assert [(row["queue_offset"], row["position"]) for row in end_traces(records).collect()] == [(0, MOST_BYTES - 200)]
     (large,) = trace_faults(messages, records).collect()
     assert (large["queue_offset"], large["reason"]) == (1, "TRACE_BODY_TOO_LARGE")
-    assert large["detail"] == f"a body of {len(bodies[1])} bytes, and 1048576 are much"
+    assert large["detail"] == f"a body of {len(bodies[1])} bytes, and 1048576 are the most"

@@ -105,10 +105,11 @@ def _settle_plan(current: Pass) -> list[Planned]:
     decision, name = current.arguments["decision"], ", ".join(current.arguments["transaction_ids"])
     found = collected(standing_now(current, transactions_of(requested_rows(current, "half_message"))))
     if not found:
-        raise UsageError(f"no half message of transaction {name} has landed; an end needs its place")
+        raise UsageError(f"no half message of transaction {name} has landed: land the half topic first")
     undecided = [row for row in found if row["verdict"] in UNDECIDED]
     if not undecided:
-        raise UsageError(f"transaction {name} is {' and '.join(row['verdict'] for row in found)} already")
+        verdicts = " and ".join(row["verdict"] for row in found)
+        raise UsageError(f"transaction {name} is {verdicts} already: only an undecided one can be settled")
     if len(undecided) > 1:
         names = "; ".join(_named(row) for row in undecided)
         raise UsageError(f"{len(undecided)} transactions have the id {name}: {names}; choose by --broker or --born")

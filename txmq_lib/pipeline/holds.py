@@ -22,7 +22,7 @@ def hold_plan(current: Pass) -> list[dict[str, Any]]:
     decision = current.arguments["decision"]
     found = collected(standing_now(current, transactions_of(requested_rows(current, "half_message"))))
     if missing := sorted({*current.arguments["transaction_ids"]} - {row["transaction_id"] for row in found}):
-        raise UsageError(f"no half message has landed of transaction {', '.join(missing)}")
+        raise UsageError(f"no half message has landed of transaction {', '.join(missing)}: land the half topic first")
     for row in found:
         if row["is_brokers"]:
             raise UsageError(

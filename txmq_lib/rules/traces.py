@@ -51,7 +51,7 @@ def trace_faults(messages: DataFrame, records: DataFrame) -> DataFrame:
     why = fault(F.lit(True), "TRACE_RECORD", F.concat(F.lit("a record of an end that cannot be read: "), shown))
     named = odd.select(*place, why["reason"].alias("reason"), why["detail"].alias("detail"))
     size = F.octet_length("body")
-    too_large = F.concat(F.lit("a body of "), size.cast("string"), F.lit(f" bytes, and {MOST_BYTES} are much"))
+    too_large = F.concat(F.lit("a body of "), size.cast("string"), F.lit(f" bytes, and {MOST_BYTES} are the most"))
     large = fault(size > MOST_BYTES, "TRACE_BODY_TOO_LARGE", too_large)
     unread = messages.withColumns({"reason": large["reason"], "detail": large["detail"]}).where("reason is not null")
     return messages.drop("reason", "detail").join(named, on=place, how="inner").unionByName(unread)

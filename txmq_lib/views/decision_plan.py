@@ -18,10 +18,11 @@ def settle_plan(reader: WarehouseReader, chosen: Chosen, decision: str, limits: 
     name = ", ".join(chosen.transaction_ids)
     found = standing(reader, chosen, limits)
     if not found:
-        raise UsageError(f"no half message of transaction {name} has landed; an end needs its place")
+        raise UsageError(f"no half message of transaction {name} has landed: land the half topic first")
     undecided = [row for row in found if row["verdict"] in names.UNDECIDED]
     if not undecided:
-        raise UsageError(f"transaction {name} is {' and '.join(row['verdict'] or 'decided' for row in found)} already")
+        verdicts = " and ".join(row["verdict"] or "decided" for row in found)
+        raise UsageError(f"transaction {name} is {verdicts} already: only an undecided one can be settled")
     if len(undecided) > 1:
         each = "; ".join(_named(row) for row in undecided)
         raise UsageError(f"{len(undecided)} transactions have the id {name}: {each}; choose by --broker or --born")
@@ -52,7 +53,7 @@ def hold_plan(reader: WarehouseReader, chosen: Chosen, decision: str, limits: Li
     """A row per named transaction: held or released, or so before; UsageError where nobody asks about one."""
     found = standing(reader, chosen, limits)
     if missing := sorted({*chosen.transaction_ids} - {row["transaction_id"] for row in found}):
-        raise UsageError(f"no half message has landed of transaction {', '.join(missing)}")
+        raise UsageError(f"no half message has landed of transaction {', '.join(missing)}: land the half topic first")
     is_hold = decision == names.ACTION_HOLD
     for row in found:
         if row["is_brokers"]:

@@ -1,4 +1,4 @@
-"""Commands that run a pass: init, land, the jobs, a cycle, upkeep, repair. Bodies import Spark only when they run."""
+"""Commands that run passes: the jobs, a cycle, the service. Bodies import Spark only when they run."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from txmq_lib.cli.commands import decisions
 from txmq_lib.cli.commands.decisions import Apply, ToBroker, send, who
+from txmq_lib.cli.commands.landing import land_commands
+from txmq_lib.cli.commands.upkeep import init, maintain, mend, take_back, upgrade
 from txmq_lib.cli.options import Options, options_of, settings_of
-from txmq_lib.cli.output.formats import PASSES_PANEL, TABLE, Brokers, Format, OutputFormat
+from txmq_lib.cli.output.formats import PASSES_PANEL, OutputFormat
 from txmq_lib.cli.output.said import say
 from txmq_lib.cli.run.clock import Now, moment, wall_clock
-from txmq_lib.cli.run.name_servers import NameServers, NameServersIfAny, name_servers, name_servers_of
+from txmq_lib.cli.run.name_servers import NameServersIfAny, name_servers_of
 from txmq_lib.names import ASKED_FOR_GIVEN_UP, COMMIT
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Compute the pass and sa
 AskGivenUp = Annotated[
     bool, typer.Option("--given-up", help="Ask about given-up ones too; list those whose local transaction committed.")
 ]
-Broker = Annotated[str, typer.Option("--broker", metavar="NAME", help="Broker the rows belong to.")]
-Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, directories or patterns of them.")]
-Store = Annotated[str, typer.Argument(metavar="DIR", help="Store directory: commitlog, config/consumerOffset.json.")]
 
 HealthFile = Annotated[
     str, typer.Option("--health-file", metavar="FILE", help="Where the service tells how it fares, and its process.")
@@ -38,97 +36,12 @@ DEFAULT_HEALTH_FILE = "txmq-serve.json"
 
 NOBODY_TO_ASK = "nobody is asked: the settings name no resolvers (documentation: Configure resolvers)"
 
-FILE_KINDS = {
-    "half": "half messages (RMQ_SYS_TRANS_HALF_TOPIC), or prepared messages in the engine role",
-    "op": "op messages (RMQ_SYS_TRANS_OP_HALF_TOPIC)",
-    "message": "messages of the real topics",
-    "max-time": "given-up messages (TRANS_CHECK_MAX_TIME_TOPIC)",
-    "end": "END_TRANSACTION requests",
-    "trace": "messages of the trace topic: the ends that clients say they sent",
-    "offset": "consumer offset reports, or a broker's consumerOffset.json",
-    "ack": "what consumers did with their queues: allocated, taken, acked, dropped",
-}
-
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands."""
     for command in (init, reconcile, resolve, rollup, audit, run, serve, wakeup, maintain, take_back, mend, upgrade):
         app.command(command.__name__.replace("_", "-"), rich_help_panel=PASSES_PANEL)(command)
-    land = typer.Typer(
-        help="Land files (.jsonl, .jsonl.gz, .parquet), a broker's store, or live brokers.", no_args_is_help=True
-    )
-    for kind, what in FILE_KINDS.items():
-        land.command(kind, help=f"Land {what}.")(_landing(kind))
-    land.command("store")(store)
-    land.command("rocketmq")(rocketmq)
-    land.command("sources")(sources)
-    app.add_typer(land, name="land", rich_help_panel=PASSES_PANEL)
-
-
-def init(ctx: typer.Context) -> None:
-    """Create the tables that do not exist yet."""
-    from txmq_lib.cli.run.passes import create_tables
-
-    create_tables(options_of(ctx))
-
-
-def store(ctx: typer.Context, path: Store, broker: Broker, now: Now = None) -> None:
-    """Land what a broker's store directory holds beyond what was landed of it before."""
-    from txmq_lib.cli.run.before_spark import require_store
-    from txmq_lib.cli.run.passes import run_job
-    from txmq_lib.pipeline.land.job import run_land_store
-    from txmq_lib.pipeline.shared.roles import require_said_role
-
-    job = partial(run_land_store, path=path, broker_name=broker, now=moment(now), wall_clock=wall_clock)
-
-    def require(settings: Settings) -> None:
-        require_said_role(settings, [broker])
-        require_store(path)
-
-    run_job("land store", options_of(ctx), job, require=require)
-
-
-def rocketmq(ctx: typer.Context, namesrv: NameServers, broker: Brokers = None, now: Now = None) -> None:
-    """Land what live brokers have beyond what was landed of them: queues, consumer offsets."""
-    from txmq_lib.cli.run.passes import run_job
-    from txmq_lib.pipeline.land.job import run_land_rocketmq
-    from txmq_lib.pipeline.land.live.live_brokers import access_of, require_name_server
-    from txmq_lib.pipeline.shared.roles import require_some_role
-
-    addresses = name_servers(namesrv)
-    job = partial(
-        run_land_rocketmq,
-        name_servers=addresses,
-        brokers=tuple(broker or ()),
-        now=moment(now),
-        wall_clock=wall_clock,
-        environ=os.environ,
-    )
-
-    def require(settings: Settings) -> None:
-        require_some_role(settings, broker or ())
-        require_name_server(addresses, access_of(settings, os.environ))
-
-    run_job("land rocketmq", options_of(ctx), job, require=require)
-
-
-def sources(ctx: typer.Context, now: Now = None) -> None:
-    """Land what the configured sources have beyond what was landed of them: what `txmq run` begins with."""
-    from txmq_lib.cli.run.before_spark import access_faults, require_some_source
-    from txmq_lib.cli.run.passes import run_job
-    from txmq_lib.errors import SettingsError
-    from txmq_lib.pipeline.cycle import require_sources, run_sources
-    from txmq_lib.pipeline.shared.roles import require_roles_of_sources
-
-    def require(settings: Settings) -> None:
-        require_sources(settings)
-        require_roles_of_sources(settings)
-        if faults := access_faults(settings, os.environ):
-            raise SettingsError(faults)
-        require_some_source(settings, os.environ)
-
-    job = partial(run_sources, now=moment(now), wall_clock=wall_clock, environ=os.environ)
-    run_job("land sources", options_of(ctx), job, require=require, tells_steps=True)
+    app.add_typer(land_commands(), name="land", rich_help_panel=PASSES_PANEL)
 
 
 def reconcile(ctx: typer.Context, now: Now = None, dry_run: DryRun = False) -> None:
@@ -265,93 +178,3 @@ def wakeup(health: HealthFile = DEFAULT_HEALTH_FILE) -> None:
     from txmq_lib.service.health_file import serving_pid
 
     wake(serving_pid(Path(health)))
-
-
-def maintain(
-    ctx: typer.Context,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
-) -> None:
-    """Compact small files, remove replaced ones and old rows of passes; what is to be done is told first."""
-    from txmq_lib.cli.run.passes import run_job
-    from txmq_lib.cli.run.upkeep import tell_upkeep
-    from txmq_lib.pipeline.maintain import run_maintain
-
-    job = partial(run_maintain, wall_clock=wall_clock, tell=tell_upkeep, dry_run=dry_run)
-    run_job("maintain", options_of(ctx), job, is_recorded=not dry_run)
-    if dry_run:
-        say("dry run: nothing was done", err=True)
-
-
-def mend(
-    ctx: typer.Context,
-    apply: Annotated[bool, typer.Option("--apply", help="Do it; without this, only say what would be done.")] = False,
-) -> None:
-    """Set aside commits that a disk has lost, and all that was built on them; the next run makes them again."""
-    from txmq_lib.cli.run.mend import run_mend
-
-    run_mend(options_of(ctx), apply=apply)
-
-
-def take_back(
-    ctx: typer.Context,
-    broker: Annotated[str, typer.Option("--broker", metavar="NAME", help="Broker whose rows go, from every table.")],
-    of_decisions: Annotated[
-        bool,
-        typer.Option("--decisions", help="Keep what landed, take back what was decided, and take the role said now."),
-    ] = False,
-    apply: Annotated[bool, typer.Option("--apply", help="Do it; without this, only say what would go.")] = False,
-    dry_run: decisions.DryRun = False,
-) -> None:
-    """Take back all that was landed under a broker's name, and all that was made of it; or what was decided alone."""
-    from txmq_lib.cli.run.before_spark import require_landed
-    from txmq_lib.cli.run.passes import run_job
-    from txmq_lib.cli.run.upkeep import tell_taken
-    from txmq_lib.pipeline.take_back import run_take_back
-
-    decisions.require_one_of(apply, dry_run)
-    job = partial(
-        run_take_back,
-        broker_name=broker,
-        now=wall_clock(),
-        wall_clock=wall_clock,
-        tell=tell_taken,
-        apply=apply,
-        decisions=of_decisions,
-    )
-
-    def require(settings: Settings) -> None:
-        # With --apply one that was killed behind its last row is carried on: only its plan knows.
-        if not apply:
-            require_landed(settings, "broker_name", [broker], "no row of broker")
-
-    run_job("take-back", options_of(ctx), job, require=require, is_recorded=apply)
-    if not apply:
-        say("nothing was done; --apply does it", err=True)
-
-
-def upgrade(
-    ctx: typer.Context, apply: Apply = False, dry_run: decisions.DryRun = False, format_: Format = TABLE
-) -> None:
-    """Make the tables of an earlier version those of this one: new tables, new columns; each is told first."""
-    from txmq_lib.cli.run.upgrade import run_upgrade
-
-    decisions.require_one_of(apply, dry_run)
-    run_upgrade(options_of(ctx), format_, apply=apply)
-
-
-def _landing(kind: str) -> Callable[..., None]:
-    def land_files(ctx: typer.Context, paths: Paths, broker: Broker, now: Now = None) -> None:
-        from txmq_lib.cli.run.before_spark import require_files
-        from txmq_lib.cli.run.passes import run_job
-        from txmq_lib.pipeline.land.job import run_land_files
-
-        job = partial(
-            run_land_files, kind=kind, paths=paths, broker_name=broker, now=moment(now), wall_clock=wall_clock
-        )
-
-        def require(settings: Settings) -> None:
-            require_files(settings, kind, paths, os.environ)
-
-        run_job(f"land {kind}", options_of(ctx), job, require=require)
-
-    return land_files

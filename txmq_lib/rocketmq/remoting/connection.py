@@ -159,7 +159,7 @@ class Connection:
         if self._patience < 0:
             self.close()
             raise UnreachableError(
-                f"{self.address}: it dawdles: {PATIENCE * self._access.timeout:g} s of waiting for too few answers"
+                f"{self.address}: it answers too slowly: {PATIENCE * self._access.timeout:g} s for too few answers"
             )
 
     def require_success(self, answer: Command, request: str) -> None:
@@ -222,7 +222,7 @@ def _connected(address: str, access: Access) -> socket.socket:
 
 def _check_size(size: int, most_bytes: int) -> None:
     if size > most_bytes + MAX_HEADER_BYTES:
-        raise ProtocolError(f"an answer of {size} bytes, where {most_bytes} are much")
+        raise ProtocolError(f"an answer of {size} bytes, where {most_bytes} are the most")
 
 
 def _words(failure: OSError, timeout: float) -> str:

@@ -60,7 +60,7 @@ def topics(connection: Connection) -> list[str]:
     if not isinstance(found, list) or not all(isinstance(topic, str) and len(topic) <= LONGEST_NAME for topic in found):
         raise ProtocolError(f"{connection.address}: a topic list that is none")
     if len(found) > MOST_TOPICS:
-        raise ProtocolError(f"{connection.address}: tells of {len(found):,} topics, where {MOST_TOPICS:,} are much")
+        raise ProtocolError(f"{connection.address}: tells of {len(found):,} topics, where {MOST_TOPICS:,} are the most")
     return found
 
 

@@ -38,7 +38,7 @@ def producers_now(connection: Connection) -> dict[str, tuple[str, ...]] | None:
     if len(groups) > MOST_GROUPS or clients > MOST_CLIENTS or any(len(group) > LONGEST_GROUP for group in groups):
         raise ProtocolError(
             f"{connection.address}: {len(groups):,} producer groups with {clients:,} clients, where {MOST_GROUPS:,}, "
-            f"{MOST_CLIENTS:,} and names of {LONGEST_GROUP} characters are much"
+            f"{MOST_CLIENTS:,} and names of {LONGEST_GROUP} characters are the most"
         )
     return {group: tuple(_client_ids(clients)) for group, clients in groups.items()}
 
