@@ -124,7 +124,7 @@ def advanced(known: DataFrame, reports: DataFrame, *, pass_number: int) -> DataF
         *[F.col(f"_{name}") for name in known.columns if name not in QUEUE],
     )
     is_same = F.lit(True)
-    for name in set(known.columns) - {*QUEUE, "pass_number"}:
+    for name in [each for each in known.columns if each not in (*QUEUE, "pass_number")]:
         is_same = is_same & F.col(name).eqNullSafe(F.col(f"_{name}"))
     return merged.where(~is_same).select(*known.columns)
 
