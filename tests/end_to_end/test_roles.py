@@ -349,7 +349,7 @@ def test_taken_back_whole_a_broker_has_no_role_and_may_land_in_another(open_hous
     run_take_back(house.warehouse, house.settings, broker_name=BROKER, apply=True, **clocks)
     assert house.rows("broker") == []
     under(house, "role=engine").land_rows("half", [stored(HALF_TOPIC, 1_000)])
-    with pytest.raises(SettingsError, match=f"nobody has said that of broker {BROKER}"):
+    with pytest.raises(SettingsError, match=f"not set for broker {BROKER}"):
         run_take_back(house.warehouse, under(house).settings, broker_name=BROKER, apply=False, decisions=True, **clocks)
 
 

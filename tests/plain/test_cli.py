@@ -128,7 +128,7 @@ def test_without_a_name_server_nothing_is_begun_that_is_to_be_sent(capsys, tmp_p
 def test_no_store_and_no_live_broker_lands_under_a_role_that_nobody_said(capsys, tmp_path, command, broker):
     status, out, err = run(capsys, "--set", "brokers.other={}", "--warehouse", str(tmp_path / "w"), *command)
     assert (status, out) == (2, "")
-    assert re.search(f"nobody has said that of broker {broker}: `audit` where a RocketMQ broker decides", err)
+    assert re.search(f"not set for broker {broker}: say `audit` where a RocketMQ broker decides", err)
     assert {each.name for each in (tmp_path / "w").iterdir()} == {"run", "_runs"}  # that it was refused, and no more
 
 

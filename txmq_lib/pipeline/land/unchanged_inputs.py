@@ -1,6 +1,7 @@
-"""What is landed as it is, by the word of the landings before: files and stores that a cycle passes over.
+"""Which inputs have landed and have not changed since: files and stores that a cycle passes over.
 
-The word goes with the commit of each landing. It counts under the same settings, and while no broker was taken back.
+The commit of each landing notes their states. The note counts under the same settings, and while no broker was taken
+back.
 """
 
 from __future__ import annotations

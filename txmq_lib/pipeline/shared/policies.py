@@ -1,4 +1,4 @@
-"""Settings as the rules want them."""
+"""Settings as the rules take them."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ def require_said_role(settings: Settings, broker_names: Iterable[str]) -> None:
     if unsaid:
         raise SettingsError(
             [
-                f"role: nobody has said that of broker {name}: `audit` where a RocketMQ broker decides, `engine` where"
-                " txmq does; for all brokers, or as brokers.NAME.role. No store and no live broker lands without"
+                f"role: not set for broker {name}: say `audit` where a RocketMQ broker decides, `engine` where txmq"
+                " does, as role for all brokers, or as brokers.NAME.role. No store and no live broker lands without it"
                 for name in unsaid
             ]
         )
