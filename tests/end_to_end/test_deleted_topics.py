@@ -129,6 +129,21 @@ def test_a_topic_made_anew_between_two_landings_proves_nothing_of_what_was_delet
     assert {verdict for verdict, _ in found.values()} == {"RESOLVED_UNKNOWN"}
 
 
+def test_a_topic_made_anew_between_files_and_the_first_live_landing_proves_nothing_however_many_it_has(
+    open_house, served
+):
+    house, log = open_house(AUDIT), Deleting()
+    for _ in range(3):
+        log.plain()
+    house.land_rows("message", log.kept("message"))
+    decided(log)
+    log.delete()
+    for _ in range(3):
+        log.plain()
+    land_live(house, served, log)
+    assert said(house) == unknown("untold")
+
+
 @pytest.mark.parametrize("times", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_files_of_a_topic_made_anew_go_on_behind_a_hole(open_house, times):
     house, log = open_house(AUDIT), Deleting()

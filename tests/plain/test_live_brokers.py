@@ -112,6 +112,15 @@ def test_a_queue_that_shrank_or_holds_other_records_is_read_from_its_start():
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("landed", "change"), [((19, 19_000), None), ((19, 19_001), "rebuilt"), ((9, 9_000), None)])
+def test_what_files_brought_is_looked_for_before_a_queue_is_first_read_live(landed, change):
+    """A topic made anew may have as many messages as the old one had, and they are others."""
+    known = {Queue("TopicA", 0): KnownQueue(landed[0] + 1, 0, None, landed=landed)}
+    plans, _, _ = planned(FakeBroker({("TopicA", 0): stored(20)}), known)
+    assert spans(plans) == {"TopicA": (0, 20)}
+    assert plans[Queue("TopicA", 0)].change == change
+
+
 NO_TIME = 2**61
 TORN = encode_record(19_000, queue_offset=19)[:4] + bytes(4)
 

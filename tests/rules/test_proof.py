@@ -131,6 +131,8 @@ PROVED = [  # why, frontier rows of its broker, by what it is proved or what is 
     ("another topic's queues read to their ends", [live(200, topic="TopicB")], "left_out"),
     # 4. a reading client told where the queue ends
     ("files to the end of the queue", [ended((0, 9, 10, 120)), *BEHIND], "file_end"),
+    ("files to the end of the queue, all of it behind the half", [ended((0, 9, 101, 120)), *BEHIND], "from_beginning"),
+    ("files to the end, what lies before is missing", [ended((1, 9, 101, 120)), *BEHIND], "gap"),
     ("a given-up message is behind the op", [ended((0, 9, 10, 120)), ended((0, 5, 10, 201), topic=GIVEN_UP), OPS],
      "file_end"),
     ("no message is behind the op", [ended((0, 9, 10, 120)), ended((0, 5, 10, 200), **OTHER), OPS], "unread"),
@@ -347,6 +349,8 @@ OPS_READ = {  # runs of the op queue; why a message without an op has none
     "read past the message": ([(0, 9, 10, 181)], "no_op"),
     "read to the message": ([(0, 9, 10, 180)], "op_unread"),
     "a hole before it": ([(0, 3, 10, 20), (4, 9, 130, 181)], "op_unread"),
+    "read from the first op on, which is behind its half": ([(0, 9, 130, 181)], "no_op"),
+    "the first ops are missing": ([(1, 9, 130, 181)], "op_unread"),
     "a hole before its half": ([(0, 3, 10, 20), (4, 9, 99, 181)], "no_op"),
     "nothing": ([], "op_unread"),
 }

@@ -87,7 +87,10 @@ def test_runs_say_the_same_in_whatever_order_they_landed(spark, runs, expected):
 def test_what_is_missing_lies_between_runs_and_before_the_first(spark):
     runs = [(2, 4, 30, 40, 45), (6, 6, None, None, 50), (7, 9, 70, 80, None), (12, 12, 99, 99, None)]
     (row,) = with_runs(spark, runs).select(rules.holes_between(F.col("runs")).alias("holes")).collect()
-    assert [tuple(hole) for hole in row["holes"]] == [(0, 2, -1, 30), (4, 7, 40, 70), (9, 12, 80, 99)]
+    assert [tuple(hole) for hole in row["holes"]] == [(0, 2, -1, 30), (4, 7, 45, 70), (9, 12, 80, 99)]
+    # It was read while it was empty: what is missing before the first came later.
+    (row,) = with_runs(spark, [(0, 0, None, None, 20), *runs]).select(rules.holes_between(F.col("runs"))).collect()
+    assert tuple(row[0][0]) == (0, 2, 20, 30)
 
 
 def told(spark, runs, read_to, is_untold=None):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import RESERVED_MS, at, evidence, lines_of, policies, rows, table_of
+from builders import CHECK_MAX, INTERVAL_MS, RESERVED_MS, TIMEOUT_MS, at, evidence, lines_of, policies, rows, table_of
 from moment import NOW
 from test_proof import HALVES, ended, log, queue, run
 
@@ -34,6 +34,10 @@ def bad(**row):
 
 
 ENDED_OPS = {**ended((0, 9, 10, 90)), "topic": OP_QUEUE}
+# Its checks are over one millisecond before NOW: after the timeout, and two rounds more than transactionCheckMax (R119).
+BORN_TO_BE_FORGOTTEN = {
+    name: at(-TIMEOUT_MS - (CHECK_MAX + 2) * INTERVAL_MS - 1) for name in ("born_timestamp", "store_timestamp")
+}
 READ = [  # why, frontier rows of its broker, rows of quarantine, whether an op of it would have been seen
     ("nothing is known of any source", [], [], False),
     ("ops never landed", [halves((0, 9, 10, 300))], [], False),
@@ -122,32 +126,47 @@ def test_where_only_its_given_up_row_landed_nobody_knows_which_op_names_it(spark
     assert table_of(verdicts, "transaction_id", "verdict", "reason") == dict.fromkeys(read, ("DISCARDED", "op_unread"))
 
 
-def test_every_undecided_verdict_says_where_ops_are_missing(spark):
-    frontier = {"read": ops((0, 9, 10, 300)), "unread": {"topic": "TopicA"}}
+LATER, EARLIER = {"highest_store_timestamp": at(0)}, {"highest_store_timestamp": at(-2)}
+OPS = ops((0, 9, 10, 300))
+UNTIL = {  # what landed of a broker until LATER; whether ops of after what makes it expire are among it
+    "ops": ([{**OPS, **LATER}], True),
+    "ops, and others later": ([{**OPS, **EARLIER}, {**queue((0, 9, 10, 400)), **LATER}], False),
+    "ops, and all queues to their ends later": ([{**OPS, **EARLIER}, {**live(400), **LATER}], True),
+    "ops, and one topic to its end later": ([{**OPS, **EARLIER}, {**live(400), "topic": "TopicA", **LATER}], False),
+    "the log": ([{**log((0, 400)), **LATER}], True),
+    "ops, and the log from behind the half": ([{**OPS, **EARLIER}, {**log((HALF + 1, 400)), **LATER}], False),
+    "files of one reading to the end of ops": ([{**ENDED_OPS, **EARLIER}, {**ended((0, 9, 10, 400)), **LATER}], True),
+    "files of two readings": (
+        [{**ENDED_OPS, **EARLIER, "runs": OPS["runs"]}, {**ended((0, 9, 10, 400)), **LATER, "first_told_end": 5}],
+        False,
+    ),
+    "no ops": ([{**queue((0, 9, 10, 400)), **LATER}], None),
+}
+
+
+def test_what_a_broker_forgot_is_said_only_where_ops_until_then_would_have_been_seen(spark):
     halves_of = []
-    for broker in frontier:
+    for broker in UNTIL:
         half = {"broker_name": broker, "commit_log_offset": HALF}
         halves_of += [
             {**half, "transaction_id": f"{broker}, pending"},
             {**half, "transaction_id": f"{broker}, expired", "born_timestamp": at(-RESERVED_MS - 1)},
-            {**half, "transaction_id": f"{broker}, forgotten", "queue_id": -2, "born_timestamp": at(-10**8),
-             "store_timestamp": at(-10**8)},
-        ]  # fmt: skip
-    frontier["read"] |= {"highest_store_timestamp": at(0)}
-    frontier["unread"] |= {"highest_store_timestamp": at(0)}
-    rocksdb = {**frontier["read"], "topic": "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"}
-    tables = [{"broker_name": name, **row} for name, row in [*frontier.items(), ("read", rocksdb)]]
+            {**half, "transaction_id": f"{broker}, forgotten", "queue_id": -2, **BORN_TO_BE_FORGOTTEN},
+        ]
+    frontier = [{"broker_name": broker, **row} for broker, (landed, _) in UNTIL.items() for row in landed]
+    rocksdb = [{**row, "topic": "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"} for row in frontier if row["topic"] == OP_QUEUE]
     figures = transaction_figures(evidence(spark, halves=halves_of))
-    verdicts = judged(figures, rows(spark, "landing_frontier", tables), rows(spark, "quarantine"),
+    verdicts = judged(figures, rows(spark, "landing_frontier", frontier + rocksdb), rows(spark, "quarantine"),
                       policies=policies("audit"), now=NOW, pass_number=1)  # fmt: skip
-    assert table_of(verdicts, "transaction_id", "verdict", "reason") == {
-        "read, pending": ("PENDING", "undecided"),
-        "read, expired": ("EXPIRED_UNSEEN", "reserved_time"),
-        "read, forgotten": ("DISCARDED_UNSEEN", "checks_over"),
-        "unread, pending": ("PENDING", "op_unread"),
-        "unread, expired": ("EXPIRED_UNSEEN", "op_unread"),
-        "unread, forgotten": ("DISCARDED_UNSEEN", "op_unread"),
-    }
+    expected = {}
+    for broker, (_, until_then) in UNTIL.items():
+        expected[f"{broker}, pending"] = ("PENDING", "op_unread" if until_then is None else "undecided")
+        for name, verdict, reason in (
+            ("expired", "EXPIRED_UNSEEN", "reserved_time"),
+            ("forgotten", "DISCARDED_UNSEEN", "checks_over"),
+        ):
+            expected[f"{broker}, {name}"] = (verdict, reason if until_then else "op_unread")
+    assert table_of(verdicts, "transaction_id", "verdict", "reason") == expected
 
 
 def test_what_was_given_up_without_a_half_may_be_named_by_any_op(spark):
@@ -163,6 +182,10 @@ TORN = {  # frontier rows of a broker; whether more of it may take from an undec
     "ops whole, and what a live broker told of them": ([ops((3, 9, 10, 300), (9, 9, None, None, 310))], False),
     "ops with a hole": ([ops((0, 3, 10, 20), (5, 9, 90, 201))], True),
     "ops cut short": ([ops((0, 3, 10, 20), told_end=4)], True),
+    "ops from the middle of a queue that was empty as it was read": (
+        [ops((0, 0, None, None, 50), (5, 9, 90, 201))],
+        True,
+    ),
     "halves with a hole": ([ops((3, 9, 10, 300)), halves((0, 3, 10, 20), (5, 9, 90, 201))], True),
     "a log with a hole": ([ops((3, 9, 10, 300)), log((0, 10), (20, 30))], True),
     "files told where it ends": ([ops((3, 9, 10, 300), first_told_end=9)], True),

@@ -155,7 +155,7 @@ def _touched(current: Pass, frontier: DataFrame, orphans: Orphans, policies: Pol
     ]
     if not current.is_first:  # at the first pass every half is new, and touched by that
         if current.last_note.get("settings_fingerprint") != current.settings.fingerprint():
-            keys.append(moved_by_settings(current.read("verdict"), frontier, policies=policies, now=current.now))
+            keys.append(moved_by_settings(current.read("verdict")))
         keys += [_named_by_new_ops(current), _named_by_messages(current, new_messages), _with_id_of(current, orphans)]
         keys += _beside_new_rivals(current)
     return reduce(DataFrame.unionByName, keys).distinct()  # several new rows may concern one transaction

@@ -78,12 +78,14 @@ def reached_together(reached: DataFrame) -> DataFrame:
 def whole_reads(frontier: DataFrame) -> tuple[DataFrame, DataFrame]:
     """Up to which physical offset all queues of a broker were read to their ends, and those of some of its topics.
 
-    Columns  broker_name, _all_read_to; broker_name, topic, _topic_read_to
+    Columns  broker_name, _all_read_to, _all_read_at (up to which store time); broker_name, topic, _topic_read_to
     """
     whole = frontier.where(F.col("queue_id") == WHOLE_QUEUE_ID).withColumn("_to", F.array_max("runs.read_to"))
     is_all = F.col("topic") == ALL_QUEUES_TOPIC
     return (
-        whole.where(is_all).select("broker_name", F.col("_to").alias("_all_read_to")),
+        whole.where(is_all).select(
+            "broker_name", F.col("_to").alias("_all_read_to"), F.col("highest_store_timestamp").alias("_all_read_at")
+        ),
         whole.where(~is_all & F.col("_to").isNotNull()).select(
             "broker_name", "topic", F.col("_to").alias("_topic_read_to")
         ),

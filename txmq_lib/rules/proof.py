@@ -47,8 +47,8 @@ PATTERNS = r"^\[(.*)\]$"  # how landing_frontier names a log of which some topic
 
 def with_proof(figures: DataFrame, frontier: DataFrame, quarantine: DataFrame) -> DataFrame:
     """`figures` with `_proof`, by what it is proved that no committed message is unseen (null: it is not), `_missing`,
-    what is missing for that; `_is_op_read`: an op behind the visible message would have been seen; and `_is_read`: an
-    op of an undecided one would.
+    what is missing for that; `_is_op_read`: an op behind the visible message would have been seen; `_is_read`: an op
+    of an undecided one would; and `_ops_read_at`: up to which store time it would.
 
     figures     transaction_figures; frontier, quarantine  the tables
     """
@@ -81,6 +81,7 @@ def with_proof(figures: DataFrame, frontier: DataFrame, quarantine: DataFrame) -
             "_missing": _missing(read_to),
             "_is_op_read": _is_op_read(),
             "_is_read": undecided.is_read(),
+            "_ops_read_at": undecided.ops_read_at(),
         }
     )
 
@@ -97,23 +98,22 @@ def _proof() -> Column:
     def is_live(run: Column) -> Column:
         return has_lived_on & _is(run["read_to"] >= op)
 
-    def is_from_beginning(run: Column) -> Column:
-        return (run["first_offset"] == 0) & (is_past(run) | is_live(run))
-
     # When an end was told no row says. Behind the op it was where it came with a message of behind the op, or the like.
     is_end_of_op = F.col("_is_one_reading") & _is(F.col("_ops.is_end_told")) & _is(F.col("_last_told_place") > op)
 
     def is_end(run: Column) -> Column:
-        is_end_told = _begins_before(run) & _has_rows(run) & _is(run["end_offset"] == F.col("_sure_end"))
-        return has_lived_on & is_end_told & is_end_of_op
+        return has_lived_on & _has_rows(run) & _is(run["end_offset"] == F.col("_sure_end")) & is_end_of_op
+
+    def is_from_beginning(run: Column) -> Column:
+        return (run["first_offset"] == 0) & (is_past(run) | is_live(run) | is_end(run))
 
     proved = (
         F.when(_some("_queue_runs", lambda run: _was_there(run) & is_past(run)), REASON_READ_PAST_OP)
         .when(_some("_taking_logs", lambda log: _some(log["runs"], _is_read_whole)), REASON_LOG_READ)
         .when(_some("_queue_runs", lambda run: _was_there(run) & is_live(run)), REASON_LIVE_READ)
+        .when(_some("_queue_runs", lambda run: _was_there(run) & is_end(run)), REASON_FILE_END)
         # The topic may have been deleted and made anew, if it begins behind the half.
         .when(_some("_queue_runs", is_from_beginning), REASON_FROM_BEGINNING)
-        .when(_some("_queue_runs", is_end), REASON_FILE_END)
     )
     is_doubtful = (F.col("elsewhere_count") > 0) | may_be_rival() | has_rival_half()
     return F.when(op.isNotNull() & ~is_doubtful, proved)
@@ -240,13 +240,15 @@ def _readings(frontier: DataFrame) -> DataFrame:
     """Of each broker whether all that files told of it can be of one reading, and the last place such a reading saw.
 
     A queue that was told to end in two places, or that goes on behind the one told, was read twice, or while it grew.
-    The place is that of a real message or a given-up one: ops say nothing of when the real topics were read.
+    The place is that of a real message or a given-up one: ops say nothing of when the real topics were read. _told_at
+    is the newest store time among them.
     """
     ends = frontier.where((F.col("queue_id") != WHOLE_QUEUE_ID) & F.col("first_told_end").isNotNull())
     places = F.array_max(F.transform("runs", lambda run: run["last_commit_log_offset"]))
     return ends.groupBy("broker_name").agg(
         F.every(F.col("first_told_end") == F.col("told_end")).alias("_is_one_reading"),
         F.max(F.when(~F.col("topic").isin(*HALF_TOPICS, *OP_TOPICS), places)).alias("_last_told_place"),
+        F.max("highest_store_timestamp").alias("_told_at"),
     )
 
 
@@ -259,5 +261,7 @@ def _topics(frontier: DataFrame) -> DataFrame:
 def _logs(frontier: DataFrame) -> DataFrame:
     is_log = (F.col("topic") == WHOLE_LOG_TOPIC) | F.col("topic").rlike(PATTERNS)
     logs = frontier.where((F.col("queue_id") == WHOLE_QUEUE_ID) & is_log)
-    queue = F.struct("topic", F.coalesce("runs", no_runs()).alias("runs"), "lowest_kept_offset")
+    queue = F.struct(
+        "topic", F.coalesce("runs", no_runs()).alias("runs"), "lowest_kept_offset", "highest_store_timestamp"
+    )
     return logs.groupBy("broker_name").agg(F.collect_list(queue).alias("_logs"))

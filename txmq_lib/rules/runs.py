@@ -121,16 +121,20 @@ def holes_between(runs: Column) -> Column:
     """What is missing before and between `runs` (ascending) as structs: offsets [from_offset, to_offset).
 
     Also the physical offsets `behind` and `before` which they lie; -1 is before all. Of a whole log these are null.
+    Where a queue was read to its end, what is missing there came later.
     """
     placed = F.filter(runs, lambda one: one["first_commit_log_offset"].isNotNull() | one["read_to"].isNull())
+    read_empty = F.filter(runs, lambda one: one["end_offset"] == 0)  # the queue, when nothing had come to it yet
+    behind_nothing = F.coalesce(F.get(read_empty, 0)["read_to"], F.lit(-1))
 
     def hole_before(one: Column, place: Column) -> Column:
         before = F.get(placed, place - 1)
         is_first = place == 0
+        behind = F.greatest(before["last_commit_log_offset"], before["read_to"])
         return F.struct(
             F.when(is_first, F.lit(0)).otherwise(before["end_offset"]).cast("bigint").alias("from_offset"),
             one["first_offset"].alias("to_offset"),
-            F.when(is_first, F.lit(-1)).otherwise(before["last_commit_log_offset"]).cast("bigint").alias("behind"),
+            F.when(is_first, behind_nothing).otherwise(behind).cast("bigint").alias("behind"),
             one["first_commit_log_offset"].alias("before"),
         )
 

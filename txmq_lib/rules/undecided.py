@@ -22,7 +22,8 @@ def transaction_queues(frontier: DataFrame) -> DataFrame:
     """Of each queue of halves what its frontier row and that of its ops say.
 
     Columns  KEY, _ops and _halves, null where nothing of them has landed: runs, holes, is_cut (more was told than
-             landed), is_told (files tell its end, which has landed), is_end_told (files tell an end)
+             landed), is_told (files tell its end, which has landed), is_end_told (files tell an end), read_at (the
+             newest store time that landed)
     """
     of_pairs = frontier.where((F.col("queue_id") != WHOLE_QUEUE_ID) & F.col("topic").isin(*HALF_TOPICS, *OP_TOPICS))
     runs = F.coalesce("runs", no_runs())
@@ -35,6 +36,7 @@ def transaction_queues(frontier: DataFrame) -> DataFrame:
         _is(is_told).alias("is_told"),
         F.coalesce("changes", F.array().cast(f"array<{CHANGE_TYPE}>")).alias("changes"),
         F.col("first_told_end").isNotNull().alias("is_end_told"),
+        F.col("highest_store_timestamp").alias("read_at"),
     )
     is_op = F.col("topic").isin(*OP_TOPICS)
     placed = of_pairs.withColumns({"half_queue_id": table_queue_id(), "_queue": queue, "_is_op": is_op})
@@ -48,6 +50,16 @@ def is_read() -> Column:
     """Whether an op of the transaction would have been seen. Looks at what rules.proof puts beside its figures."""
     is_whole = ~_is_torn("_ops") & ~_is_torn("_halves")
     return (F.col("half_count") > 0) & is_whole & ~may_be_bad_op(_last_place()) & (_is_past() | _is_in_log())
+
+
+def ops_read_at() -> Column:
+    """Up to which store time an op of the transaction would have been seen, where `is_read`; null where nobody knows.
+
+    What a broker does later than its half, it may have been kept from by an op that was stored until then.
+    """
+    of_logs = F.transform(_logs_that_hold_it(), lambda log: log["highest_store_timestamp"])
+    of_files = F.when(_is_at_end(), F.col("_told_at"))
+    return F.greatest(F.col("_ops.read_at"), F.col("_all_read_at"), F.array_max(of_logs), of_files)
 
 
 def is_torn(frontier: DataFrame) -> DataFrame:
@@ -80,19 +92,26 @@ def _is_past() -> Column:
     """Whether ops were read to behind the newest row of the transaction, or to where they end."""
     newest = F.col("newest_place")
     read_to = F.greatest(F.array_max("_ops.runs.read_to"), F.col("_all_read_to"))
-    is_at_end = F.col("_ops.is_told") & F.col("_is_one_reading")
-    return _is(_last_place() > newest) | _is(read_to >= newest) | _is(is_at_end)
+    return _is(_last_place() > newest) | _is(read_to >= newest) | _is_at_end()
+
+
+def _is_at_end() -> Column:
+    """Whether all ops were read that there were when files told where they end."""
+    return _is(F.col("_ops.is_told") & F.col("_is_one_reading"))
 
 
 def _is_in_log() -> Column:
     """Whether the newest stretch of a log holds all from the half to behind the newest row: ops are always taken."""
+    return _is(F.size(_logs_that_hold_it()) > 0)
 
+
+def _logs_that_hold_it() -> Column:
     def holds(log: Column) -> Column:
         last = F.get(log["runs"], F.size(log["runs"]) - 1)
         is_from_half = last["first_offset"] <= F.greatest(F.col("_low"), F.lit(0))
         return is_from_half & (last["end_offset"] > F.col("newest_place"))
 
-    return _is(F.exists("_logs", holds))
+    return F.filter("_logs", holds)
 
 
 def _last_place() -> Column:

@@ -101,7 +101,7 @@ def _rules(policies: Policies) -> list[tuple[str, Column]]:
         (RESOLVED_UNKNOWN, _is_unknown(policies)),
         (ROLLED_BACK, F.col("op_count") >= 1),
         (DISCARDED, F.col("is_discarded")),
-        (DISCARDED_UNSEEN, policies.has_role(ROLE_AUDIT) & _has_passed("checks_end_timestamp")),
+        (DISCARDED_UNSEEN, policies.has_role(ROLE_AUDIT) & _has_passed(_checks_over_ms())),
         (DIVERTED, (F.col("half_count") == 0) & (F.col("diverted_count") > 0)),
         (EXPIRED_UNSEEN, _is_expired(policies)),
     ]
@@ -116,15 +116,16 @@ def _reason(policies: Policies) -> Column:
         ROLLED_BACK: F.when(_is_decided_by_txmq(policies), REASON_DECIDED).otherwise(F.col("_proof")),
         RESOLVED_UNKNOWN: F.col("_missing"),
     }
-    of_undecided = {
-        PENDING: REASON_UNDECIDED,
-        DISCARDED: REASON_GIVEN_UP,
-        DISCARDED_UNSEEN: REASON_CHECKS_OVER,
-        EXPIRED_UNSEEN: REASON_RESERVED_TIME,
-    }
     is_read = is_engine | F.col("_is_read")
-    for verdict, reason in of_undecided.items():
-        reason_of[verdict] = F.when(is_read, reason).otherwise(REASON_OP_UNREAD)
+    of_undecided = {
+        PENDING: (REASON_UNDECIDED, is_read),
+        DISCARDED: (REASON_GIVEN_UP, is_read),
+        # What kept the broker from forgetting it is an op of until then.
+        DISCARDED_UNSEEN: (REASON_CHECKS_OVER, is_read & _has_passed(_checks_over_ms(), "_ops_read_at")),
+        EXPIRED_UNSEEN: (REASON_RESERVED_TIME, is_read & _has_passed(_expires_ms(policies), "_ops_read_at")),
+    }
+    for verdict, (reason, would_be_seen) in of_undecided.items():
+        reason_of[verdict] = F.when(would_be_seen, reason).otherwise(REASON_OP_UNREAD)
     only = {verdict: F.lit(reasons[0]) for verdict, reasons in REASONS.items() if len(reasons) == 1}
     return F.coalesce(*[F.when(F.col("verdict") == name, reason) for name, reason in {**reason_of, **only}.items()])
 
@@ -144,25 +145,20 @@ def expiring(unsettled: DataFrame, frontier: DataFrame, *, policies: Policies, n
     is_undecided = F.col("verdict").isin(*UNDECIDED)
     is_unproven = ~is_undecided | F.coalesce(F.col("reason") == REASON_OP_UNREAD, F.lit(False))
     may_be_decided = policies.has_role(ROLE_AUDIT) & F.coalesce("_is_torn", F.lit(True))
-    is_over = policies.has_role(ROLE_AUDIT) & _has_passed("checks_end_timestamp")
+    is_over = policies.has_role(ROLE_AUDIT) & _has_passed(_checks_over_ms())
     # Of what the broker forgets, the end of its checks tells more than the reserved time does.
     may_be_unseen = is_over & F.col("verdict").isin(PENDING, EXPIRED_UNSEEN)
     has_expired = (F.col("verdict") == PENDING) & _is_expired(policies)
     return transactions_of(placed.where(is_unproven | may_be_decided | may_be_unseen | has_expired))
 
 
-def moved_by_settings(verdicts: DataFrame, frontier: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:
+def moved_by_settings(verdicts: DataFrame) -> DataFrame:
     """Keys of `verdicts` that other settings may have changed; what expires under them alone `expiring` finds.
 
-    EXPIRED_UNSEEN that under these has not expired; of RocksDB all whose end of checks follows from settings.
+    EXPIRED_UNSEEN; of RocksDB all whose end of checks follows from settings.
     """
-    expired = verdicts.where(F.col("verdict") == EXPIRED_UNSEEN)
-    placed = expired.join(F.broadcast(_brokers(frontier, now)), on="broker_name", how="left")
-    unexpired = transactions_of(placed.where(~_is_expired(policies)))
-    unseen = verdicts.where(
-        F.col("verdict").isin(PENDING, DISCARDED_UNSEEN, EXPIRED_UNSEEN) & F.col("checks_end_timestamp").isNotNull()
-    )
-    return unexpired.unionByName(transactions_of(unseen))
+    is_of_rocksdb = F.col("verdict").isin(PENDING, DISCARDED_UNSEEN) & F.col("checks_end_timestamp").isNotNull()
+    return transactions_of(verdicts.where((F.col("verdict") == EXPIRED_UNSEEN) | is_of_rocksdb))
 
 
 def next_change(unsettled: DataFrame, frontier: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:
@@ -174,11 +170,9 @@ def next_change(unsettled: DataFrame, frontier: DataFrame, *, policies: Policies
     placed = unsettled.where(F.col("verdict").isin(PENDING, EXPIRED_UNSEEN)).join(
         F.broadcast(_brokers(frontier, now)), on="broker_name", how="left"
     )
-    expires_ms = F.unix_millis("born_timestamp") + policies.column("file_reserved_time_ms") + 1
-    checks_over_ms = F.unix_millis("checks_end_timestamp") + 1
     due_ms = F.least(
-        F.when(~_is_expired(policies), _within_what_was_read(expires_ms)),
-        F.when(~_has_passed("checks_end_timestamp"), _within_what_was_read(checks_over_ms)),
+        F.when(~_is_expired(policies), _within_what_was_read(_expires_ms(policies) + 1)),
+        F.when(~_has_passed(_checks_over_ms()), _within_what_was_read(_checks_over_ms() + 1)),
     )
     return placed.where(policies.has_role(ROLE_AUDIT)).agg(F.min(due_ms).alias("due_ms"))
 
@@ -215,9 +209,15 @@ def _has_two_ops() -> Column:
 
 def _is_expired(policies: Policies) -> Column:
     # The engine gives a half this old up itself; only a broker can have passed it over unseen (R41, R42).
-    born_before = F.unix_millis("_frontier_timestamp") - policies.column("file_reserved_time_ms")
-    is_older = F.coalesce(F.unix_millis("born_timestamp") < born_before, F.lit(False))
-    return policies.has_role(ROLE_AUDIT) & is_older
+    return policies.has_role(ROLE_AUDIT) & _has_passed(_expires_ms(policies))
+
+
+def _expires_ms(policies: Policies) -> Column:
+    return F.unix_millis("born_timestamp") + policies.column("file_reserved_time_ms")
+
+
+def _checks_over_ms() -> Column:
+    return F.unix_millis("checks_end_timestamp")
 
 
 def _checks_end(policies: Policies) -> Column:
@@ -230,9 +230,9 @@ def _checks_end(policies: Policies) -> Column:
     return F.when(F.col("is_in_rocksdb"), F.timestamp_millis(end_ms))
 
 
-def _has_passed(timestamp: str) -> Column:
-    """Whether a record stored later than `timestamp` has landed; false where the column is null."""
-    return F.coalesce(F.col("_frontier_timestamp") > F.col(timestamp), F.lit(False))
+def _has_passed(moment_ms: Column, read_at: str = "_frontier_timestamp") -> Column:
+    """Whether a record stored later than a moment has landed: of the broker, or of what was read up to `read_at`."""
+    return F.coalesce(F.unix_millis(read_at) > moment_ms, F.lit(False))
 
 
 def _brokers(frontier: DataFrame, now: datetime) -> DataFrame:

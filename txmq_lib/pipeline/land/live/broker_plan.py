@@ -218,7 +218,9 @@ def known_queues(warehouse: Warehouse, broker_names: Sequence[str]) -> dict[str,
 def _known_queue(row: Row) -> KnownQueue:
     stored = row["source_identity"]
     identity = tuple(int(part) if part else None for part in stored.split(":")) if stored else None
-    return KnownQueue(row["next_offset"], row["lowest_kept_offset"], identity, row["is_untold"])  # type: ignore[arg-type]
+    placed = [each for each in row["runs"] or () if each["last_commit_log_offset"] is not None]
+    landed = (placed[-1]["end_offset"] - 1, placed[-1]["last_commit_log_offset"]) if placed else None
+    return KnownQueue(row["next_offset"], row["lowest_kept_offset"], identity, row["is_untold"], landed)  # type: ignore[arg-type]
 
 
 def _newly_untold(broker: LiveBroker, known: Mapping[Queue, KnownQueue], patterns: Sequence[str]) -> Iterator[Queue]:

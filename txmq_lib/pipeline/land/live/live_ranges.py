@@ -36,17 +36,31 @@ class KnownQueue:
     next_offset  of what landed in any way: it never goes back, and says nothing of what lies below
     identity     of the last record read live, good or bad; null where none was
     is_untold    whether the last live landing was not told of it; null where none has said
+    landed       offset and physical offset of the last row that landed in any way; null where none has a place
     """
 
     next_offset: int
     lowest_kept_offset: int | None
     identity: Identity | None
     is_untold: bool | None = None
+    landed: tuple[int, int] | None = None
 
     @property
     def was_told_of(self) -> bool:
         """Whether the last live landing read it, or found it empty."""
         return not self.is_untold and (self.is_untold is False or self.identity is not None)
+
+    @property
+    def last_offset(self) -> int | None:
+        """Where the record lies by which it is known again; null where it has none."""
+        last = self.identity or self.landed
+        return None if last is None else last[0]
+
+    def is_other(self, found: Identity | None) -> bool:
+        """Whether the record found at last_offset is not the one that was there; null says nothing."""
+        if found is None:
+            return False
+        return found != self.identity if self.identity is not None else found[:2] != self.landed
 
 
 @dataclass(frozen=True)
@@ -133,17 +147,16 @@ def _changed(
     """Queues whose content is not what was read before: too short, or another record where the last one was."""
     changed = {queue: SHRANK for queue in lows if queue in known and highs[queue] < _landed_to(known[queue])}
     to_look_at = {
-        queue: identity
+        queue: place
         for queue in lows
         if queue not in changed
         and queue in known
-        and (identity := known[queue].identity) is not None
-        and highs[queue] > identity[0] + (0 if looks_at_all else 1)
-        and lows[queue] <= identity[0]
+        and (place := known[queue].last_offset) is not None
+        and highs[queue] > place + (0 if looks_at_all or known[queue].identity is None else 1)
+        and lows[queue] <= place
     }
-    for queue, found in _looked_at(connection, group, {queue: place for queue, (place, *_) in to_look_at.items()}):
-        known_identity = to_look_at[queue]
-        if found.is_found and _identity(found.body, queue, known_identity[0]) not in (None, known_identity):
+    for queue, found in _looked_at(connection, group, to_look_at):
+        if found.is_found and known[queue].is_other(_identity(found.body, queue, to_look_at[queue])):
             changed[queue] = REBUILT
     return changed
 
