@@ -28,3 +28,10 @@ def test_a_store_without_a_role_is_refused_before_spark_is_asked(tmp_path: Path)
     sources = [{"kind": "store", "paths": [str(tmp_path)], "broker": "a"}]
     with pytest.raises(txmq.TxmqError, match="role"):
         txmq.open(warehouse=tmp_path / "w", settings=[f"sources={sources}"]).run()
+
+
+def test_a_run_without_a_source_that_can_be_read_is_refused_before_spark_is_asked(tmp_path: Path):
+    sources = [{"kind": "store", "paths": [str(tmp_path / "gone")], "broker": "a"}]
+    opened = txmq.open(warehouse=tmp_path / "w", settings=["role=audit", f"sources={sources}"])
+    with pytest.raises(txmq.TxmqError, match="gone is no directory"):
+        opened.run()

@@ -200,12 +200,14 @@ class Txmq:
         """
         from pyspark.sql import SparkSession as Sessions
 
+        from txmq_lib.cli.run.before_spark import require_some_source
         from txmq_lib.delta.warehouse import Warehouse
         from txmq_lib.pipeline.cycle import run_cycle
         from txmq_lib.pipeline.shared.roles import require_roles_of_sources
         from txmq_lib.spark.session import build_session
 
         require_roles_of_sources(self.settings)
+        require_some_source(self.settings, os.environ)
         found = session or Sessions.getActiveSession() or build_session("txmq", self.settings)
         return run_cycle(
             Warehouse(found, self.warehouse),
