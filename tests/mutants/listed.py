@@ -413,6 +413,8 @@ MUTANTS = (
     Mutant("LOOKS_INTO_ROCKSDB", "halves in RocksDB are left by whoever has no new ones there", "{ROCKSDB_CHECKS, ROCKSDB_HALVES}", "{ROCKSDB_HALVES}", STOPPED),
     Mutant("live_ranges._changed", "what has as many messages as before is what it was", "looks_at_all or ", "", ("plain/test_live_brokers.py",)),
     Mutant("_spread", "a log over several directories is read from one", "_MULTI_PATH_SPLITTER in", '"no" in', SET_UP),
+    Mutant("_log_elsewhere", "where the store lies is not asked", " or Path(named) == own", "", SET_UP),
+    Mutant("_log_elsewhere", "a log outside is that of the store", "parts == (*Path(store).parts, COMMIT_LOG_DIR)", "True", SET_UP),
     Mutant("set_up._notable", "offsets in RocksDB are taken for a file's", "in_rocksdb or ", "", SET_UP),
     Mutant("_OF_THIS_BROKER", "static queues go by their numbers over all brokers", "false", "true", ("plain/test_remoting.py",)),
     Mutant("lag.sql", "a POP group is stalled", " is_pop ", " false ", ("views/test_lag_states.py",)),

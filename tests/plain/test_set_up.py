@@ -86,6 +86,26 @@ def test_a_log_that_lies_elsewhere_is_refused_with_its_place(tmp_path):
     assert (trait.name, "storePathCommitLog is /data2/commitlog" in trait.words) == ("multi_path", True)
 
 
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"storePathRootDir": "/data/store", "storePathCommitLog": "/data2/commitlog"}, ["multi_path"]),
+        ({"storePathCommitLog": "/data2/commitlog"}, ["multi_path"]),
+        ({"storePathRootDir": "/data/store", "storePathCommitLog": "/data/store/commitlog/"}, []),
+        ({"storePathCommitLog": "/home/rocketmq/store/commitlog"}, []),
+        ({"storePathRootDir": "/data/store"}, []),
+    ],
+)
+def test_a_log_in_the_store_that_its_broker_may_not_write_any_more_is_told(store, config, expected):
+    """storePathCommitLog names another directory: what lies in the store is a copy of it, or of before."""
+    assert (refused(store, config), told(store, config)) == ([], expected)
+
+
+def test_the_log_that_the_setting_names_is_read_without_a_word(store):
+    config = {"storePathRootDir": "/data/store", "storePathCommitLog": f"{store}/commitlog"}
+    assert told(store, config) == []
+
+
 @pytest.mark.parametrize("place", ["config/consumerOffsets", "config/metadata", "config/rdb"])
 def test_offsets_in_rocksdb_are_told_and_their_stale_file_is_not_read(store, place):
     lay(store, "config/consumerOffset.json", f"{place}/000004.log")

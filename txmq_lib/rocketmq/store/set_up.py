@@ -93,7 +93,9 @@ def require_readable(set_up: StoreSetUp, store: str) -> None:
 def store_set_up(store: str, config: Mapping[str, str]) -> StoreSetUp:
     """The set-up of a store directory; `config` is its broker.conf, empty where there is none."""
     root = Path(store)
-    return StoreSetUp((*_dledger(root, config), *_spread(root, config)), tuple(_notable(root, config)))
+    return StoreSetUp(
+        (*_dledger(root, config), *_spread(root, config)), (*_log_elsewhere(root, config), *_notable(root, config))
+    )
 
 
 def _dledger(root: Path, config: Mapping[str, str]) -> Iterator[Trait]:
@@ -110,7 +112,6 @@ def _dledger(root: Path, config: Mapping[str, str]) -> Iterator[Trait]:
 
 def _spread(root: Path, config: Mapping[str, str]) -> Iterator[Trait]:
     own = root / COMMIT_LOG_DIR
-    named = [part.strip() for part in config.get("storePathCommitLog", "").split(_MULTI_PATH_SPLITTER) if part.strip()]
     # Paths that a file names which came with the store are not followed: they may be of another machine.
     if _MULTI_PATH_SPLITTER in config.get("storePathCommitLog", ""):  # and then readOnlyCommitLogStorePaths as well
         yield Trait(
@@ -119,8 +120,23 @@ def _spread(root: Path, config: Mapping[str, str]) -> Iterator[Trait]:
             f"bring the files of all of them into {own} (no two have one name), and let storePathCommitLog in the"
             " broker.conf beside it name that directory alone",
         )
-    elif named and not own.is_dir():
-        yield Trait(MULTI_PATH, f"its log lies elsewhere: storePathCommitLog is {named[0]}", f"bring it into {own}")
+    elif (named := config.get("storePathCommitLog")) and not own.is_dir():
+        yield Trait(MULTI_PATH, f"its log lies elsewhere: storePathCommitLog is {named}", f"bring it into {own}")
+
+
+def _log_elsewhere(root: Path, config: Mapping[str, str]) -> Iterator[Trait]:
+    """Told where a broker.conf names another log than the one that is read, here or where the store came from."""
+    named, store, own = config.get("storePathCommitLog"), config.get("storePathRootDir"), root / COMMIT_LOG_DIR
+    if not named or Path(named) == own or not own.is_dir():
+        return
+    # RocketMQ's storePathRootDir is the directory `store` of a home, unless it is set.
+    parts = Path(named).parts
+    is_of_store = parts == (*Path(store).parts, COMMIT_LOG_DIR) if store else parts[-2:] == ("store", COMMIT_LOG_DIR)
+    if not is_of_store:
+        yield Trait(
+            MULTI_PATH,
+            f"storePathCommitLog is {named}, and {own} is read: is it no copy of that one, it is a log of before",
+        )
 
 
 def _notable(root: Path, config: Mapping[str, str]) -> Iterator[Trait]:
