@@ -40,6 +40,7 @@ SETTLE = (
     '--reason "ticket 4711: paid" --to-broker --apply --conf audit.yaml'
 )
 GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+HALF_TOPIC, OP_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 # What the broker of `rocketmq` has, so that nothing is warned about.
 POLICY = "transaction_timeout: 2s\ntransaction_check_interval: 3s\ntransaction_check_max: 2\n"
 # The state at once, then the answer to checks: what becomes of it where everybody answers in time.
@@ -131,6 +132,16 @@ def found_in(server: RealRocketmq, *topics: str) -> Counter[tuple[str, bool]]:
     client.wait_for("pulled")
     client.stop()
     return Counter((id_, topic == GIVEN_UP_TOPIC) for id_, topic, _ in client.told("got"))
+
+
+def ended_in(server: RealRocketmq) -> set[str]:
+    """The transactions of which the Java client finds a half that an op names: somebody ended them (R25)."""
+    client = server.client("list", server.namesrv, f"{HALF_TOPIC},{OP_TOPIC}")
+    client.wait_for("pulled")
+    client.stop()
+    half_at = {place: id_ for id_, _, place in client.told("got")}
+    ended = {f"{queue}:{offset}" for queue, *offsets in client.told("ended") for offset in offsets}
+    return {half_at[place] for place in ended & half_at.keys()}
 
 
 def sent(*producers: Client) -> dict[str, str]:

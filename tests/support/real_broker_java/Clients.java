@@ -205,8 +205,13 @@ public class Clients {
         consumer.shutdown();
     }
 
-    /** Which transaction's message it is, and its place. */
+    /** Which transaction's message it is, and its place; of an op the offsets of the halves that it ends. */
     static void tell(MessageExt message) {
+        if (message.getTopic().equals("RMQ_SYS_TRANS_OP_HALF_TOPIC")) {
+            System.out.println("ended " + message.getQueueId()
+                + " " + new String(message.getBody(), StandardCharsets.UTF_8).replace(',', ' '));
+            return;
+        }
         System.out.println("got " + message.getProperty("UNIQ_KEY") + " " + message.getTopic()
             + " " + message.getQueueId() + ":" + message.getQueueOffset());
     }
