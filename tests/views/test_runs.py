@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import typer
 from deltalake import DeltaTable
 from moment import NOW_TEXT as NOON
 
@@ -76,6 +77,15 @@ def test_steps_of_a_run_and_who_landed_are_kept(txmq, tmp_path):
     assert row["steps"] == {"land store /s": "", "land rocketmq x:1": "USAGE: no", "audit": ""}
     assert (row["passes"], row["brokers"]) == ({"land": 4}, ["a", "b"])
     assert "hunter2" not in json.dumps(row)
+
+
+def test_a_run_that_went_on_without_a_source_says_which(txmq, tmp_path):
+    settings = Settings.load(assignments=[f"warehouse={tmp_path}/w"])
+    with pytest.raises(typer.Exit), recorded("run", settings) as under_way:  # noqa: PT012 - what a run comes to
+        under_way.step("land rocketmq x:1", UsageError("no"))
+        raise typer.Exit(1)
+    (row,) = runs(txmq, str(tmp_path / "w"))
+    assert (row["outcome"], row["exit_status"], row["error"]) == ("findings", 1, "USAGE: no")
 
 
 def test_a_run_that_was_killed_is_told_by_the_next(txmq, tmp_path):

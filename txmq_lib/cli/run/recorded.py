@@ -107,7 +107,8 @@ def recorded(command: str, settings: Settings) -> Iterator[Run]:
         except typer.Exit as left:
             status = left.exit_code
             run.steps.setdefault(command, "")
-            keeper.over(OUTCOMES.get(status, RUN_FAILED), status)
+            unread = next((words for words in run.steps.values() if words), "")  # a source, where others landed
+            keeper.over(OUTCOMES.get(status, RUN_FAILED), status, unread)
             raise
         except Exception as error:
             code, words = code_and_words(error)
