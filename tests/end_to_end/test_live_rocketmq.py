@@ -39,6 +39,7 @@ SETTLE = (
     "txmq settle C000020246654E0E2F2A6940C4EC0021 --commit "
     '--reason "ticket 4711: paid" --to-broker --apply --conf audit.yaml'
 )
+RESUME = 'txmq resume --group GID_PAY --reason "database was down" --to-broker --apply --conf audit.yaml'
 GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 HALF_TOPIC, OP_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 # What the broker of `rocketmq` has, so that nothing is warned about.
@@ -218,7 +219,7 @@ def test_halves_in_rocksdb_land_live_and_what_the_broker_forgot_is_committed_by_
     in_rocksdb = {"transRocksDBEnable": "true", "transWriteOriginTransHalfEnable": "false"}
     with real_rocketmq("5.5.0", **in_rocksdb) as server:
         audit = auditor(server, topics="[TopicA]")
-        producer = server.client("produce", server.namesrv, "GID_ROCKS", "TopicA", "CU,RU,UC,UR,UU", "300", "100")
+        producer = server.client("produce", server.namesrv, "GID_PAY", "TopicA", "CU,RU,UC,UR,UU", "300", "100")
         producer.wait_for("sent", count=40)
         landed_while_sending = []
         while not producer.told("done"):
@@ -258,9 +259,17 @@ def test_halves_in_rocksdb_land_live_and_what_the_broker_forgot_is_committed_by_
         assert audit.verdicts()[forgotten] == "COMMITTED"
         assert found_in(server, "TopicA")[forgotten, False] == 1
         by_verdict = Counter(verdicts.values())
-        report(
-            f"halves in RocksDB: landed while sending {landed_while_sending}, {by_verdict}, one of them committed by hand"
-        )
+        # The others are asked about again: the broker stores their halves anew (R120).
+        checks_before = len(producer.told("checked"))
+        audit.run(RESUME)
+        resumed = audit.count("accepted")
+        assert resumed == by_verdict["DISCARDED_UNSEEN"] - 1
+        audit.run(LAND)
+        now_standing = Counter(audit.verdicts()[id_] for id_ in truth)
+        assert (now_standing["PENDING"], now_standing["DISCARDED_UNSEEN"]) == (resumed, 0)
+        wait_until(lambda: len(producer.told("checked")) >= checks_before + resumed)
+        report(f"halves in RocksDB: landed while sending {landed_while_sending}, {by_verdict}, one of them committed by"
+               f" hand, {resumed} asked about again")  # fmt: skip
 
 
 def test_a_broker_that_does_not_check_is_told_two_landings_later(auditor):
@@ -428,7 +437,7 @@ def test_a_given_up_one_is_resumed_and_then_settled(rocketmq, auditor):
         return audit.verdicts().get(id_)
 
     wait_until(lambda: standing() == "DISCARDED")
-    audit.run('txmq resume --group GID_PAY --reason "database was down" --to-broker --apply --conf audit.yaml')
+    audit.run(RESUME)
     assert audit.count("accepted") == 1
     standing()
     halves = [row for row in audit.house.rows("half_message") if row["transaction_id"] == id_]

@@ -330,6 +330,28 @@ def test_what_a_broker_gave_up_is_resumed_by_asking_it(open_house, deciding):
     assert verdicts(house)["T0"] == "PENDING"
 
 
+def test_what_was_given_up_without_a_trace_is_resumed_by_its_half_and_its_copy_is_ended(open_house, deciding):
+    """R120: its broker stores the half again, and the checks begin anew."""
+    limits = ("transaction_timeout=2s", "transaction_check_interval=3s", "transaction_check_max=2")
+    house = open_house("role=audit", "rocketmq.timeout=1s", *limits)
+    place = deciding.keep_in_rocksdb(3)
+    deciding.append("TopicA", 9, store_ms=BORN_MS + 50_000, properties=b"")  # later than its last check
+    land(house, deciding)
+    assert verdicts(house)["T3"] == "DISCARDED_UNSEEN"
+    resumed = DecisionRequest(transaction_ids=("T3",), reason="x", decided_by="me@here")
+    assert send(house, deciding, resumed, "resume").counts["accepted"] == 1
+    assert deciding.sent() == [(323, f"7F00000100002A9F{place:016X}")]
+    assert send(house, deciding, resumed, "resume", minutes=1).counts == {"idle": 1}
+    settled = settle(house, 3, "commit")
+    assert send(house, deciding, settled, minutes=2).counts == {"idle": 1}
+    land(house, deciding)
+    assert verdicts(house)["T3"] == "PENDING"
+    assert send(house, deciding, settled, minutes=3).counts["accepted"] == 1
+    (copy,) = [row for row in house.rows("half_message") if row["commit_log_offset"] > place and row["queue_id"] == -2]
+    (end,) = [row for row in house.rows("broker_request") if (row["action"], row["state"]) == ("commit", "accepted")]
+    assert end["commit_log_offset"] == copy["commit_log_offset"]
+
+
 def test_the_body_of_a_given_up_one_is_sent_again_once_and_shuts_out_what_would_show_it_twice(open_house, deciding):
     """A plain message to the real topic, as its producer sent it: nothing of the half, whatever it was asked."""
     house = open_house("role=audit", "rocketmq.timeout=1s")

@@ -81,6 +81,7 @@ MUTANTS = (
     Mutant("_with_contested", "halves in quarantine claim no place", ' | F.coalesce("_is_refused", F.lit(False))', "", SETTLE),
     Mutant("_require_acceptance", "settle looks at ends of the newest copy alone", "_is_of(row)",
            'F.col("commit_log_offset") == row["commit_log_offset"]', (f"{RIVALS}::test_settle_reckons_with_an_end_of_another_copy_that_has_landed_and_is_not_judged_yet",)),
+    Mutant("requests._rivals", "a half that was put back is ended all the same", "rivals.add(_copied(row))", "pass", ("views/test_send_plan.py",)),
     Mutant("requests.may_be_sent", "each copy has an end of its own", " and not done & _rivals(row)", "", (SENT_ONCE,)),
     Mutant("done_before", "a refused end is the only one", "not in refused]", "not in set()]", (SENT_ONCE,)),
     Mutant("_is_decided_by_txmq", "ops of a broker are the engine's", ' & (F.col("landed_op_count") == 0)', "", PROOF),
@@ -121,7 +122,7 @@ MUTANTS = (
     # --- what trace says to do
     Mutant("_by_verdict", "a verdict is never overtaken", "_is_overtaken(row, events)", "False", TRACE),
     Mutant("_by_verdict", "what was decided is asked for once more", "decided(verdict, events)", "None", TRACE),
-    Mutant("_stands", "a resume is never used up", '(event.time or "") >= given_up', "True", TRACE),
+    Mutant("_stands", "a resume is never used up", '(event.time or "") >= shown', "True", TRACE),
     # --- what clients say, and who of them is there (R129, R130)
     Mutant("contradicts", "any end that a client sent contradicts", "TAKEN[verdict] not in states", "True", CLIENT_ENDS),
     Mutant("_client_events", "an end of another group counts", 'row["transaction_id"] not in ids', "True", CLIENT_ENDS),

@@ -10,6 +10,7 @@ from record_encoder import encode_record
 from remoting_server import FakeBroker, RemotingServer, answer
 
 HALF, OP, GIVEN_UP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
+ROCKSDB_HALF, ROCKSDB_OP = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"
 BORN_MS = int(NOW.timestamp() * 1000) - 60_000
 
 
@@ -27,6 +28,7 @@ class Deciding:
         self.broker = FakeBroker({(HALF, 0): [], (OP, 0): [], (GIVEN_UP, 0): [], ("TopicA", 0): []})
         self.broker.before = self._take
         self.physical = 0
+        self.in_rocksdb: dict[int, int] = {}
         for number in range(halves):
             self.append(HALF, number)
 
@@ -48,8 +50,16 @@ class Deciding:
             **fields,
         }
         queue.append(encode_record(self.physical, topic=topic.encode(), queue_offset=len(queue), **record))
+        if topic == ROCKSDB_HALF:
+            self.in_rocksdb[self.physical] = number
         self.physical += 1000
         return self.physical - 1000
+
+    def keep_in_rocksdb(self, number: int, **fields) -> int:
+        """Store a half of transaction T<number> as a broker does that has the index of its halves in RocksDB."""
+        for topic in (ROCKSDB_HALF, ROCKSDB_OP):
+            self.broker.queues.setdefault((topic, 0), [])
+        return self.append(ROCKSDB_HALF, number, **fields)
 
     def sent(self) -> list[tuple[int, str]]:
         """Code and transaction or message id of every request that decides."""
@@ -78,7 +88,11 @@ class Deciding:
             self.append(OP, number, body=f"{fields['tranStateTableOffset']},".encode(), properties=b"TAGS\x01d\x02")
             return answer(request)
         if request["code"] == 323:
-            self.append(HALF, 0)
+            resumed = self.in_rocksdb.get(int(fields["msgId"][-16:], 16))
+            if resumed is None:
+                self.append(HALF, 0)
+            else:  # into the pair of the half (R120)
+                self.keep_in_rocksdb(resumed, store_ms=BORN_MS + 55_000)
             return answer(request)
         return answer(request, body=b"{}") if request["code"] in (26, 43) else None
 

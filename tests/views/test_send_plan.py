@@ -47,6 +47,7 @@ ROWS = {
         *[half(name, offset) for offset, name in enumerate(GIVEN_UP)],
         half("OPEN", 20), half("SAID", 21), half("TAKEN", 22), half("TOPICLESS", 23, real_topic=None), half("OPED", 24),
         half("OLD", 25, born_timestamp="2026-11-01T11:00:00Z"), half("ENGINES", 26, broker_name="b"),
+        half("UNSEEN", 27, queue_id=-2), half("UNSEEN ASKED", 28, queue_id=-2),
     ],
     "op_message": [{"broker_name": "a", "queue_id": 0, "half_queue_offset": 24}],
     "trans_check_max_time": [
@@ -54,6 +55,7 @@ ROWS = {
         given_up("LOST", 30), given_up("TOPICLESS", 23), given_up("ENGINES", 26, broker_name="b"),
         given_up("OLD", 25, born_timestamp="2026-11-01T11:00:00Z"),
     ],
+    "verdict": [{**KEY, "transaction_id": name, "verdict": "DISCARDED_UNSEEN"} for name in ("UNSEEN", "UNSEEN ASKED")],
     "manual_decision": [decision("ROLLED", "rollback"), decision("SAID", "commit", real_topic="T")],
     "broker_request": [
         request("ENDED", "commit", "sending", 1), request("ENDED", "commit", "accepted", 1),
@@ -63,6 +65,8 @@ ROWS = {
         request("SENT", "resend", "sending", 5), request("SENT", "resend", "accepted", 5),
         request("SILENT", "commit", "sending", 8), request("SILENT", "commit", "unanswered", 8),
         request("TAKEN", "commit", "sending", 22), request("TAKEN", "commit", "accepted", 22),
+        request("UNSEEN ASKED", "resume", "sending", 28, commit_log_offset=1028),
+        request("UNSEEN ASKED", "resume", "accepted", 28, commit_log_offset=1028),
     ],
     "check_answer": [
         answer("OPEN", "rollback", answered_timestamp="2026-11-21T11:30:00Z"),
@@ -93,12 +97,16 @@ def test_a_resume_asks_about_the_newest_row_of_each_that_its_broker_gave_up_and_
     status, rows, err = planned("resume", "--all", "--to-broker", *AT)
     assert (status, err) == (0, [
         "1 not asked: older than file_reserved_time, so that their broker would give them up again; settle or resend them",
-        "3 not asked: what was sent of them before may have reached their broker; txmq sent",
-        "7 to be sent to brokers; nothing was sent: --apply does it",
+        "4 not asked: what was sent of them before may have reached their broker; txmq sent",
+        "8 to be sent to brokers; nothing was sent: --apply does it",
     ])  # fmt: skip
     assert {row["transaction_id"]: row["tran_state_table_offset"] for row in rows} == {
-        "LOST": 30, "REFUSED": 2, "UNSENT": 3, "ROLLED": 6, "OURS": 7, "SILENT": 8, "TOPICLESS": 23,
+        "LOST": 30, "REFUSED": 2, "UNSENT": 3, "ROLLED": 6, "OURS": 7, "SILENT": 8, "TOPICLESS": 23, "UNSEEN": 27,
     }  # fmt: skip
+    # What was given up without a trace is asked about by its half (R120).
+    (unseen,) = [row for row in rows if row["former_verdict"] == "DISCARDED_UNSEEN"]
+    assert (unseen["transaction_id"], unseen["commit_log_offset"]) == ("UNSEEN", 1027)
+    rows.remove(unseen)
     assert {(row["action"], row["former_verdict"]) for row in rows} == {("resume", "DISCARDED")}
     assert rows[0]["born_timestamp"] == BORN.replace("Z", ".000Z")
     assert {row["commit_log_offset"] - row["tran_state_table_offset"] for row in rows} == {5000}
@@ -122,6 +130,7 @@ def test_a_resend_says_of_each_that_is_named_why_it_is_not_sent(planned):
         "TOPICLESS: not sent again: its real topic is not known",
         "4 to be sent to brokers; nothing was sent: --apply does it",
     ])  # fmt: skip
+    assert planned("resend", "UNSEEN ASKED", *RESEND)[2][0] == f"UNSEEN ASKED: not sent again: {sent_before}"
     status, rows, err = planned("resend", "ENGINES", *RESEND)
     assert "txmq decides it itself (role engine)" in err[0]
     assert (rows, err[1]) == ([], "0 to be sent to brokers; nothing was sent: --apply would send nothing either")
@@ -144,6 +153,11 @@ def test_the_plan_of_a_settle_says_what_is_sent_and_what_cannot_be(planned):
     assert err[0].startswith("settled so before, and its broker decides: END_TRANSACTION with these offsets is sent")
     _, (row,), err = planned("settle", "TAKEN", "--rollback", *settle)
     assert err[1] == "TAKEN: no end is sent: what was sent before may have reached its broker; txmq sent"
+    # Its copy is ended, once that has landed.
+    _, (row,), err = planned("settle", "UNSEEN ASKED", "--commit", *settle)
+    assert (row["verdict"], err[1]) == (
+        "DISCARDED_UNSEEN", "UNSEEN ASKED: no end is sent: what was sent before may have reached its broker; txmq sent",
+    )  # fmt: skip
     assert "no end is sent" not in "\n".join(planned("settle", "OPEN", "--commit", *settle)[2])
 
 

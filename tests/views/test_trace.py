@@ -425,6 +425,25 @@ def test_a_resume_is_used_up_when_the_transaction_is_given_up_again_or_pending(c
     assert closing("PENDING", manual_decision=resumed)[2].startswith("do:    wait for the next check")
 
 
+def test_what_was_given_up_without_a_trace_may_be_asked_about_again_until_that_was_done(closing):
+    """A resume makes the broker store the half again (R120): its row uses the request up."""
+    first, copy = half(34, 100, "00.000", None, queue_id=-2), half(40, 900, "08.000", 0, queue_id=-2)
+    unseen = {"reason": "checks_over", "half_count": 1}
+    assert f"       or, while younger than file_reserved_time, have it asked again: txmq resume {ID}" in closing(
+        "DISCARDED_UNSEEN", unseen, half_message=[first]
+    )
+    accepted = [request("resume", "accepted", "07.000")]
+    assert closing("DISCARDED_UNSEEN", unseen, half_message=[first], broker_request=accepted) == [
+        "means: given up without a trace",
+        "why:   resume sent, its broker took it",
+        LAND,
+    ]
+    again = closing(
+        "DISCARDED_UNSEEN", {**unseen, "half_count": 2}, half_message=[first, copy], broker_request=accepted
+    )
+    assert again[2].startswith("do:    look in the producer's database")
+
+
 OVERTAKEN = [
     "why:   more has happened since: what is above counts, not the verdict",
     "do:    txmq audit gives it anew",

@@ -60,6 +60,7 @@ def done_before(requests: Iterable[Row]) -> Done:
         | {(*key_of(row), REQUEST_ACCEPTED) for row in taken if (_place(row), row["pass_number"]) in accepted}
         | {(*key_of(row), ACTION_RESEND) for row in taken if row["action"] == ACTION_RESEND}
         | {(*key_of(row), ACTION_RESUME, row["tran_state_table_offset"]) for row in resumed}
+        | {_copied(row) for row in resumed}
     )
 
 
@@ -89,9 +90,17 @@ def _transaction(row: Row) -> tuple[Any, ...]:
     return (*key_of(row), row["action"] == ACTION_RESUME)
 
 
+def _copied(row: Row) -> tuple[Any, ...]:
+    # A given-up row has a place of its own in the log, and is never ended there.
+    return (*key_of(row), ACTION_RESUME, "copy of", row["commit_log_offset"])
+
+
 def _rivals(row: Row) -> Done:
     """What of a transaction must not have been done before this is: it would be visible twice."""
     rivals = {_transaction(row)}
+    if row["action"] != ACTION_RESUME:
+        # Whatever is said of it meanwhile: of a half that was put back under check the copy is ended, once it lands.
+        rivals.add(_copied(row))
     if row["action"] == ACTION_RESUME:
         # An end without an answer blocks no resume: where it never arrived, nothing else could go out any more.
         rivals |= {(*key_of(row), ACTION_RESEND), (*key_of(row), REQUEST_ACCEPTED)}

@@ -29,6 +29,7 @@ MEANING = {
     names.PENDING: "undecided",
 }
 SETTLE = "txmq settle {id} --commit --reason TEXT\nor, where it rolled back: txmq settle {id} --rollback --reason TEXT"
+OF_ITS_HALF = "with --to-broker: the broker takes either as long as its commit log has the half"
 TO_DO = {
     names.DUPLICATED: "consumers must drop repeats by transaction id (UNIQ_KEY)",
     names.CONFLICT: "compare with the producer's database",
@@ -39,7 +40,8 @@ TO_DO = {
     "or, while younger than file_reserved_time, have it asked again: txmq resume {id}\n"
     "where a broker decides, both with --to-broker",
     names.DISCARDED_UNSEEN: f"look in the producer's database, then {SETTLE}\n"
-    "with --to-broker: the broker takes an end as long as its commit log has the half",
+    "or, while younger than file_reserved_time, have it asked again: txmq resume {id}\n"
+    f"{OF_ITS_HALF}",
     names.DIVERTED: "fix the producer: a delay or timer property took the half away; it is lost for its topic",
     names.EXPIRED_UNSEEN: f"look in the producer's database, then {SETTLE}\n"
     "with --to-broker, while the broker still keeps its half; and check the broker's retention",
@@ -55,6 +57,10 @@ CONNECTED_TO_DO = {
     names.DISCARDED: "as its broker last landed, a client of {group} was there: have it asked again: txmq resume {id}\n"
     f"or look in the producer's database, then {SETTLE}\n"
     "where a broker decides, both with --to-broker",
+    names.DISCARDED_UNSEEN: "as its broker last landed, a client of {group} was there: have it asked again: "
+    "txmq resume {id}\n"
+    f"or look in the producer's database, then {SETTLE}\n"
+    f"{OF_ITS_HALF}",
 }
 GONE_TO_DO = {
     names.PENDING: "as its broker last landed, no client of {group} was there: start one, "
@@ -64,6 +70,8 @@ GONE_TO_DO = {
     names.DISCARDED: f"look in the producer's database, then {SETTLE}\n"
     "or let a resolver for {group} do it: txmq resolve --given-up\n"
     "where a broker decides, with --to-broker",
+    names.DISCARDED_UNSEEN: f"look in the producer's database, then {SETTLE}\n"
+    "with --to-broker: the broker takes an end as long as its commit log has the half",
 }
 # Where the role of the broker is known, each command is given whole.
 BY_BROKER = "where a broker decides, "

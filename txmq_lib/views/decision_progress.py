@@ -42,10 +42,12 @@ class Decided:
 def decided(verdict: str, events: Sequence[Event]) -> Decided | None:
     """The last decision of a story that its verdict does not show yet; None where there is none.
 
-    A resume is shown by any verdict but DISCARDED, and used up once the transaction is given up again.
+    A resume is shown by any verdict but a given-up one, and used up once its copy of the half, or the next giving up,
+    is there.
     """
-    given_up = max((event.time or "" for event in events if event.event == "given_up"), default="")
-    standing = [event for event in events if _stands(event, verdict, given_up)]
+    shows = ("half_message", "trans_check_max_time")
+    shown = max((event.time or "" for event in events if event.table in shows), default="")
+    standing = [event for event in events if _stands(event, verdict, shown)]
     requests = [event for event in standing if event.table == "broker_request"]
     holding = (names.ACTION_HOLD, names.ACTION_RELEASE)  # these decide nothing
     made = [each for each in standing if each.table == "manual_decision" and each.row["action"] not in holding]
@@ -71,6 +73,6 @@ def _recorded(action: str, *, is_brokers: bool) -> tuple[str, str]:
     return "{action} recorded", f"txmq reconcile {step}, txmq audit tells it"
 
 
-def _stands(event: Event, verdict: str, given_up: str) -> bool:
+def _stands(event: Event, verdict: str, shown: str) -> bool:
     is_resume = event.row.get("action") == names.ACTION_RESUME
-    return not is_resume or (verdict == names.DISCARDED and (event.time or "") >= given_up)
+    return not is_resume or (verdict in names.GIVEN_UP_VERDICTS and (event.time or "") >= shown)

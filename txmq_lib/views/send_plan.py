@@ -10,7 +10,8 @@ from txmq_lib.names import (
     ACTION_RESEND,
     ACTION_RESUME,
     COMMIT,
-    DISCARDED,
+    DISCARDED_UNSEEN,
+    GIVEN_UP_VERDICTS,
     ROLLBACK,
     TRANSACTION_KEY,
     UNDECIDED,
@@ -59,20 +60,22 @@ def resumes_by_brokers(
 ) -> tuple[list[Planned], list[str]]:
     """The questions that brokers would be asked anew, and of how many given-up ones they are not, and why."""
     found = _standing_of(reader, given_up_ids(reader, chosen), chosen, limits)
-    given_up = [row for row in found if row["verdict"] == DISCARDED and row["is_brokers"]]
+    given_up = [row for row in found if row["verdict"] in GIVEN_UP_VERDICTS and row["is_brokers"]]
     fresh = [row for row in given_up if not is_expired(row, limits, now)]
-    questions = [
-        {
-            **row,
-            "action": ACTION_RESUME,
-            "tran_state_table_offset": row["given_up_queue_offset"],
-            "commit_log_offset": row["given_up_commit_log_offset"],
-        }
-        for row in fresh
-    ]
+    questions = [{**row, "action": ACTION_RESUME, **_asked_about(row)} for row in fresh]
     plan = _sendable(reader, questions)
     left_out = {EXPIRED: len(given_up) - len(fresh), SENT_BEFORE: len(fresh) - len(plan)}
     return plan, [f"{count} {why}" for why, count in left_out.items() if count]
+
+
+def _asked_about(row: Planned) -> Planned:
+    """The given-up row that is resumed; of what was given up without a trace it is the half (R120)."""
+    if row["verdict"] == DISCARDED_UNSEEN:
+        return {}
+    return {
+        "tran_state_table_offset": row["given_up_queue_offset"],
+        "commit_log_offset": row["given_up_commit_log_offset"],
+    }
 
 
 def resends(reader: WarehouseReader, chosen: Chosen, limits: Limits) -> tuple[list[Planned], list[str]]:

@@ -131,13 +131,22 @@ def standing(reader: WarehouseReader, chosen: Chosen, limits: Limits) -> list[Pl
 
 
 def given_up_ids(reader: WarehouseReader, chosen: Chosen) -> list[str]:
-    """The ids of all transactions of `chosen` that were ever given up."""
-    scan = Scan("trans_check_max_time", ("transaction_id", "producer_group", "broker_name"), chosen.where)
+    """The ids of all transactions of `chosen` that were ever given up, or, as the last audit says, without a trace."""
+    key = ("transaction_id", "producer_group", "broker_name")
+    scans = {
+        "given": Scan("trans_check_max_time", key, chosen.where),
+        "verdict": Scan("verdict", (*key, "verdict"), chosen.where),
+    }
     terms = {"transaction_id": chosen.transaction_ids, "producer_group": chosen.groups, "broker_name": chosen.brokers}
     condition = " AND ".join(f"{column} IN ({', '.join('?' * len(of))})" for column, of in terms.items() if of)
     values = [value for of in terms.values() for value in of]
-    sql = f"SELECT DISTINCT transaction_id FROM given WHERE {condition or 'true'} AND transaction_id IS NOT NULL"
-    return [row[0] for row in reader.query(sql, list(values), {"given": scan})]
+    sql = f"""
+        SELECT DISTINCT transaction_id FROM (
+            SELECT transaction_id, producer_group, broker_name FROM given
+            UNION ALL SELECT transaction_id, producer_group, broker_name FROM verdict
+                WHERE verdict = '{names.DISCARDED_UNSEEN}')
+        WHERE {condition or "true"} AND transaction_id IS NOT NULL"""
+    return [row[0] for row in reader.query(sql, list(values), scans)]
 
 
 def is_expired(row: Mapping[str, Any], limits: Limits, now: datetime) -> bool:

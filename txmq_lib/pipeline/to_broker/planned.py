@@ -11,6 +11,8 @@ from pyspark.sql import functions as F
 from txmq_lib.names import (
     ACTION_RESUME,
     DISCARDED,
+    DISCARDED_UNSEEN,
+    GIVEN_UP_VERDICTS,
     TRANSACTION_KEY,
     UNDECIDED,
 )
@@ -95,13 +97,30 @@ def _settled(current: Pass) -> DataFrame:
 
 
 def _resumable(current: Pass) -> DataFrame:
-    """Resumes for what brokers gave up; an expired one would be given up again at once (R45, R73)."""
+    """Resumes for what brokers gave up; an expired one would be given up again at once (R45, R73).
+
+    What they gave up without a trace is asked about by its half, which its broker stores again (R120).
+    """
     given_up = requested_rows(current, "trans_check_max_time")
-    standing = standing_now(current, transactions_of(given_up)).where(F.col("verdict") == DISCARDED)
-    newest = given_up.groupBy(*TRANSACTION_KEY).agg(
-        F.max_by(F.struct("queue_offset", "commit_log_offset", "offset_msg_id"), "queue_offset").alias("_row")
+    # As of the last audit; that it still is, is judged anew.
+    unseen = transactions_of(requested_rows(current, "verdict").where(F.col("verdict") == DISCARDED_UNSEEN))
+    concerned = transactions_of(given_up).unionByName(unseen).distinct()
+    standing = current.cached(
+        standing_now(current, concerned)
+        .where(F.col("verdict").isin(*GIVEN_UP_VERDICTS) & F.expr("is_brokers and not is_expired"))
+        .select(*TRANSACTION_KEY, "verdict", "real_topic")
     )
-    chosen = standing.where("is_brokers and not is_expired").select(*TRANSACTION_KEY, "verdict", "real_topic")
+    of_unseen = standing.where(F.col("verdict") == DISCARDED_UNSEEN)
+    halves = join_transaction(current.read("half_message"), transactions_of(of_unseen), "left_semi")
+    questions = _questions(standing.where(F.col("verdict") == DISCARDED), given_up, "queue_offset", current)
+    return questions.unionByName(_questions(of_unseen, halves, "commit_log_offset", current))
+
+
+def _questions(chosen: DataFrame, rows: DataFrame, order: str, current: Pass) -> DataFrame:
+    """A resume of each of `chosen` by the last of its `rows`, in this order."""
+    newest = rows.groupBy(*TRANSACTION_KEY).agg(
+        F.max_by(F.struct("queue_offset", "commit_log_offset", "offset_msg_id"), order).alias("_row")
+    )
     return join_transaction(chosen, newest, "inner").select(
         *TRANSACTION_KEY,
         F.lit(ACTION_RESUME).alias("action"),

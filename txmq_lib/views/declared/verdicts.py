@@ -9,6 +9,7 @@ from txmq_lib.views.view import Part, View
 
 # What was decided by hand of a transaction whose verdict is undecided still, and how far that has come.
 UNDECIDED = ", ".join(f"'{verdict}'" for verdict in names.UNDECIDED)
+GIVEN_UP = ", ".join(f"'{verdict}'" for verdict in names.GIVEN_UP_VERDICTS)
 KEY = ", ".join(names.TRANSACTION_KEY)
 HOLDING = f"'{names.ACTION_HOLD}', '{names.ACTION_RELEASE}'"
 
@@ -25,8 +26,9 @@ def _same(name: str) -> str:
 
 
 def _standing(name: str) -> str:
-    # A resume is used up by the next giving up. Not in the join: DuckDB would compare every row with every other.
-    is_used_up = f"b.verdict <> '{names.DISCARDED}' OR {name}.at < b.last_timestamp"
+    # A resume is used up by its copy of the half, or the next giving up. Not in the join: DuckDB would compare every
+    # row with every other.
+    is_used_up = f"b.verdict NOT IN ({GIVEN_UP}) OR {name}.at < b.last_timestamp"
     return f"CASE WHEN NOT ({name}.action = '{names.ACTION_RESUME}' AND ({is_used_up})) THEN {name}.told END"
 
 
