@@ -1,4 +1,4 @@
-"""The logs of a warehouse's tables: each looked at when it may have moved, several side by side."""
+"""The logs of a warehouse's tables: each looked at when it may have moved, those of a store side by side."""
 
 from __future__ import annotations
 
@@ -68,14 +68,19 @@ class TableLogs:
         return self.log(table) if newest is None or newest < version else self._view(table, newest)
 
     def look_at(self, tables: Iterable[str], *, since: LastSeen | None = None) -> dict[str, int]:
-        """Look at the logs of `tables`, side by side; the newest version of each, -1 where it does not exist.
+        """Look at the logs of `tables`; the newest version of each, -1 where it does not exist.
+
+        Those of a store side by side; on this machine a thread takes longer to start than a look does.
 
         since  versions that they are known to have reached
         """
         names = list(tables)
         reached = since.versions if since is not None else {}
-        newest = side_by_side(lambda name: self._log_entries(name).newest(since=reached.get(name)), names)
-        return dict(zip(names, newest, strict=True))
+
+        def newest(name: str) -> int:
+            return self._log_entries(name).newest(since=reached.get(name))
+
+        return dict(zip(names, map(newest, names) if self.is_on_disk else side_by_side(newest, names), strict=True))
 
     @contextmanager
     def looking_once(self) -> Iterator[None]:
