@@ -12,7 +12,8 @@ from fuzz.hostile import damaged, number
 from fuzz.landing import GOOD, MESSAGE, written
 
 from txmq_lib.pipeline.land.files.large_lines import LANDING_SCHEMA
-from txmq_lib.pipeline.land.files.message_lines import records_of
+from txmq_lib.pipeline.land.files.line_blocks import Shape
+from txmq_lib.pipeline.land.files.message_lines import new_shape, records_of
 
 STORED_APART = ("MIN_OFFSET", "MAX_OFFSET")
 
@@ -22,12 +23,30 @@ def message_lines(chance: Random) -> int:
     kinds = (lambda chance: written(chance, "message"), texts_alone, at_an_edge)
     lines = [chance.choice(kinds)(chance) for _ in range(40)]
     assert_as_told(lines)
+    assert_each_as_told(lines)
     return len(lines)
 
 
-def assert_as_told(lines: list[bytes]) -> int:
+def assert_each_as_told(lines: list[bytes]) -> int:
+    """The same of each line among others that look like it: so that none is parsed with others that do not fit."""
+    return sum(assert_as_told([line], shape_of(line)) for line in lines)
+
+
+def shape_of(line: bytes) -> Shape:
+    """What lines look like that have the names of this one."""
+    shape = new_shape()
+    try:
+        fields = json.loads(line.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return shape
+    if isinstance(fields, dict) and isinstance(fields.get("properties"), dict):
+        shape.learn(fields)
+    return shape
+
+
+def assert_as_told(lines: list[bytes], shape: Shape | None = None) -> int:
     """How many of them were taken; each is good by the contract in plain Python, and has the values that it tells."""
-    records, _, places = records_of(batch(*lines))
+    records, _, places = records_of(batch(*lines), shape)
     for place, row in zip(places.tolist(), records.to_pylist(), strict=True):
         expected = contract.judged("message", lines[place])
         assert not expected.faults, lines[place]

@@ -28,6 +28,7 @@ PLAIN_ENDS, OP_FILES = ("rules/test_plain_ends.py",), ("plain/test_op_files.py",
 BITMAP = ("rules/test_offset_bitmap.py",)
 CONTRACT, TAKE_BACK = ("rules/test_contract.py",), "end_to_end/test_take_back.py"
 LARGE_LINES = ("plain/test_large_lines.py",)
+MESSAGE_LINES = ("plain/test_message_lines.py",)
 ROCKSDB = "end_to_end/test_halves_in_rocksdb.py"
 FOLDS = ("plain/test_queue_folds.py",)
 KINDS, LATE = ("model/test_offset_kinds.py",), "end_to_end/test_late_evidence.py"
@@ -330,6 +331,16 @@ MUTANTS = (
     Mutant("_small", "what is beside a body may be any size", " LARGE_BYTES", " LARGE_BYTES * LARGE_BYTES", LARGE_LINES),
     Mutant("large_lines._decoded", "any padding is base64", " or (padding and (count + padding) % 4)", "", LARGE_LINES),
     Mutant("_small", "escapes in a body are not read", "_unescaped(line[begun:ended])", "line[begun:ended].decode()", LARGE_LINES),
+    # --- lines that are parsed together: what Arrow's reader would not tell
+    Mutant("plain_lines", "a null is a name that is not there", "[nulls, escapes]", "[escapes]", MESSAGE_LINES),
+    Mutant("plain_lines", "half a pair of surrogates is a character", "[nulls, escapes]", "[nulls]", MESSAGE_LINES),
+    Mutant("plain_lines", "a line may end within an object", ' & (octets[np.maximum(ends - 1, 0)] == ord("}"))', "", MESSAGE_LINES),
+    Mutant("Shape.parsed", "a line may have two objects", "table.num_rows != len(lines)", "not table.num_rows", MESSAGE_LINES),
+    Mutant("Shape.parsed", "any bytes are text", "lines.cast(pa.string())", "lines.cast(pa.string(), safe=False)", MESSAGE_LINES),
+    Mutant("Shape.parsed", "an object need not have a map", " or table[self._map].null_count", "", MESSAGE_LINES),
+    Mutant("Shape.parsed", "names that are not known are passed over", '"error"', '"ignore"', MESSAGE_LINES),
+    Mutant("message_lines._bodies", "a line's end between two of a padding", "is_torn, is_loose", "is_loose, is_loose", MESSAGE_LINES),
+    Mutant("message_lines._bodies", "bits behind the last byte are nobody's", "is_torn, is_loose", "is_torn, is_torn", MESSAGE_LINES),
     Mutant("_read_whole", "a page of a Parquet file is looked at by nobody", "file.iter_batches(batch_size=size, use_threads=False)", "()",
            ("sources/test_landing_files.py::test_a_parquet_file_with_a_damaged_page_costs_only_itself",)),
     Mutant("json_faults", "a torn escape is none", " & ~has_torn_escape()", "", CONTRACT),

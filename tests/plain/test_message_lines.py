@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from fuzz import contract
 from fuzz.landing import MESSAGE, written
-from fuzz.message_lines import assert_as_told, batch, texts_alone
+from fuzz.message_lines import assert_as_told, assert_each_as_told, batch, shape_of, texts_alone
 
-from txmq_lib.pipeline.land.files.message_lines import records_of
+from txmq_lib.pipeline.land.files import message_lines
+from txmq_lib.pipeline.land.files.message_lines import new_shape, records_of
 
 LINES, SEED = 4_000, 20261124
 
@@ -42,6 +43,7 @@ def test_hostile_lines_are_as_the_contract_says_or_left_alone():
     chance = Random(SEED)
     lines = [written(chance, "message") for _ in range(LINES)] + [texts_alone(chance) for _ in range(LINES)]
     assert assert_as_told(lines) > 100
+    assert assert_each_as_told(lines[::4]) > 20
 
 
 @pytest.mark.parametrize(
@@ -61,9 +63,10 @@ def test_hostile_lines_are_as_the_contract_says_or_left_alone():
     ],
 )
 def test_a_good_line_is_a_record(good):
-    records, ends, places = records_of(batch(good))
-    assert (places.tolist(), ends.to_pylist()) == ([0], [None])
-    assert records["topic"].to_pylist() == [json.loads(good)["topic"]]
+    for shape in (new_shape(), shape_of(good.encode())):
+        records, ends, places = records_of(batch(good), shape)
+        assert (places.tolist(), ends.to_pylist()) == ([0], [None])
+        assert records["topic"].to_pylist() == [json.loads(good)["topic"]]
 
 
 @pytest.mark.parametrize(
@@ -115,6 +118,46 @@ def test_a_line_in_doubt_is_left_to_the_contract(odd):
     assert records["queue_offset"].to_pylist() == [7, 7]
     assert records["position"].to_pylist() == [0, 2]
     assert len(ends) == 2
+    alike = shape_of(odd if isinstance(odd, bytes) else odd.encode())
+    assert records_of(batch(odd), alike)[2].tolist() == []
+
+
+BEGUN, ENDED = line()[:-1].split('"properties": ')[0] + '"bodyBase64": "", "properties": ', '{"KEYS": "k"}}'
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [["{}{}"], ['{"topic":"{}}'], [line() + line()], [BEGUN, ENDED], [BEGUN, ENDED, line() + line()]],
+)
+def test_lines_parsed_together_are_one_object_each(odd):
+    shape = shape_of(line().encode())
+    assert records_of(batch(line(), *odd, line()), shape)[2].tolist() == [0, 1 + len(odd)]
+
+
+def test_lines_that_look_alike_are_parsed_together_whatever_lies_between_them(monkeypatch):
+    alone: list[int] = []
+    one_by_one = message_lines._one_by_one
+    monkeypatch.setattr(
+        message_lines,
+        "_one_by_one",
+        lambda values, places, shape: (alone.extend(places.tolist()), one_by_one(values, places, shape))[1],
+    )
+    lines = [
+        line(queueOffset=number, properties={"KEYS": "k"} if number % 3 else {"UNIQ_KEY": "u"}) for number in range(99)
+    ]
+    lines[50] = line(queueOffset=50, properties={"NEW": "n"})
+    lines[70] = line(queueOffset="70")
+    shape = shape_of(line(properties={"KEYS": "k", "UNIQ_KEY": "u"}).encode())
+    records, _, places = records_of(batch(*lines), shape)
+    assert places.tolist() == [number for number in range(99) if number != 70]
+    assert records["queue_offset"].to_pylist() == places.tolist()
+    assert len(alone) <= 2 * message_lines.FEW
+    assert [dict(each) for each in records["properties"].to_pylist()[48:52]] == [
+        {"UNIQ_KEY": "u"},
+        {"KEYS": "k"},
+        {"NEW": "n"},
+        {"UNIQ_KEY": "u"},
+    ]
 
 
 def test_what_its_source_found_wrong_and_what_is_large_is_left_alone():

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from txmq_lib.files.line_reader import Stretch, read_lines
 from txmq_lib.pipeline.land.files.large_lines import made_small
-from txmq_lib.pipeline.land.files.message_lines import records_of
+from txmq_lib.pipeline.land.files.message_lines import new_shape, records_of
 from txmq_lib.pipeline.land.records.queue_runs import runs_of
 from txmq_lib.pipeline.land.records.record_files import Look, Written, written
 from txmq_lib.pipeline.land.records.record_rows import Landing, Records
@@ -32,9 +32,9 @@ def write_lines(stretches: Sequence[Stretch], reading: LineReading) -> Written:
 
 
 def _looks(stretches: Sequence[Stretch], reading: LineReading) -> Iterator[Look]:
-    room = reading.most_suspect_bytes
+    room, shape = reading.most_suspect_bytes, new_shape()
     for lines in made_small(read_lines(stretches, reading.max_line_bytes)):
-        parsed, told_ends, places = records_of(lines)
+        parsed, told_ends, places = records_of(lines, shape)
         records = Records(parsed, reading.landing)
         rows = records.rows()
         is_suspect = np.ones(lines.num_rows, bool)
