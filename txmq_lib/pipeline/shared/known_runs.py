@@ -25,10 +25,14 @@ def rows_without_runs(current: Pass) -> DataFrame | None:
     return filled.withColumn("runs", F.coalesce("runs", no_runs())).select(*old.columns)
 
 
-def frontier_with_runs(current: Pass, found: DataFrame | None = None) -> DataFrame:
-    """landing_frontier as the plan saw it, those rows that had no runs as `found` (rows_without_runs) has them."""
+def frontier_with_runs(current: Pass) -> DataFrame:
+    """landing_frontier as the plan saw it, where each row has its runs."""
+    return with_found_runs(current, rows_without_runs(current))
+
+
+def with_found_runs(current: Pass, old: DataFrame | None) -> DataFrame:
+    """The same, where what `rows_without_runs` gives (`old`) is at hand."""
     frontier = current.read("landing_frontier")
-    old = rows_without_runs(current) if found is None else found
     if old is None:
         return frontier
     return frontier.join(F.broadcast(old.select(*QUEUE)), on=list(QUEUE), how="left_anti").unionByName(old)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.shared.known_runs import frontier_with_runs, rows_without_runs
+from txmq_lib.pipeline.shared.known_runs import rows_without_runs, with_found_runs
 from txmq_lib.rules import frontier
 from txmq_lib.spark.local_frame import materialized
 
@@ -19,7 +19,7 @@ def move_frontier(current: Pass, reports: DataFrame) -> None:
         if old is not None:
             old, count = materialized(old)
             current.upsert("landing_frontier", old, step="runs", only_if="t.runs is null", count=count)
-        known = frontier_with_runs(current, old)
+        known = with_found_runs(current, old)
         # One row per queue: a MERGE would compute them three times.
         changed, count = materialized(frontier.advanced(known, reports, pass_number=current.number))
     # Another job may have moved the row since the plan was made: never back.
