@@ -32,6 +32,7 @@ LARGE_LINES = ("plain/test_large_lines.py",)
 MESSAGE_LINES = ("plain/test_message_lines.py",)
 ROCKSDB = "end_to_end/test_halves_in_rocksdb.py"
 FOLDS = ("plain/test_queue_folds.py",)
+FROM_FILES, QUEUE_NUMBERS = ("model/test_queues_from_files.py",), ("plain/test_queue_numbers.py",)
 KINDS, LATE = ("model/test_offset_kinds.py",), "end_to_end/test_late_evidence.py"
 ORPHANS, TRACE = "end_to_end/test_orphans.py", ("views/test_trace.py",)
 CLIENT_ENDS, CONNECTED = ("views/test_client_ends.py",), ("views/test_connected.py",)
@@ -217,6 +218,22 @@ MUTANTS = (
     Mutant("_are_late", "sets of the next queue are its own", "after[lasts] = never", "pass", FOLDS),
     Mutant("_in_total_order", "a set of one place comes where it likes", "~reports.is_set, ", "", FOLDS),
     Mutant("reset_queues._newest", "the oldest of too many moves is listed", "<= LISTED", "<= LISTED + 1", FOLDS),
+    Mutant("Queues.know", "of too many recent reports all are one client's", 'F.col("recent_reports").isNull() | ', "", FROM_FILES),
+    Mutant("Queues.know", "an open rewind needs no look", 'F.col("rewound_from_offset").isNotNull() | ', "", FROM_FILES),
+    Mutant("Queues.know", "who reported before is forgotten", "np.where(reporter < 0, UNSEEN, reporter)", "UNSEEN", FROM_FILES),
+    Mutant("Queues.count", "clients in conflict are folded", " & ~plain.has_clients", "", FROM_FILES),
+    Mutant("Queues.count", "queues with sets begin anew", " & ~self._is_known", "", FROM_FILES),
+    Mutant("Queues.count", "reports of sets are held however many", "resets <= MOST_RESET_ROWS", "True", FROM_FILES),
+    Mutant("Queues.parted", "reports of sets count twice", " & ~is_reset", "", FROM_FILES),
+    Mutant("Queues.plain_rows", "a queue without new reports has a row", " & (plain.report_count > 0)", "", FROM_FILES),
+    Mutant("queues._plainly", "times stay as another writer left them", "is_timestamp(column.type)", "is_date(column.type)", FROM_FILES),
+    Mutant("row_groups._opened", "other writers' times are nanoseconds", '="us"', '="ns"', FROM_FILES),
+    Mutant("folded_by_files", "files are read though Spark has to read most", "left > rows / 2", "left > rows", FROM_FILES),
+    Mutant("_groups_in_order", "files come in any order", "sorted(found, key=itemgetter(0))", "found", FROM_FILES),
+    Mutant("report_files._batches", "a service that is ended reads on", "current.warehouse.on_part(OFFSETS, OFFSETS)", "pass", FROM_FILES),
+    Mutant("_numbered", "one queue too many is kept", "> MOST_QUEUES", "> MOST_QUEUES + 1", FROM_FILES),
+    Mutant("Names.of", "names run over", "len(self._numbers) > 1 << _NAME_BITS", "False", QUEUE_NUMBERS),
+    Mutant("QueueNumbers.of", "a negative queue id is another owner's", " & 0xFFFFFFFF", "", QUEUE_NUMBERS),
     # --- verdicts
     Mutant("_rules", "two visible ones are one", "= 2", "= 3", VERDICT),
     Mutant("_has_two_ops", "two ops are no conflict", '(F.col("op_count") >= 2)', '(F.col("op_count") >= 3)', VERDICT),

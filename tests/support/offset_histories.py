@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from offset_model import Report
 from pyspark.sql import DataFrame, SparkSession
@@ -22,27 +23,28 @@ REPORT_DDL = (
 
 def frame(spark: SparkSession, histories: list[list[Report]]) -> DataFrame:
     """Columns of consumer_offset_commit that the rules read; broker_name is the number of the history."""
-    return local_frame(
-        spark,
-        [
-            (
-                str(case),
-                "g",
-                "t",
-                0,
-                START + timedelta(seconds=event.second),
-                event.offset,
-                event.is_increase_only,
-                event.client,
-                event.batch,
-                event.place,
-                "landed",
-            )
-            for case, history in enumerate(histories)
-            for event in history
-        ],
-        REPORT_DDL,
-    )
+    return local_frame(spark, rows(histories), REPORT_DDL)
+
+
+def rows(histories: list[list[Report]]) -> list[tuple[Any, ...]]:
+    """The same rows as tuples, history after history."""
+    return [
+        (
+            str(case),
+            "g",
+            "t",
+            0,
+            START + timedelta(seconds=event.second),
+            event.offset,
+            event.is_increase_only,
+            event.client,
+            event.batch,
+            event.place,
+            "landed",
+        )
+        for case, history in enumerate(histories)
+        for event in history
+    ]
 
 
 def random_history(dice: random.Random) -> list[Report]:

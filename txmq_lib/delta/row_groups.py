@@ -115,7 +115,10 @@ def stretches(path: str, column: str, columns: Sequence[str]) -> list[Stretch] |
 
 def _opened(path: str, coded: Sequence[str] = ()) -> pq.ParquetFile:
     # As it comes: a row group of Spark's has 128 MiB.
-    return pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False, read_dictionary=list(coded))
+    # Other writers' times are INT96: as nanoseconds those after 2262 would be others.
+    return pq.ParquetFile(
+        path, buffer_size=1 << 20, pre_buffer=False, read_dictionary=list(coded), coerce_int96_timestamp_unit="us"
+    )
 
 
 def _is_elsewhere(path: str) -> bool:

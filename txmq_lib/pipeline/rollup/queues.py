@@ -36,7 +36,9 @@ class Queues:
         """Go on from these rows of consumer_offset. TooManyError where they are more than MOST_QUEUES."""
         clients = F.array_distinct("recent_reports.client_id")
         # Elsewhere a report may still jump, be in conflict, or ask for the whole history.
-        is_other = F.col("rewound_from_offset").isNotNull() | F.coalesce(F.size(clients) > 1, F.lit(True))
+        # A null has the size -1 where ANSI is off.
+        has_clients = F.col("recent_reports").isNull() | (F.size(clients) > 1)
+        is_other = F.col("rewound_from_offset").isNotNull() | has_clients
         seeds = state.select(
             *(*OFFSET_KEY, "next_offset", "updated_timestamp", "client_id", *LAST_REPORT),
             is_other.alias("is_other"),
@@ -152,4 +154,7 @@ def _times(epoch_us: Numbers, is_null: Numbers | None = None) -> pa.Array:
 
 
 def _plainly(column: pa.Array) -> pa.Array:
-    return pc.cast(column, column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    """Of one type, whichever writer's file it comes from."""
+    if pa.types.is_dictionary(column.type):
+        return pc.cast(column, pa.string())
+    return column.cast(_TIME) if pa.types.is_timestamp(column.type) else column
