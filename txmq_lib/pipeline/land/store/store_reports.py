@@ -51,7 +51,7 @@ def frontier_reports(
                 "source_identity": F.lit(None).cast("string"),
                 "runs": F.concat(F.coalesce("runs", no_runs()), F.coalesce(end_of_queue, no_runs())),
                 "told_end": F.greatest("told_end", "_end"),
-                "is_anew": F.lit(arguments["is_rebuilt"]),
+                "is_anew": F.lit(False),
             }
         )
         .drop("_end")
@@ -61,14 +61,7 @@ def frontier_reports(
     # Without consume queues a damaged name of a topic that is taken looks like one that is not: nothing is proved then.
     are_ends_known = bool(bounds) or is_every_topic(arguments["topics"])
     row = _of_log(arguments, stretches if are_ends_known else ())
-    # A log of which other topics were taken is to be read from its first record on.
-    unread = {"next_offset": arguments["lowest_offset"], "runs": []}
-    rows = [row, *({**row, **unread, "topic": topic} for topic in arguments.get("former_logs", ()))]
-    reports = queues.unionByName(local_frame(current.warehouse.spark, rows, queues.schema))
-    if not arguments["is_rebuilt"]:
-        return reports
-    landed = current.read("landing_frontier").where(F.col("broker_name") == arguments["broker_name"])
-    return frontier.of_another_life(landed, reports)
+    return queues.unionByName(local_frame(current.warehouse.spark, [row], queues.schema))
 
 
 def _queues_kept(current: Pass, bounds: Mapping[tuple[str, int], QueueBounds]) -> DataFrame:
@@ -87,13 +80,13 @@ def _queues_kept(current: Pass, bounds: Mapping[tuple[str, int], QueueBounds]) -
 
 def _of_log(arguments: Mapping[str, Any], stretches: Sequence[tuple[int, int]]) -> dict[str, Any]:
     """The row that says how far the log was read."""
-    next_offset, (offset, store_ms, size) = arguments.get("read_before") or (arguments["to_offset"], arguments["last"])
+    offset, store_ms, size = arguments["last"]
     read_ms = header_time_ms(store_ms)
     return {
         "broker_name": arguments["broker_name"],
         "topic": whole_log_topic(arguments["topics"]),
         "queue_id": frontier.WHOLE_QUEUE_ID,
-        "next_offset": next_offset,
+        "next_offset": arguments["to_offset"],
         "highest_store_timestamp": None if read_ms is None else EPOCH + timedelta(milliseconds=read_ms),
         "lowest_kept_offset": arguments["lowest_offset"],
         "is_end_known": True,
