@@ -47,6 +47,7 @@ def _hadoop(spark: SparkSession) -> Any:
 
 def passes(house: House) -> None:
     house.land("half", CAPTURES / "restart" / "half.jsonl.gz")
+    house.reconcile()  # nothing is committed, and nothing given up
     house.land("end", CAPTURES / "restart" / "ends.jsonl.gz")
     house.reconcile()
     house.audit()

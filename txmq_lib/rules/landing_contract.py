@@ -171,6 +171,15 @@ def stored_properties(properties: Column) -> Column:
     return F.when(is_odd, F.map_filter(properties, is_stored)).otherwise(properties)
 
 
+def ordered_properties() -> Column:
+    """`properties` in the order of their names, so that one line makes one row however it was parsed."""
+    properties = F.col("properties")
+    names = F.map_keys(properties)
+    # A map with a name twice, which makes a line a bad one, cannot be made.
+    is_made = F.size(names) == F.size(F.array_distinct(names))
+    return F.when(is_made, F.map_from_entries(F.array_sort(F.map_entries(properties)))).otherwise(properties)
+
+
 def told_end() -> Column:
     """Where its queue ended as a reading client read this row (F4): the next offset; null: none told."""
     stated_end = F.col("properties")[PROPERTY_MAX_OFFSET].try_cast("bigint")

@@ -114,8 +114,10 @@ def _with_files(
     No files (None) where Spark has to make the rows, [] where there are none.
     cheaper  has the offsets of their halves in the commit log, too, and is cheaper to look through
     """
-    if not count or not is_possible(current, target.table):
-        return current.cached(destinations), [] if not count else None
+    if not is_possible(current, target.table):
+        return current.cached(destinations), None
+    if not count:
+        return current.cached(destinations), []
     with current.timed("destinations"):
         frame, in_files = kept.enter_context(
             laid_down(current, destinations, target.offset, count=count, cheaper=cheaper)

@@ -41,14 +41,14 @@ class Shape:
                     seen.setdefault(name, _OF_KIND[kind])
 
     def parsed(self, lines: pa.BinaryArray) -> pa.RecordBatch:
-        """The fields of the contract of `plain_lines`, null where a line has none.
+        """The fields of the contract of `plain_lines`, null where a line has none; the map in the order of its names.
 
         ValueError where any of them is no JSON, has a value of another type, or a name that is unexpected or repeated.
         """
         # The cast looks whether it is UTF-8.
         whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines.cast(pa.string()))
         text = pc.binary_join(whole, "\n")[0].as_buffer()
-        objects = {self._map: pa.struct(self._names)}
+        objects = {self._map: pa.struct(dict(sorted(self._names.items())))}
         table = arrow_json.read_json(
             pa.BufferReader(text),
             arrow_json.ReadOptions(use_threads=False, block_size=text.size + 1),
@@ -89,7 +89,7 @@ def plain_lines(lines: pa.BinaryArray) -> Numbers:
 
 
 def _as_maps(objects: pa.StructArray) -> pa.MapArray:
-    """Objects as maps of the names that each has, in the order in which names were learnt: a map has none."""
+    """Objects as maps of the names that each has, in the order of the fields."""
     columns, count = objects.flatten(), len(objects)
     names = pa.array([field.name for field in objects.type], pa.string())
     is_there = np.array([column.is_valid().to_numpy(zero_copy_only=False) for column in columns], bool)

@@ -20,7 +20,7 @@ from txmq_lib.pipeline.land.records.record_rows import Landing
 from txmq_lib.pipeline.shared.watermark import move_frontier
 from txmq_lib.rules.frontier import as_file_reports, file_reports, reached, reached_together
 from txmq_lib.rules.half import content_hash
-from txmq_lib.rules.landing_contract import message_rows, quick_message_rows, told_end
+from txmq_lib.rules.landing_contract import message_rows, ordered_properties, quick_message_rows, told_end
 
 TASK_BYTES = "task_bytes"  # of a plan: how much a task is to read; null where Spark reads
 
@@ -89,7 +89,8 @@ def _is_of_engine(current: Pass) -> bool:
 
 
 def _kept(current: Pass, rows: DataFrame) -> DataFrame:
-    return current.cached(rows.withColumns({"content_hash": content_hash(), "told_end": told_end()}))
+    ordered = rows.withColumn("properties", ordered_properties())
+    return current.cached(ordered.withColumns({"content_hash": content_hash(), "told_end": told_end()}))
 
 
 def _judged(quick: DataFrame, look: Callable[[DataFrame], DataFrame]) -> DataFrame:

@@ -86,7 +86,7 @@ def new_shape() -> Shape:
 def records_of(lines: pa.RecordBatch, shape: Shape | None = None) -> tuple[pa.RecordBatch, pa.Int64Array, Numbers]:
     """The records of lines (large_lines.LANDING_SCHEMA) beyond doubt, where their queues ended, and the lines' places.
 
-    Properties are as a broker stores them (rules.landing_contract.stored_properties).
+    Properties are as a broker stores them (rules.landing_contract.stored_properties), in the order of their names.
 
     shape  of the lines before these, which it goes on to learn: those that look like them are parsed together
     """
@@ -171,7 +171,7 @@ def _one_by_one(values: pa.BinaryArray, places: Numbers, shape: Shape) -> tuple[
             continue
     columns = zip(*rows, strict=True) if rows else [()] * len(_PARSED)
     arrays = [
-        pa.array([list(each.items()) for each in column] if name == "properties" else column, kind)
+        pa.array([sorted(each.items()) for each in column] if name == "properties" else column, kind)
         for (name, kind), column in zip(_PARSED.items(), columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(_PARSED)), np.array(found, np.int64)
