@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,3 +71,9 @@ def test_a_variable_says_what_it_holds():
     texts = {**dict(sources()), **{f"tests/{name}": text for name, text in sources(TESTS)}}
     found = {f"{name}: {vague}" for name, text in texts.items() for vague in vague_names(text)}
     assert found - FIELDS_OF_ROWS == set()
+
+
+def test_no_two_modules_of_tests_have_one_name():
+    """pytest collects none of a folder that holds two of a name: `make test-real` takes them all."""
+    names = Counter(path.name for path in TESTS.rglob("test_*.py"))
+    assert {name for name, count in names.items() if count > 1} == set()
