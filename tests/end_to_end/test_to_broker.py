@@ -79,13 +79,13 @@ def requests_recorded(house: House) -> set[tuple]:
     return {(*place(row), row["pass_number"]) for row in house.rows("broker_request") if row["state"] == "sending"}
 
 
-def answer_checks(house: House, said: dict[str, str], minutes: int = 0) -> DecisionRequest:
+def answer_checks(house: House, said: dict[str, str], minutes: int = 0, **more: bool) -> DecisionRequest:
     """Let a database say this of the open checks; what `resolve --to-broker` sends by."""
     path = house.scratch / "log.db"
     with sqlite3.connect(path) as connection:
         connection.execute("create table if not exists log (id text primary key, state text)")
         connection.executemany("insert into log values (?, ?)", said.items())
-    resolve(house, {"DB": f"sqlite:///{path}"}, NOW + timedelta(minutes=minutes))
+    resolve(house, {"DB": f"sqlite:///{path}"}, NOW + timedelta(minutes=minutes), **more)
     return DecisionRequest(decided_by="me@here")
 
 
@@ -333,22 +333,30 @@ def test_what_a_broker_gave_up_is_resumed_by_asking_it(open_house, deciding):
 def test_what_was_given_up_without_a_trace_is_resumed_by_its_half_and_its_copy_is_ended(open_house, deciding):
     """R120: its broker stores the half again, and the checks begin anew."""
     limits = ("transaction_timeout=2s", "transaction_check_interval=3s", "transaction_check_max=2")
-    house = open_house("role=audit", "rocketmq.timeout=1s", *limits)
+    house = open_house("role=audit", "rocketmq.timeout=1s", f"resolvers={{GID_A: {{{LOG}}}}}", *limits)
     place = deciding.keep_in_rocksdb(3)
+    deciding.keep_in_rocksdb(4)
     deciding.append("TopicA", 9, store_ms=BORN_MS + 50_000, properties=b"")  # later than its last check
     land(house, deciding)
-    assert verdicts(house)["T3"] == "DISCARDED_UNSEEN"
+    assert {verdicts(house)[id_] for id_ in ("T3", "T4")} == {"DISCARDED_UNSEEN"}
+    answered = answer_checks(house, {"T4": "C"}, given_up=True)
+    said = {(row["transaction_id"], row["asked_for"], row["answer"]) for row in house.rows("check_answer")}
+    assert said == {("T3", "given_up", "unknown"), ("T4", "given_up", "commit")}
+    assert send(house, deciding, answered, "resolve").counts["accepted"] == 1
     resumed = DecisionRequest(transaction_ids=("T3",), reason="x", decided_by="me@here")
     assert send(house, deciding, resumed, "resume").counts["accepted"] == 1
-    assert deciding.sent() == [(323, f"7F00000100002A9F{place:016X}")]
+    assert deciding.sent() == [(37, "T4"), (323, f"7F00000100002A9F{place:016X}")]
     assert send(house, deciding, resumed, "resume", minutes=1).counts == {"idle": 1}
     settled = settle(house, 3, "commit")
     assert send(house, deciding, settled, minutes=2).counts == {"idle": 1}
     land(house, deciding)
     assert verdicts(house)["T3"] == "PENDING"
     assert send(house, deciding, settled, minutes=3).counts["accepted"] == 1
-    (copy,) = [row for row in house.rows("half_message") if row["commit_log_offset"] > place and row["queue_id"] == -2]
-    (end,) = [row for row in house.rows("broker_request") if (row["action"], row["state"]) == ("commit", "accepted")]
+    halves = [row for row in house.rows("half_message") if row["transaction_id"] == "T3"]
+    copy = max(halves, key=lambda row: row["commit_log_offset"])
+    ends = [row for row in house.rows("broker_request") if row["transaction_id"] == "T3" and row["action"] == "commit"]
+    (end,) = [row for row in ends if row["state"] == "accepted"]
+    assert (len(halves), copy["queue_id"]) == (2, -2)
     assert end["commit_log_offset"] == copy["commit_log_offset"]
 
 

@@ -487,6 +487,8 @@ MUTANTS = (
     Mutant("_Examination._require_kept_files", "files that are gone are read again", ".exists() for", ".name for", MENDING),
     Mutant("_Examination._undo", "what was sent to a broker is forgotten", "job == JOB_TO_BROKER", "False", MENDING),
     Mutant("mend_after_power_cut", "committed passes are undone by themselves", "not found.is_of_open_plans", "False", MENDING),
+    Mutant("when_given_up", "nobody is asked about what was given up without a trace (R119)", "== DISCARDED_UNSEEN", "== None",
+           ("rules/test_answers.py",)),
     # --- on an object store
     Mutant("object_stores.fault_of", "any store will do for two writers", "scheme in _EXCLUSIVE", "scheme", STORES),
     Mutant("object_stores.fault_of", "another log store may commit on S3", "!= LOG_STORE:", "== None:", STORES),

@@ -6,7 +6,7 @@ import pytest
 from builders import at, lines_of, rows, schema_of, table_of
 from moment import NOW
 
-from txmq_lib.rules.answers import end_of_answers, given_up_checks, open_checks
+from txmq_lib.rules.answers import end_of_answers, given_up_checks, open_checks, when_given_up
 
 pytestmark = pytest.mark.spark
 
@@ -70,10 +70,24 @@ def test_a_given_up_transaction_is_asked_about_by_its_newest_half(spark):
         {"transaction_id": "unknown so far", "check_timestamp": at(-2), "answer": "unknown", "asked_for": "given_up"},
         {"transaction_id": "known", "check_timestamp": at(-3), "answer": "rollback", "asked_for": "given_up"},
     ]
-    discarded = [{"transaction_id": name} for name in ("lost", "unknown so far", "known", "no half")]
+    unseen = [
+        {
+            "transaction_id": name,
+            "verdict": "DISCARDED_UNSEEN",
+            "checks_end_timestamp": ended,
+            "last_timestamp": at(-20),
+        }
+        for name, ended in (("forgotten", at(-9)), ("forgotten by an older version", None))
+    ]
+    halves += [
+        {"transaction_id": row["transaction_id"], "queue_offset": 6, "commit_log_offset": 60}
+        for row in (*unseen, {"transaction_id": "pending"})
+    ]
+    verdicts = rows(spark, "verdict", [*unseen, {"transaction_id": "pending", "verdict": "PENDING"}])
+    undecided = ("lost", "unknown so far", "known", "no half", "forgotten", "forgotten by an older version", "pending")
     found = given_up_checks(
-        rows(spark, "verdict", discarded),
-        rows(spark, "trans_check_max_time", lost),
+        rows(spark, "verdict", [{"transaction_id": name} for name in undecided]),
+        when_given_up(rows(spark, "trans_check_max_time", lost), verdicts),
         rows(spark, "half_message", halves),
         rows(spark, "check_answer", answers),
     )
@@ -81,6 +95,8 @@ def test_a_given_up_transaction_is_asked_about_by_its_newest_half(spark):
                     "commit_log_offset", "asked_for") == {
         "lost": (3, 0, 4, 40, "given_up"),
         "unknown so far": (0, -2, 2, 20, "given_up"),
+        "forgotten": (0, -9, 6, 60, "given_up"),
+        "forgotten by an older version": (0, -20, 6, 60, "given_up"),
     }  # fmt: skip
 
 

@@ -47,7 +47,7 @@ KNOWN = [
 
 @pytest.mark.parametrize(("known", "clients", "said", "to_wait", "to_recover"), KNOWN)
 def test_the_advice_follows_who_is_connected(warehouse, txmq, known, clients, said, to_wait, to_recover):
-    for verdict, first in (("PENDING", to_wait), ("DISCARDED", to_recover)):
+    for verdict, first in (("PENDING", to_wait), ("DISCARDED", to_recover), ("DISCARDED_UNSEEN", to_recover)):
         row = {**KEY, "verdict": verdict, "half_count": 1}
         pending = [KEY] if verdict == "PENDING" else []
         uri = warehouse({"verdict": [row], "pending_half": pending, "connected_producer": known})
@@ -55,6 +55,7 @@ def test_the_advice_follows_who_is_connected(warehouse, txmq, known, clients, sa
         assert (code, err) == (0, "")
         lines = {line[:6].strip(): line[7:].strip() for line in out.splitlines() if line[:6] in ("why:  ", "do:   ")}
         assert lines["do:"].startswith(first)
+        assert ("a resolver for PG do it: txmq resolve --given-up" in out) == (clients == 0 and not pending)
         assert lines["why:"].partition("; ")[2].partition("; ")[2] == (said or "")
         _, out, _ = txmq("--warehouse", uri, "producers", "--format", "json")
         connected = json.loads(out)["clients"]

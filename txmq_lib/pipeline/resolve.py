@@ -34,7 +34,7 @@ from txmq_lib.pipeline.shared.evidence import evidence_of
 from txmq_lib.pipeline.shared.orphans import known_orphans
 from txmq_lib.pipeline.shared.pruning import near_times
 from txmq_lib.pipeline.shared.roles import require_same_role
-from txmq_lib.rules.answers import DEFINITE, QUESTION, end_of_answers, given_up_checks, open_checks
+from txmq_lib.rules.answers import DEFINITE, QUESTION, end_of_answers, given_up_checks, open_checks, when_given_up
 from txmq_lib.rules.decisions import held
 from txmq_lib.rules.evidence import transaction_figures
 from txmq_lib.rules.transaction_key import join_transaction, transactions_of
@@ -124,10 +124,11 @@ def _open(current: Pass) -> DataFrame:
 
 
 def _given_up(current: Pass) -> DataFrame:
-    given_up = current.read("trans_check_max_time")
+    given_up = when_given_up(current.read("trans_check_max_time"), current.read("verdict"))
     evidence = evidence_of(current, current.cached(transactions_of(given_up)), known_orphans(current))
-    discarded = transaction_figures(evidence).where("is_discarded and op_count = 0 and visible_count = 0")
-    return given_up_checks(discarded, given_up, evidence.halves, current.read(ANSWERS))
+    still_so = transaction_figures(evidence).where("is_discarded or given_up_count = 0")
+    undecided = still_so.where("op_count = 0 and visible_count = 0")
+    return given_up_checks(undecided, given_up, evidence.halves, current.read(ANSWERS))
 
 
 def _resolve(current: Pass, asking: _Asking) -> PassReport:

@@ -12,6 +12,7 @@ from txmq_lib.names import (
     ASKED_FOR_CHECK,
     ASKED_FOR_GIVEN_UP,
     COMMIT,
+    DISCARDED_UNSEEN,
     END_COMMIT,
     END_ROLLBACK,
     ROLLBACK,
@@ -42,11 +43,24 @@ def open_checks(pending: DataFrame, requests: DataFrame, answers: DataFrame) -> 
     return answered.where(~F.coalesce("is_answered", F.lit(False))).drop("is_answered")
 
 
-def given_up_checks(discarded: DataFrame, given_up: DataFrame, halves: DataFrame, answers: DataFrame) -> DataFrame:
+def when_given_up(given_up: DataFrame, verdicts: DataFrame) -> DataFrame:
+    """The transaction key, given_up_timestamp, check_times and broker_check_times of all that was given up.
+
+    given_up  rows of trans_check_max_time
+    verdicts  rows of verdict; of those given up without a trace (R119) nothing else tells, as of the last audit
+    """
+    columns = (*TRANSACTION_KEY, "given_up_timestamp", "check_times", "broker_check_times")
+    # In rows of an older version nothing says when the checks were over.
+    checks_end = F.coalesce("checks_end_timestamp", "last_timestamp").alias("given_up_timestamp")
+    unseen = verdicts.where(F.col("verdict") == DISCARDED_UNSEEN).withColumn("given_up_timestamp", checks_end)
+    return given_up.select(*columns).unionByName(unseen.select(*columns))
+
+
+def given_up_checks(undecided: DataFrame, given_up: DataFrame, halves: DataFrame, answers: DataFrame) -> DataFrame:
     """The same for given-up transactions whose state nobody knows; an unknown is asked about each time.
 
-    discarded  their keys
-    given_up   rows of trans_check_max_time; the newest counts
+    undecided  their keys
+    given_up   rows of `when_given_up`; the newest counts
     halves     half rows; the newest copy is asked about. A transaction without one cannot be ended, and is left out.
     """
     newest = halves.groupBy(*TRANSACTION_KEY).agg(
@@ -59,7 +73,7 @@ def given_up_checks(discarded: DataFrame, given_up: DataFrame, halves: DataFrame
         F.max("given_up_timestamp").alias("check_timestamp"),
         F.coalesce(F.max("check_times"), F.max("broker_check_times"), F.lit(0)).alias("check_times"),
     )
-    found = join_transaction(join_transaction(last, newest, "inner"), transactions_of(discarded), "left_semi")
+    found = join_transaction(join_transaction(last, newest, "inner"), transactions_of(undecided), "left_semi")
     questions = found.select(
         *TRANSACTION_KEY,
         *("check_times", "check_timestamp"),
@@ -68,8 +82,8 @@ def given_up_checks(discarded: DataFrame, given_up: DataFrame, halves: DataFrame
         F.col("_half.queue_offset").alias("tran_state_table_offset"),
         *("_half.commit_log_offset", "_half.offset_msg_id", "_half.real_topic", "_half.real_queue_id"),
     )
-    undecided = join_transaction(questions, _decided(answers), "left_anti")
-    return _with_what_was_said(undecided, answers).drop("is_answered")
+    unanswered = join_transaction(questions, _decided(answers), "left_anti")
+    return _with_what_was_said(unanswered, answers).drop("is_answered")
 
 
 def end_of_answers(answers: DataFrame, *, now: datetime, origin: str, pass_number: int) -> DataFrame:

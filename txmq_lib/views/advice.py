@@ -71,6 +71,7 @@ GONE_TO_DO = {
     "or let a resolver for {group} do it: txmq resolve --given-up\n"
     "where a broker decides, with --to-broker",
     names.DISCARDED_UNSEEN: f"look in the producer's database, then {SETTLE}\n"
+    "or let a resolver for {group} do it: txmq resolve --given-up\n"
     "with --to-broker: the broker takes an end as long as its commit log has the half",
 }
 # Where the role of the broker is known, each command is given whole.
