@@ -169,11 +169,13 @@ def test_a_store_put_in_anothers_place_is_read_to_its_own_end_and_one_with_a_gap
     cut = truth.rows("restart", "half")[60]["commitLogOffset"]
     house = open_house("role=audit")
     first = house.land_store(store)
+    (read_to,) = (row["next_offset"] for row in house.rows("landing_frontier") if row["topic"] == "*")
     log.write_bytes(whole[:cut] + bytes(len(whole) - cut))
     second = house.land_store(store)
-    assert (first.counts["rebuilt"], second.counts["rebuilt"]) == (0, 1)
+    # Every record it has was landed: an older copy, or a log that was cut back and does not go on yet.
+    assert (first.counts["rebuilt"], second.counts["rebuilt"]) == (0, 0)
     ends = [row["next_offset"] for row in house.rows("landing_frontier") if row["topic"] == "*"]
-    assert ends == [cut]
+    assert ends == [read_to]
     far = log.with_name(f"{4 * len(whole):020d}")
     far.write_bytes(whole)
     with pytest.raises(InputError, match=f"misses physical offsets {len(whole)} to {4 * len(whole)}"):

@@ -7,11 +7,16 @@ from datetime import timedelta
 
 import pytest
 from histories import HALF_TOPIC, OP_TOPIC, START_MS, message_row
-from house import House
+from house import BROKER, House, wall_clock
+from live_capture import live_capture
 from moment import NOW
+from small_log import FILE_BYTES, SmallLog
 from test_passes_model import ms
 from true_broker import START_MS as BORN_MS
 from true_broker import TrueBroker
+
+from txmq_lib.config.settings import Settings
+from txmq_lib.pipeline.land.job import run_land_rocketmq
 
 AUDIT = ("role=audit", "file_reserved_time=3650d")
 KINDS = ("half", "op", "message", "max_time")
@@ -79,3 +84,92 @@ def test_of_a_broker_made_anew_under_its_old_name_nothing_is_said_that_is_not_so
     assert rolled_back
     assert not [key for key in rolled_back if stories[key].was_committed_before(logs[key[0][0]])]
     assert not [key for key in rolled_back if not stories[key].rollbacks]
+
+
+def life(transactions: int, plains: int) -> SmallLog:
+    """A broker's log: transactions committed one by one, each with an op of its own, then plain messages."""
+    log = SmallLog()
+    for number in range(transactions):
+        half = log.half(f"{transactions}{number}")
+        log.commit(half)
+        log.op(half)
+    for _ in range(plains):
+        log.plain()
+    for one in log.rows:  # each life at a time of its own
+        one["storeTimestamp"] += transactions * 3_600_000
+    return log
+
+
+@pytest.mark.parametrize("how", ["store", "live"])
+def test_what_was_read_of_a_former_life_proves_nothing_of_a_topic_that_is_left_out_now(open_house, tmp_path, how):
+    house = open_house("role=audit")
+    with live_capture("restart", tmp_path, BROKER) as served:
+        for log, topics in ((life(1, 40), "*"), (life(3, 0), "Other")):
+            assignments = ["role=audit", f"land.topics=['{topics}']"]
+            house.settings = Settings.load(assignments=assignments, warehouse=house.warehouse.uri)
+            if how == "store":
+                house.land_store(log.write_store(tmp_path / f"store{len(topics)}"))
+            else:
+                served.broker.queues = log.queues()
+                common = {"now": NOW, "wall_clock": wall_clock, "environ": {}}
+                run_land_rocketmq(house.warehouse, house.settings, name_servers=[served.address], **common)
+    house.audit(LATER)
+    found = {row["transaction_id"]: row["verdict"] for row in house.rows("verdict")}
+    assert {found["31"], found["32"]} == {"RESOLVED_UNKNOWN"}
+
+
+def test_an_older_copy_of_a_store_takes_no_proof_away(open_house, tmp_path):
+    log = SmallLog()
+    log.plain()
+    half = log.half("back")
+    upto = log.plain("Other")["commitLogOffset"]
+    log.op(half)
+    log.plain("Other")
+    house = open_house("role=audit")
+    house.land_store(log.write_store(tmp_path / "store"))
+    house.audit()
+    assert verdict_and_reason(house) == {"back": ("ROLLED_BACK", "log_read")}
+    house.land_store(log.write_store(tmp_path / "older", upto=upto))
+    house.audit(LATER)
+    assert verdict_and_reason(house) == {"back": ("ROLLED_BACK", "log_read")}
+
+
+@pytest.mark.parametrize("plains", [0, 9])
+def test_a_log_that_was_cut_back_and_goes_on_otherwise_is_another_one(open_house, tmp_path, plains):
+    before, now = SmallLog(), SmallLog()
+    halves = [log.half("back") for log in (before, now)]
+    upto = before.op(halves[0])["commitLogOffset"]
+    for _ in range(4):
+        before.plain("Other")
+    now.commit(halves[1])
+    for _ in range(plains):
+        now.plain()
+    for one in now.rows[1:]:  # written after the crash
+        one["storeTimestamp"] += 3_600_000
+    house = open_house("role=audit")
+    stores = before.write_store(tmp_path / "before"), before.write_store(tmp_path / "cut", upto=upto)
+    counts = [house.land_store(store).counts["rebuilt"] for store in (*stores, now.write_store(tmp_path / "now"))]
+    house.audit(LATER)
+    assert counts == [0, 0, 1]
+    assert verdict_and_reason(house)["back"][0] == "COMMITTED"
+
+
+def test_a_copy_of_a_store_that_keeps_more_is_read_from_its_first_record_on(open_house, tmp_path):
+    log = SmallLog()
+    log.plain()
+    half = log.half("back")
+    while log.plain()["commitLogOffset"] < FILE_BYTES:
+        pass
+    log.op(half)
+    log.plain()
+    house, whole = (open_house("role=audit", name=name) for name in ("house", "whole"))
+    house.land_store(log.write_store(tmp_path / "kept", without=[0]))
+    house.land_store(log.write_store(tmp_path / "archive"))
+    whole.land_store(tmp_path / "archive")
+    for each in (house, whole):
+        each.audit(LATER)
+    assert verdict_and_reason(house) == verdict_and_reason(whole) == {"back": ("ROLLED_BACK", "read_past_op")}
+
+
+def verdict_and_reason(house: House) -> dict[str, tuple[str, str]]:
+    return {row["transaction_id"]: (row["verdict"], row["reason"]) for row in house.rows("verdict")}

@@ -27,6 +27,7 @@ MESSAGE_FILES, NUMBERING = ("plain/test_message_files.py",), ("plain/test_number
 PLAIN_ENDS, OP_FILES = ("rules/test_plain_ends.py",), ("plain/test_op_files.py",)
 BITMAP = ("rules/test_offset_bitmap.py",)
 CONTRACT, TAKE_BACK = ("rules/test_contract.py",), "end_to_end/test_take_back.py"
+REBUILT = "end_to_end/test_rebuilt_broker.py"
 LARGE_LINES = ("plain/test_large_lines.py",)
 MESSAGE_LINES = ("plain/test_message_lines.py",)
 ROCKSDB = "end_to_end/test_halves_in_rocksdb.py"
@@ -271,7 +272,7 @@ MUTANTS = (
     Mutant("bad_places._of_queues", "whatever is in quarantine is a rival", 'F.col("reason") == KEY_CONFLICT', "F.lit(True)", PROOF),
     Mutant("verdict._is_unknown", "a committed message without a half says nothing of its id", ' | (policies.has_role(ROLE_AUDIT) & (F.col("orphan_count") > 0))', "", PROOF),
     Mutant("_beside_new_rivals", "what was proved stands beside new rivals", "rivals.isEmpty()", "True",
-           ("end_to_end/test_rebuilt_broker.py",)),
+           (REBUILT,)),
     Mutant("expiring", "what expired is never told as forgotten", ".isin(PENDING, EXPIRED_UNSEEN)", " == PENDING",
            (f"{ROCKSDB}::test_what_expired_before_its_checks_were_over_is_told_as_forgotten_once_they_are",)),
     Mutant("_overlaps", "any hole is between half and op", '_is(hole["behind"] < F.col("op_place"))', "F.lit(True)", PROOF),
@@ -289,6 +290,15 @@ MUTANTS = (
     Mutant("told_to", "a queue of which nobody tells is one of all", ' & is_one_of_all', "", RUNS),
     Mutant("holes_between", "nothing is missing before the first", "F.lit(0)", 'one["first_offset"]', RUNS),
     Mutant("_runs_known_before", "a rebuilt log was read where the one before it was", '.when(F.col("is_anew"), no_runs())', "", FRONTIER),
+    Mutant("of_another_life", "a queue that is left out is of this life", '"is_anew": F.lit(True)', '"is_anew": F.lit(False)', FRONTIER),
+    Mutant("frontier._lowest_kept", "an older copy brings back what retention took", ".otherwise(on)", '.otherwise(F.col("lowest_kept_offset"))', FRONTIER),
+    Mutant("frontier._lowest_kept", "a queue made anew keeps what the one before it kept", 'F.when(has_begun_anew', 'F.when(F.lit(False)', FRONTIER),
+    Mutant("_unread_from", "a copy that keeps more is read where the last one ended", 'if run["first_offset"] > place + 1:', "if False:",
+           (f"{REBUILT}::test_a_copy_of_a_store_that_keeps_more_is_read_from_its_first_record_on",)),
+    Mutant("_is_older_copy", "an older copy is another store", "_has_landed(warehouse, known", "False and _has_landed(warehouse, known",
+           (f"{REBUILT}::test_an_older_copy_of_a_store_takes_no_proof_away",)),
+    Mutant("_is_older_copy", "another store is an older copy", "(bool(runs) and not is_met)", "True",
+           (f"{REBUILT}::test_what_was_read_of_a_former_life_proves_nothing_of_a_topic_that_is_left_out_now",)),
     Mutant("_runs_known_before", "what all queues said is forgotten when one goes on", 'F.greatest("_all_read_to", "_topic_read_to")', 'F.lit(None).cast("bigint")', FRONTIER),
     Mutant("reached", "any row tells the end of its queue", 'F.col("told_end") == F.col("queue_offset") + 1', "F.lit(True)", FRONTIER),
     Mutant("reached", "the last end told is the first", "F.min", "F.max", FRONTIER),

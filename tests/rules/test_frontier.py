@@ -7,7 +7,7 @@ from builders import at, rows, table_of
 from chispa import assert_df_equality
 from pyspark.sql.functions import lit
 
-from txmq_lib.rules.frontier import MOST_CHANGES, advanced, file_reports, reached
+from txmq_lib.rules.frontier import MOST_CHANGES, advanced, file_reports, of_another_life, reached
 from txmq_lib.rules.runs import RUN_FIELDS
 from txmq_lib.spark.local_frame import local_frame
 
@@ -75,7 +75,7 @@ CHANGES = [  # topic, reported, what the row becomes; None: it does not change
     ("no store time", {**SAME, "highest_store_timestamp": None}, None),
     ("the source knows its end now", {**SAME, "is_end_known": True}, (10, 0, 2, -9, True, "i", 7)),
     ("retention went on", {**SAME, "lowest_kept_offset": 5}, (10, 0, 5, -9, False, "i", 7)),
-    ("a rebuilt queue keeps more", {**SAME, "lowest_kept_offset": 0}, (10, 0, 0, -9, False, "i", 7)),
+    ("an older copy keeps more", {**SAME, "lowest_kept_offset": 0}, None),
     ("lost later", {**SAME, "lost_before_timestamp": at(-8)}, (10, 0, 2, -8, False, "i", 7)),
     ("lost earlier", {**SAME, "lost_before_timestamp": at(-10)}, None),
     ("another store", {**SAME, "source_identity": "j"}, (10, 0, 2, -9, False, "j", 7)),
@@ -165,6 +165,24 @@ def test_another_log_in_the_place_of_the_one_before_has_been_read_on_its_own(spa
     whole = {"topic": "*", "queue_id": -1, "runs": [run(0, 900)]}
     anew = {**whole, "runs": [run(0, 100), run(101, 200)]}
     assert runs_after(spark, [whole], anew, is_anew=True) == {"*": [(0, 100, *[None] * 3), (101, 200, *[None] * 3)]}
+
+
+def test_of_a_broker_made_anew_nothing_that_was_read_before_proves_anything(spark):
+    left_out = {"topic": "LeftOut", "runs": [run(0, 3, 10, 30)], "changes": [{"behind": 1, "before": 2}]}
+    known = rows(spark, "landing_frontier", [{"topic": "*", "queue_id": -1, "runs": [run(0, 150)]}, left_out])
+    whole = {"topic": "*", "queue_id": -1, "runs": [run(0, 100)]}
+    reports = of_another_life(known, reported(spark, [whole], is_anew=True))
+    changed = advanced(known, reports, pass_number=2).collect()
+    assert {row.topic: (*map(tuple, row.runs),) for row in changed} == {"*": ((0, 100, *[None] * 3),), "LeftOut": ()}
+    assert [[*map(tuple, row.changes)] for row in changed if row.topic == "LeftOut"] == [[(1, 2)]]
+
+
+def test_the_lowest_offset_kept_goes_back_only_where_the_queue_began_anew(spark):
+    known = rows(spark, "landing_frontier", [{**SAME, "lowest_kept_offset": 5}])
+    older = {**SAME, "lowest_kept_offset": 2, "next_offset": 12}
+    anew = {**older, "changes": [{"behind": None, "before": 700}]}
+    kept = [advanced(known, reported(spark, [one]), pass_number=2).first().lowest_kept_offset for one in (older, anew)]
+    assert kept == [5, 2]
 
 
 @pytest.mark.parametrize("topic", ["**", "TopicA"])

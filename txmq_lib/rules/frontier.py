@@ -95,9 +95,10 @@ def whole_reads(frontier: DataFrame) -> tuple[DataFrame, DataFrame]:
 def advanced(known: DataFrame, reports: DataFrame, *, pass_number: int) -> DataFrame:
     """Rows of `landing_frontier` that change when `reports` (its columns, one row per queue) come in.
 
-    next_offset, told ends and store time only move forward; runs are joined; what the source says of itself is taken as
-    reported. So is where a whole log ends: another log may stand in its place, and `is_anew` says that one does. Of a
-    queue that has begun anew `changes` has one, without where it was read to.
+    next_offset, told ends, the lowest offset kept and store time only move forward; runs are joined; what the source
+    says of itself is taken as reported. So is where a whole log ends: another log may stand in its place. `is_anew`
+    says that one does, and what was read of the row before proves nothing any more. Of a queue that has begun anew
+    `changes` has one, without where it was read to.
     """
     before = known.select(*QUEUE, *[F.col(name).alias(f"_{name}") for name in known.columns if name not in QUEUE])
     of_broker, of_topic = whole_reads(known)
@@ -112,7 +113,7 @@ def advanced(known: DataFrame, reports: DataFrame, *, pass_number: int) -> DataF
         .otherwise(F.greatest("next_offset", "_next_offset"))
         .alias("next_offset"),
         F.greatest("highest_store_timestamp", "_highest_store_timestamp").alias("highest_store_timestamp"),
-        F.coalesce("lowest_kept_offset", "_lowest_kept_offset").alias("lowest_kept_offset"),
+        _lowest_kept().alias("lowest_kept_offset"),
         F.greatest("lost_before_timestamp", "_lost_before_timestamp").alias("lost_before_timestamp"),
         (F.col("is_end_known") | F.coalesce("_is_end_known", F.lit(False))).alias("is_end_known"),
         F.coalesce("source_identity", "_source_identity").alias("source_identity"),
@@ -135,6 +136,13 @@ def _first_told_before() -> Column:
     """The lowest end told before. A row of an older version has none: the lowest that is known to have been told."""
     is_beyond = F.col("_told_end") > F.col("_next_offset")
     return F.coalesce("_first_told_end", "_file_end", F.when(is_beyond & ~F.col("_is_end_known"), F.col("_told_end")))
+
+
+def _lowest_kept() -> Column:
+    """Retention only moves it on: an older copy of a store takes nothing back, what began anew does."""
+    has_begun_anew = F.col("is_anew") | (F.coalesce(F.size("changes"), F.lit(0)) > 0)
+    on = F.greatest("lowest_kept_offset", "_lowest_kept_offset")
+    return F.when(has_begun_anew, F.coalesce("lowest_kept_offset", "_lowest_kept_offset")).otherwise(on)
 
 
 def _changes() -> Column:
@@ -166,7 +174,16 @@ def _runs_known_before() -> Column:
     is_untold = F.coalesce("_is_untold", has_begun_anew, F.col("is_untold"), F.lit(True))
     queue = told_to(F.coalesce("_runs", no_runs()), F.greatest("_all_read_to", "_topic_read_to"), is_untold)
     is_queue = F.col("queue_id") != WHOLE_QUEUE_ID
-    return F.when(is_queue, queue).when(F.col("is_anew"), no_runs()).otherwise(F.coalesce("_runs", no_runs()))
+    return F.when(F.col("is_anew"), no_runs()).when(is_queue, queue).otherwise(F.coalesce("_runs", no_runs()))
+
+
+def of_another_life(known: DataFrame, reports: DataFrame) -> DataFrame:
+    """`reports` of a broker that was made anew under its old name, and of all else that is known of it (rows of
+    landing_frontier): what was read of its former life proves nothing of this one.
+    """
+    others = known.join(reports.select(*QUEUE), on=list(QUEUE), how="left_anti")
+    proving_nothing = {"runs": no_runs(), "changes": F.lit(None).cast(f"array<{CHANGE_TYPE}>"), "is_anew": F.lit(True)}
+    return reports.unionByName(others.withColumns(proving_nothing).select(*reports.columns))
 
 
 def file_reports(rows: DataFrame) -> DataFrame:

@@ -153,7 +153,8 @@ def _is_news(plan_: QueuePlan, known: KnownQueue | None) -> bool:
         return True
     if plan_.high == 0 and plan_.queue.topic not in TRANSACTION_TOPICS and (known is None or not known.was_told_of):
         return True  # once: that it is empty proves a rollback, whichever landing brings the half
-    return plan_.high > 0 and plan_.low != (None if known is None else known.lowest_kept_offset)
+    kept = None if known is None else known.lowest_kept_offset
+    return plan_.high > 0 and (kept is None or plan_.low > kept)
 
 
 def _without_tiers(reading: BrokerReading, queues: Sequence[Queue]) -> tuple[Queue, ...]:

@@ -91,7 +91,7 @@ def frontier_reports(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -
     queues = _queues_read(current, read.lost, read_to)
     # What retention deletes between plan and read is passed over by the reader: the first record is then a later one.
     is_first_missing = F.col("start").isNotNull() & ~F.col("first_offset").eqNullSafe(F.col("start"))
-    is_anew = F.col("is_begun_anew")
+    has_begun_anew = F.col("is_begun_anew")
     before = F.lit(current.arguments.get("anew_before")).cast("bigint").alias("before")
     change = F.struct(F.lit(None).cast("bigint").alias("behind"), before)
     lost_before = F.when(F.col("had_lost") | is_first_missing, F.coalesce("first_timestamp", F.lit(current.now)))
@@ -104,7 +104,7 @@ def frontier_reports(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -
             lost_before.alias("lost_before_timestamp"),
             F.lit(True).alias("is_end_known"),
             # Of one that has begun anew with nothing in it: it has no such record any more.
-            F.coalesce("identity", F.when(is_anew, F.format_string("%d::", F.col("next_offset") - 1))).alias(
+            F.coalesce("identity", F.when(has_begun_anew, F.format_string("%d::", F.col("next_offset") - 1))).alias(
                 "source_identity"
             ),
             F.concat(F.coalesce("runs", no_runs()), "ends").alias("runs"),
@@ -112,16 +112,18 @@ def frontier_reports(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -
             F.lit(None).cast("bigint").alias("file_end"),
             F.lit(None).cast("bigint").alias("first_told_end"),
             F.lit(False).alias("is_untold"),
-            F.when(is_anew, F.array(change)).alias("changes"),
+            F.when(has_begun_anew, F.array(change)).alias("changes"),
             F.lit(False).alias("is_anew"),
         )
     )
     reports = reports.unionByName(untold_reports(current, untold(current, read, of_broker)))
-    if read_to.time_ms is None:
-        return reports
-    topics = _read_to_the_end(current.arguments, read)
-    whole = [_whole_topic(broker_name, topic, read_to.time_ms, read_to.place) for topic in topics]
-    return reports.unionByName(local_frame(current.warehouse.spark, whole, reports.schema))
+    # Nobody deletes these topics: their broker was made anew, and what is not looked at now may be of its former life.
+    is_anew = any(topic in TRANSACTION_TOPICS for topic, _ in current.arguments.get("anew", ()))
+    if read_to.time_ms is not None:
+        topics = _read_to_the_end(current.arguments, read)
+        whole = [_whole_topic(broker_name, topic, read_to.time_ms, read_to.place, is_anew=is_anew) for topic in topics]
+        reports = reports.unionByName(local_frame(current.warehouse.spark, whole, reports.schema))
+    return frontier.of_another_life(landed, reports) if is_anew else reports
 
 
 def untold(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -> set[Queue]:
@@ -183,7 +185,7 @@ def _facts(rows: DataFrame) -> DataFrame:
     )
 
 
-def _whole_topic(broker_name: str, topic: str, time_ms: int, place: int | None) -> dict[str, Any]:
+def _whole_topic(broker_name: str, topic: str, time_ms: int, place: int | None, *, is_anew: bool) -> dict[str, Any]:
     """A row that says: all queues of the topic were read to their ends."""
     return {
         "broker_name": broker_name,
@@ -193,7 +195,7 @@ def _whole_topic(broker_name: str, topic: str, time_ms: int, place: int | None) 
         "highest_store_timestamp": EPOCH + timedelta(milliseconds=time_ms),
         "is_end_known": True,
         "runs": [dict(zip(RUN_FIELDS, (0, 0, None, None, place), strict=True))],
-        "is_anew": False,
+        "is_anew": is_anew,
     }
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-from pyspark.sql import Row
-from pyspark.sql import functions as F
 
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
@@ -17,13 +14,11 @@ from txmq_lib.pipeline.land.broker_state import set_ups
 from txmq_lib.pipeline.land.broker_state.broker_settings import DEFAULTS, conf_findings
 from txmq_lib.pipeline.land.kinds import STORE
 from txmq_lib.pipeline.land.records import files_of_tasks
-from txmq_lib.pipeline.land.store import log_landing
-from txmq_lib.pipeline.land.topics import is_every_topic
+from txmq_lib.pipeline.land.store import known_logs, log_landing
 from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
-from txmq_lib.rocketmq.store.commit_log import LogFile, RecordIdentity, files_of, list_files, log_end, record_at
+from txmq_lib.rocketmq.store.commit_log import RecordIdentity, files_of, list_files, log_end, record_at
 from txmq_lib.rocketmq.store.consumer_offset_file import consumer_offset_state
 from txmq_lib.rocketmq.store.set_up import ROCKSDB_OFFSETS, config_of, require_readable, set_up_of, store_set_up
-from txmq_lib.rules import frontier
 from txmq_lib.rules.moments import LATEST_MS
 
 
@@ -38,31 +33,32 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
     set_up = store_set_up(path, config)
     require_readable(set_up, path)
     files, gaps = files_of(path)
-    known = _known(warehouse, broker_name, whole_log_topic(settings.land.topics))
-    is_rebuilt = known is not None and not _is_same_log(files, known)
-    start = files[0].base_offset if known is None or is_rebuilt else max(files[0].base_offset, known["next_offset"])
-    if missing := [f"{low} to {high}" for low, high in gaps if high > start]:
+    before = known_logs.standing(warehouse, files, broker_name, settings.land.topics)
+    if missing := [f"{low} to {high}" for low, high in gaps if high > before.start]:
         raise InputError(
             f"{path}: the commit log misses physical offsets {', '.join(missing)}; copy the store again, all files"
         )
-    end = log_end(files, start)
-    # Where nothing is new the last record is still the one read before.
-    last = end.last or (None if known is None or is_rebuilt else _identity(known))
+    end = log_end(files, before.start)
+    last = end.last or before.last  # where nothing is new it is still the one read before
     first = record_at(files, files[0].base_offset)
-    landed_to = 0 if known is None or is_rebuilt else int(known["next_offset"])
     return {
         "kind": STORE,
         "broker_name": broker_name,
         "path": path,
-        "from_offset": start,
+        "from_offset": before.start,
         "to_offset": end.offset,
         "lowest_offset": files[0].base_offset,
         "last": list(last) if last is not None else None,
         "waiting": end.waiting,
-        "cuts": log_landing.cuts_worth_a_task(end.cuts, end.offset - start, warehouse),
+        "cuts": log_landing.cuts_worth_a_task(end.cuts, end.offset - before.start, warehouse),
         "are_files_written_by_tasks": files_of_tasks.can_write(warehouse),
-        "is_rebuilt": is_rebuilt,
-        "lost_before_ms": header_time_ms(first.store_timestamp_ms) if first and first.offset > landed_to else None,
+        "is_rebuilt": bool(before.former_logs),
+        "former_logs": sorted(before.former_logs - {known_logs.whole_log_topic(settings.land.topics)}),
+        # An older copy of the store takes nothing back of how far its log was read.
+        "read_before": [before.landed_to, list(before.last)] if before.last and before.landed_to > end.offset else None,
+        "lost_before_ms": header_time_ms(first.store_timestamp_ms)
+        if first and first.offset > before.landed_to
+        else None,
         "topics": list(settings.land.topics),
         "offset_table": None if set_up.has(ROCKSDB_OFFSETS) else consumer_offset_state(path),
         set_ups.TABLE: set_ups.found(
@@ -113,29 +109,3 @@ def is_by_tasks(current: Pass) -> bool:
 def header_time_ms(stated_ms: int) -> int | None:
     """Epoch ms that a header states; null where it is no time."""
     return stated_ms if 0 <= stated_ms <= LATEST_MS else None
-
-
-def whole_log_topic(topics: Sequence[str]) -> str:
-    """The frontier's name for a log of which these topics are read."""
-    return frontier.WHOLE_LOG_TOPIC if is_every_topic(topics) else f"[{', '.join(sorted(topics))}]"
-
-
-def _known(warehouse: Warehouse, broker_name: str, whole_log: str) -> Row | None:
-    rows = warehouse.read("landing_frontier").where(
-        (F.col("broker_name") == broker_name)
-        & (F.col("topic") == whole_log)
-        & (F.col("queue_id") == frontier.WHOLE_QUEUE_ID)
-    )
-    return rows.first()
-
-
-def _identity(known: Row) -> RecordIdentity:
-    return RecordIdentity(*(int(part) for part in known["source_identity"].split(":")))
-
-
-def _is_same_log(files: tuple[LogFile, ...], known: Row) -> bool:
-    """False where the record read last is no longer what it was: another store stands in its place."""
-    identity = _identity(known)
-    if identity.offset < files[0].base_offset:
-        return True  # retention removed it; the log goes on behind it
-    return record_at(files, identity.offset) == identity

@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.land.store.store_plan import header_time_ms, whole_log_topic
+from txmq_lib.pipeline.land.store.known_logs import whole_log_topic
+from txmq_lib.pipeline.land.store.store_plan import header_time_ms
 from txmq_lib.pipeline.land.topics import is_every_topic, is_landed_topic
 from txmq_lib.rocketmq.store.consume_queue import QueueBounds
 from txmq_lib.rules import frontier
@@ -51,7 +52,7 @@ def frontier_reports(
                 "source_identity": F.lit(None).cast("string"),
                 "runs": F.concat(F.coalesce("runs", no_runs()), F.coalesce(end_of_queue, no_runs())),
                 "told_end": F.greatest("told_end", "_end"),
-                "is_anew": F.lit(False),
+                "is_anew": F.lit(arguments["is_rebuilt"]),
             }
         )
         .drop("_end")
@@ -61,7 +62,14 @@ def frontier_reports(
     # Without consume queues a damaged name of a topic that is taken looks like one that is not: nothing is proved then.
     are_ends_known = bool(bounds) or is_every_topic(arguments["topics"])
     row = _of_log(arguments, stretches if are_ends_known else ())
-    return queues.unionByName(local_frame(current.warehouse.spark, [row], queues.schema))
+    # A log of which other topics were taken is to be read from its first record on.
+    unread = {"next_offset": arguments["lowest_offset"], "runs": []}
+    rows = [row, *({**row, **unread, "topic": topic} for topic in arguments.get("former_logs", ()))]
+    reports = queues.unionByName(local_frame(current.warehouse.spark, rows, queues.schema))
+    if not arguments["is_rebuilt"]:
+        return reports
+    landed = current.read("landing_frontier").where(F.col("broker_name") == arguments["broker_name"])
+    return frontier.of_another_life(landed, reports)
 
 
 def _queues_kept(current: Pass, bounds: Mapping[tuple[str, int], QueueBounds]) -> DataFrame:
@@ -80,13 +88,13 @@ def _queues_kept(current: Pass, bounds: Mapping[tuple[str, int], QueueBounds]) -
 
 def _of_log(arguments: Mapping[str, Any], stretches: Sequence[tuple[int, int]]) -> dict[str, Any]:
     """The row that says how far the log was read."""
-    offset, store_ms, size = arguments["last"]
+    next_offset, (offset, store_ms, size) = arguments.get("read_before") or (arguments["to_offset"], arguments["last"])
     read_ms = header_time_ms(store_ms)
     return {
         "broker_name": arguments["broker_name"],
         "topic": whole_log_topic(arguments["topics"]),
         "queue_id": frontier.WHOLE_QUEUE_ID,
-        "next_offset": arguments["to_offset"],
+        "next_offset": next_offset,
         "highest_store_timestamp": None if read_ms is None else EPOCH + timedelta(milliseconds=read_ms),
         "lowest_kept_offset": arguments["lowest_offset"],
         "is_end_known": True,

@@ -1,0 +1,146 @@
+"""How a store stands to what was read of its broker's log: the same log, an older copy of it, or another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.pipeline.land.topics import is_every_topic, is_landed_topic
+from txmq_lib.rocketmq.store.commit_log import LogFile, RecordIdentity, open_log, record_at, walk
+from txmq_lib.rocketmq.store.records import BORN_HOST_END, END, START, TOPIC, TOPIC_END, Records
+from txmq_lib.rules.frontier import WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID
+from txmq_lib.rules.runs import MOST_RUNS
+
+TABLES_OF_RECORDS = ("half_message", "op_message", "message", "trans_check_max_time")
+LOOKED_AT = 64  # of the records with which an older copy of a store ends
+
+
+class Standing(NamedTuple):
+    """How a store stands to the log that was read before under the same `land.topics`.
+
+    start        from which place on it is to be read
+    landed_to    up to where that log was read; 0 where none was, or that of a former life
+    last         the record that was read last; null where none was, or one of a former life
+    former_logs  what landing_frontier has of a former life of the broker, by the topics that were taken (their names)
+    """
+
+    start: int
+    landed_to: int
+    last: RecordIdentity | None
+    former_logs: frozenset[str]
+
+
+class _LastRecord(NamedTuple):
+    """One of the records with which a log ends."""
+
+    identity: RecordIdentity
+    topic: str
+
+
+def standing(warehouse: Warehouse, files: Sequence[LogFile], broker_name: str, topics: Sequence[str]) -> Standing:
+    """How the files of a store stand to the log of which the same topics were taken (patterns of land.topics)."""
+    log = whole_log_topic(topics)
+    logs = _logs(warehouse, broker_name)
+    others = [known for known in logs.values() if not _shows(files, _last(known))]
+    former_logs = frozenset(known["topic"] for known in others if not _is_older_copy(warehouse, files, known, topics))
+    if former_logs or log not in logs:
+        return Standing(files[0].base_offset, 0, None, former_logs)
+    known = logs[log]
+    start = max(min(_unread_from(files, known), known["next_offset"]), files[0].base_offset)
+    return Standing(start, known["next_offset"], _last(known), former_logs)
+
+
+def whole_log_topic(topics: Sequence[str]) -> str:
+    """The frontier's name for a log of which these topics are read."""
+    return WHOLE_LOG_TOPIC if is_every_topic(topics) else f"[{', '.join(sorted(topics))}]"
+
+
+def _logs(warehouse: Warehouse, broker_name: str) -> Mapping[str, Row]:
+    rows = warehouse.read("landing_frontier").where(
+        (F.col("broker_name") == broker_name)
+        & (F.col("queue_id") == WHOLE_QUEUE_ID)
+        & F.col("source_identity").isNotNull()
+    )
+    return {row["topic"]: row for row in rows.collect()}
+
+
+def _last(known: Row) -> RecordIdentity:
+    return RecordIdentity(*(int(part) for part in known["source_identity"].split(":")))
+
+
+def _shows(files: Sequence[LogFile], last: RecordIdentity) -> bool:
+    """Whether the record read last is what it was, or retention has removed it: the log goes on behind it."""
+    return last.offset < files[0].base_offset or record_at(files, last.offset) == last
+
+
+def _unread_from(files: Sequence[LogFile], known: Row) -> int:
+    """The first place that was not read, or the first of all of a copy that ends before what was.
+
+    A bad record leaves a hole of one byte in the runs (store_landing), which reading again would not fill.
+    """
+    place = files[0].base_offset
+    if not _shows(files, _last(known)):
+        return place
+    runs = known["runs"] or ()
+    if not runs or len(runs) >= MOST_RUNS:  # nobody knows any more
+        return place if place < known["lowest_kept_offset"] else int(known["next_offset"])
+    for run in runs:
+        if run["first_offset"] > place + 1:
+            break
+        place = max(place, run["end_offset"])
+    return place
+
+
+def _is_older_copy(warehouse: Warehouse, files: Sequence[LogFile], known: Row, topics: Sequence[str]) -> bool:
+    """Whether a store that ends before the record read last ends in what has landed, or before all that was read.
+
+    A broker made anew begins its places again: its log meets what was read, and has other records there. So does one
+    that was cut back by a crash, as soon as it goes on.
+    """
+    last = _last_records(files)
+    if not last or last[-1].identity.offset >= _last(known).offset:
+        return False
+    runs = known["runs"] or ()
+    first, end = files[0].base_offset, last[-1].identity.offset + last[-1].identity.size
+    is_met = any(run["first_offset"] < end and first < run["end_offset"] for run in runs)
+    return (bool(runs) and not is_met) or _has_landed(warehouse, known["broker_name"], last, topics)
+
+
+def _last_records(files: Sequence[LogFile]) -> tuple[_LastRecord, ...]:
+    """The records with which a log ends, of the last file that has some."""
+    for file in reversed(files):
+        found: tuple[_LastRecord, ...] = ()
+        with open_log(file) as log:
+            for stretch in walk(log, file.base_offset, file.end_offset):
+                if isinstance(stretch, Records):
+                    found = (*found, *_described(stretch))[-LOOKED_AT:]
+        if found:
+            return found
+    return ()
+
+
+def _described(records: Records) -> Iterator[_LastRecord]:
+    last = records.between(max(len(records) - LOOKED_AT, 0), len(records))
+    columns = (last.offsets, last.longs(BORN_HOST_END, 0), last.bounds[:, END] - last.bounds[:, START])
+    identities = map(RecordIdentity, *(column.tolist() for column in columns))
+    topics = (last.data[start:end].decode(errors="replace") for start, end in last.bounds[:, [TOPIC, TOPIC_END]])
+    return map(_LastRecord, identities, topics)
+
+
+def _has_landed(warehouse: Warehouse, broker_name: str, records: Sequence[_LastRecord], topics: Sequence[str]) -> bool:
+    """Whether the last of these records that is to land has, and nothing else where they are."""
+    taken = [record.identity for record in records if is_landed_topic(record.topic, topics)]
+    if not taken:
+        return False
+    low, high = records[0].identity.offset, records[-1].identity.offset
+    is_there = (F.col("broker_name") == broker_name) & F.col("commit_log_offset").between(low, high)
+    at = F.unix_millis("store_timestamp").alias("at")
+    landed = [warehouse.read(table).where(is_there).select("commit_log_offset", at) for table in TABLES_OF_RECORDS]
+    found = {(row["commit_log_offset"], row["at"]) for row in reduce(DataFrame.unionByName, landed).collect()}
+    stored = {(record.identity.offset, record.identity.store_timestamp_ms) for record in records}
+    return (taken[-1].offset, taken[-1].store_timestamp_ms) in found and found <= stored
