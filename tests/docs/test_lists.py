@@ -12,12 +12,14 @@ from txmq_lib import errors, names
 from txmq_lib.cli import signals
 from txmq_lib.cli.app import app
 from txmq_lib.rules.landing_contract import MESSAGE_FIELDS
+from txmq_lib.rules.settle import REFUSALS
 from txmq_lib.views.catalogue import VIEWS
 from txmq_lib.views.metric_names import FAMILIES
 
 GLOBAL_OPTIONS = {"--conf", "--set", "--warehouse", "--verbose", "-v", "--help"}
 VIEWS_PAGE = "reference/views.md"
 PLACE = {"--queue", "--from-offset"}
+VIEW = {view.command: view for view in VIEWS}
 CODE_LITERAL = re.compile(r'"([A-Z]+(?:_[A-Z0-9]+)+)"')
 CODE = re.compile(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)`")
 
@@ -91,7 +93,17 @@ def test_every_reason_of_the_quarantine_is_in_the_pages_and_no_other():
     documented = {
         code for row in table_rows("troubleshooting.md", "By reason in quarantine") for code in CODE.findall(row[0])
     }
-    assert documented == known | stored
+    assert documented == known | stored == set(VIEW["quarantine"].reasons)
+
+
+def test_every_reason_that_a_view_can_filter_by_is_one_that_its_rows_have():
+    assert set(VIEW["ends"].reasons) == set(REFUSALS)
+    assert set(VIEW["answers"].reasons) == first_cells("resolvers.md", "What to know before it runs every minute")
+    assert set(VIEW["verdicts"].reasons) == {reason for of_one in names.REASONS.values() for reason in of_one}
+    assert set(VIEW["runs"].reasons) == first_cells("troubleshooting.md", "By error code")
+    assert {view.command for view in VIEWS if view.reasons} == {
+        view.command for view in VIEWS if "reason" in view.filters
+    }
 
 
 def test_the_examples_of_the_landing_contract_can_be_read():

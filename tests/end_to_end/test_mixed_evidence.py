@@ -141,7 +141,6 @@ class Landing:
             now=when(self.broker),
             wall_clock=wall_clock,
             tell=lambda counts: None,
-            apply=True,
         )
 
     def rows(self) -> dict[str, list[str]]:

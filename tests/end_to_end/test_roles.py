@@ -95,7 +95,6 @@ def given_role(house: House, role: str, broker: str = BROKER) -> House:
         now=NOW,
         wall_clock=wall_clock,
         tell=lambda rows: None,
-        apply=True,
         decisions=True,
     )
     return right
@@ -346,11 +345,11 @@ def test_taken_back_whole_a_broker_has_no_role_and_may_land_in_another(open_hous
     house = open_house("role=audit")
     house.land_rows("half", [stored(HALF_TOPIC, 1_000)])
     clocks = {"now": NOW, "wall_clock": wall_clock, "tell": lambda rows: None}
-    run_take_back(house.warehouse, house.settings, broker_name=BROKER, apply=True, **clocks)
+    run_take_back(house.warehouse, house.settings, broker_name=BROKER, **clocks)
     assert house.rows("broker") == []
     under(house, "role=engine").land_rows("half", [stored(HALF_TOPIC, 1_000)])
     with pytest.raises(SettingsError, match=f"not set for broker {BROKER}"):
-        run_take_back(house.warehouse, under(house).settings, broker_name=BROKER, apply=False, decisions=True, **clocks)
+        run_take_back(house.warehouse, under(house).settings, broker_name=BROKER, decisions=True, **clocks)
 
 
 @pytest.mark.long

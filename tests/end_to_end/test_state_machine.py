@@ -334,7 +334,7 @@ class Watched(RuleBasedStateMachine):
     def _give_role(self, role: str) -> None:
         self._set(role)
         run_take_back(
-            self.house.warehouse, self.house.settings, broker_name="b", apply=True, decisions=True,
+            self.house.warehouse, self.house.settings, broker_name="b", decisions=True,
             now=moment(self.now), wall_clock=wall_clock, tell=lambda counts: None,
         )  # fmt: skip
 

@@ -171,7 +171,7 @@ def run(warehouse: Warehouse, settings: Settings, inputs: Path, step: Step) -> N
             # Done once more after it was committed, it finds nothing.
             with suppress(UsageError):
                 arguments["tell"] = lambda _: None
-                run_take_back(warehouse, settings, broker_name=step.broker, apply=True, **arguments)
+                run_take_back(warehouse, settings, broker_name=step.broker, **arguments)
         case job:
             {"reconcile": run_reconcile, "rollup": run_rollup, "audit": run_audit}[job](
                 warehouse, settings, **arguments

@@ -408,7 +408,7 @@ MUTANTS = (
            (f"{ROLES}::test_what_a_broker_has_decided_is_decided_when_txmq_takes_over",)),
     Mutant("_decided_by_landed_rows", "an op alone rolls back", "F.lit(UNKNOWN)", "F.lit(ROLLBACK)",
            (f"{ROLES}::test_what_a_broker_has_decided_is_decided_when_txmq_takes_over",)),
-    Mutant("take_back.DECISIONS", "a broker's rows that met txmq's stay in quarantine", "reason = 'KEY_CONFLICT' or ", "",
+    Mutant("taken_tables.DECISIONS", "a broker's rows that met txmq's stay in quarantine", "reason = 'KEY_CONFLICT' or ", "",
            (f"{ROLES}::test_a_broker_landed_as_engine_by_mistake_gets_its_own_verdicts_once_that_is_taken_back",)),
     Mutant("NOT_DECIDING", "a landing that recorded a role and failed blocks all others", '{"broker"}', "",
            (f"{ROLES}::test_a_landing_that_fails_behind_its_role_blocks_no_other",)),

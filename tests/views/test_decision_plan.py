@@ -154,8 +154,9 @@ def test_a_resume_lists_what_is_given_up_now_and_why_some_are_left(planned):
 def test_a_plan_imports_no_spark_and_comes_in_three_seconds_of_work(warehouse):
     code = "import sys; from txmq_lib.cli import main; main(sys.argv[1:]); assert 'pyspark' not in sys.modules"
     uri = warehouse(ROWS)
-    for arguments in (["settle", "OPEN", *SETTLE], ["resume", "--all"]):
-        command = [sys.executable, "-c", code, "--warehouse", uri, "--set", "role=engine", *arguments, *NOW]
+    plans = ["settle", "OPEN", *SETTLE, *NOW], ["resume", "--all", *NOW], ["take-back", "--broker", "a", "--decisions"]
+    for arguments in plans:
+        command = [sys.executable, "-c", code, "--warehouse", uri, "--set", "role=engine", *arguments]
         before = os.times()
         begun = time.monotonic()
         ended = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})

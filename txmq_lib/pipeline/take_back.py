@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.config.settings import Settings
-from txmq_lib.config.table_specs import table_specs
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import UsageError
 from txmq_lib.names import JOB_TAKE_BACK, ORIGIN_LANDED
@@ -21,31 +20,12 @@ from txmq_lib.passes.ready import make_ready
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.land.kinds import MESSAGE_TABLES
 from txmq_lib.pipeline.shared import roles
+from txmq_lib.pipeline.taken_tables import DECISIONS, TABLES, Which
 from txmq_lib.rules import frontier
 from txmq_lib.rules.half import op_topic, stored_queue_id
 from txmq_lib.rules.runs import QUEUE
 
 PLACE = (*QUEUE, "queue_offset", "store_timestamp", "commit_log_offset")
-ALL, WRITTEN_HERE = "true", f"origin <> '{ORIGIN_LANDED}'"
-# Whatever a table says, it says of one broker: offsets, transactions and queues of brokers never meet.
-TABLES = dict.fromkeys((name for name, spec in table_specs().items() if "broker_name" in spec.columns), ALL)
-# What was decided of a broker, and what follows: which rows of which table. What was sent to it cannot be taken back.
-DECISIONS = {
-    "check_answer": ALL,
-    "check_request": ALL,
-    "end_outcome": ALL,
-    "end_transaction": WRITTEN_HERE,
-    "landing_frontier": ALL,
-    "manual_decision": ALL,
-    "message": WRITTEN_HERE,
-    "op_message": WRITTEN_HERE,
-    "orphan": ALL,
-    "pending_half": ALL,
-    # A broker's own rows, where txmq's lay, and ends refused.
-    "quarantine": "reason = 'KEY_CONFLICT' or job = 'reconcile'",
-    "trans_check_max_time": WRITTEN_HERE,
-    "verdict": ALL,
-}
 
 
 def run_take_back(
@@ -56,10 +36,9 @@ def run_take_back(
     now: datetime,
     wall_clock: Callable[[], datetime],
     tell: Callable[[Mapping[str, int]], None],
-    apply: bool,
     decisions: bool = False,
 ) -> PassReport:
-    """Delete what landed for a broker and what was made of it; without `apply` only tell how many rows that are.
+    """Delete what landed for a broker and what was made of it; how many rows that are is told first.
 
     decisions  delete only what was decided and what follows from that, and record the role that the settings give it
     Errors     UsageError where there are none, with the brokers there are; PassConflict while any job has an unfinished
@@ -74,8 +53,6 @@ def run_take_back(
         known = ", ".join(_brokers(warehouse)) or "none"
         raise UsageError(f"no table has a row of broker {broker_name}; brokers there are: {known}")
     tell(rows_of(warehouse, broker_name, DECISIONS) if decisions else rows)
-    if not apply:
-        return PassReport(JOB_TAKE_BACK, 0, {}, {})
     role = {"role": settings.for_broker(broker_name).role} if decisions else {}
     job = job_of_steps(
         JOB_TAKE_BACK,
@@ -93,10 +70,12 @@ def run_take_back(
     )
 
 
-def rows_of(warehouse: Warehouse, broker_name: str, tables: Mapping[str, str] = TABLES) -> dict[str, int]:
+def rows_of(warehouse: Warehouse, broker_name: str, tables: Mapping[str, Which] = TABLES) -> dict[str, int]:
     """How many rows each table has of a broker, of those that `tables` says go."""
     of_broker = F.col("broker_name") == broker_name
-    return {table: warehouse.read(table).where(of_broker).where(which).count() for table, which in tables.items()}
+    return {
+        table: warehouse.read(table).where(of_broker).where(which.condition).count() for table, which in tables.items()
+    }
 
 
 def _brokers(warehouse: Warehouse) -> list[str]:
@@ -116,7 +95,7 @@ def _take_back(current: Pass) -> PassReport:
 def _decisions_back(current: Pass, role: str) -> PassReport:
     broker_name = current.arguments["broker_name"]
     for table, which in DECISIONS.items():
-        current.delete(table, broker_name, step=table, only=which)
+        current.delete(table, broker_name, step=table, only=which.condition)
     # As if all had landed from files: whoever numbers a queue goes on behind what landed, and a source is read again.
     current.upsert("landing_frontier", _landed_to(current, broker_name), step="landed_to")
     roles.write(current, {broker_name: role}, step=ROLE_GIVEN)

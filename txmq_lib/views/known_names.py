@@ -11,7 +11,7 @@ from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.scan import Scan
 from txmq_lib.views.view import View
 
-JOB = "job"
+JOB, REASON = "job", "reason"
 HALVES, MESSAGES, GIVEN_UP, ENDS = "half_message", "message", "trans_check_max_time", "end_transaction"
 # Where a name stands that has landed, by the column that a filter compares.
 PLACES: Mapping[str, tuple[tuple[str, str], ...]] = {
@@ -41,23 +41,33 @@ class UnknownName:
 
     def __str__(self) -> str:
         hint = f"; there is {', '.join(self.near)}" if self.near else ""
+        if self.option == REASON:
+            return f"there is no reason {self.name}{hint}"
         return f"no {self.option} {self.name} has {'run' if self.option == JOB else 'landed'}{hint}"
 
 
 def unknown_names(reader: WarehouseReader, view: View, filters: Mapping[str, Sequence[str]]) -> list[UnknownName]:
     """The values of `filters` (option of the view to values) that no landed row has; none where each is known.
 
-    A state or a reason is no name: those are checked before anything is read, or may be any word.
+    A reason is known without a row, too. A state is no name: it was looked at before anything is read.
     """
     unknown = []
     for option, values in filters.items():
         column = view.filters[option][0]
-        if column not in PLACES:
-            continue
-        landed = landed_names(reader, column, values)
-        for value in (value for value in values if value not in landed):
-            unknown.append(UnknownName(option, value, near_names(reader, column, value)))
+        if option == REASON:
+            unknown += _unknown_reasons(reader, view, column, values)
+        elif column in PLACES:
+            landed = landed_names(reader, column, values)
+            missing = [value for value in values if value not in landed]
+            unknown += [UnknownName(option, value, near_names(reader, column, value)) for value in missing]
     return unknown
+
+
+def _unknown_reasons(reader: WarehouseReader, view: View, column: str, reasons: Sequence[str]) -> list[UnknownName]:
+    if not {*reasons} - {*view.reasons}:
+        return []
+    known = {*view.reasons, *_names_of(reader, view.table, column)}
+    return [UnknownName(REASON, each, _nearest(known, each)) for each in reasons if each not in known]
 
 
 def landed_names(reader: WarehouseReader, column: str, names: Sequence[str]) -> set[str]:
@@ -80,10 +90,15 @@ def near_names(reader: WarehouseReader, column: str, name: str) -> tuple[str, ..
     """Names that have landed and look most like `name`; of ids those that begin with it, in whatever case."""
     if column == "transaction_id":
         return _ids_that_begin_with(reader, name)
-    names: set[str] = set()
-    for table, of_table in PLACES[column]:
-        sql = f"SELECT DISTINCT {quoted(of_table)} FROM base WHERE {quoted(of_table)} IS NOT NULL LIMIT {MOST_NAMES}"
-        names |= {row[0] for row in reader.query(sql, [], {"base": Scan(table, (of_table,))})}
+    return _nearest({each for place in PLACES[column] for each in _names_of(reader, *place)}, name)
+
+
+def _names_of(reader: WarehouseReader, table: str, column: str) -> set[str]:
+    sql = f"SELECT DISTINCT {quoted(column)} FROM base WHERE {quoted(column)} IS NOT NULL LIMIT {MOST_NAMES}"
+    return {row[0] for row in reader.query(sql, [], {"base": Scan(table, (column,))})}
+
+
+def _nearest(names: set[str], name: str) -> tuple[str, ...]:
     by_folded = {each.casefold(): each for each in sorted(names)}
     found = difflib.get_close_matches(name.casefold(), by_folded, NEAR_ONES, cutoff=0.5)
     return tuple(by_folded[each] for each in found)

@@ -32,6 +32,7 @@ class View:
     `filters`  option to columns it is compared with, the first that is not null
     `keys`     column --key looks at: KEYS of the message, or the transaction ids of the messages that have the key
     `states`   values that `--state` may take
+    `reasons`  values that `--reason` is known to have; a row may hold one of an older version
     `relation` what rows are taken from, over `base` (the table, for which it needs the columns `needs`) and `joined`;
                a row of `base` stays or goes by itself, so filters narrow what is read of it, unless `is_whole`
     `files`    the files that may hold `base`
@@ -49,6 +50,7 @@ class View:
     filters: Mapping[str, tuple[str, ...]]
     keys: str | None = None
     states: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
     relation: str = "base"
     needs: tuple[str, ...] = ()
     joined: Mapping[str, Part] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,9 +13,6 @@ from txmq_lib.cli.options import options_of
 from txmq_lib.cli.output.formats import TABLE, Format
 from txmq_lib.cli.output.said import say
 from txmq_lib.cli.run.clock import wall_clock
-
-if TYPE_CHECKING:
-    from txmq_lib.config.settings import Settings
 
 
 def init(ctx: typer.Context) -> None:
@@ -61,30 +58,10 @@ def take_back(
     dry_run: decisions.DryRun = False,
 ) -> None:
     """Take back all that was landed under a broker's name, and all that was made of it; or what was decided alone."""
-    from txmq_lib.cli.run.before_spark import require_landed
-    from txmq_lib.cli.run.passes import run_job
-    from txmq_lib.cli.run.upkeep import tell_taken
-    from txmq_lib.pipeline.take_back import run_take_back
+    from txmq_lib.cli.run.take_back import run_take_back
 
     decisions.require_one_of(apply, dry_run)
-    job = partial(
-        run_take_back,
-        broker_name=broker,
-        now=wall_clock(),
-        wall_clock=wall_clock,
-        tell=tell_taken,
-        apply=apply,
-        decisions=of_decisions,
-    )
-
-    def require(settings: Settings) -> None:
-        # With --apply one that was killed behind its last row is carried on: only its plan knows.
-        if not apply:
-            require_landed(settings, "broker_name", [broker], "no row of broker")
-
-    run_job("take-back", options_of(ctx), job, require=require, is_recorded=apply)
-    if not apply:
-        say("nothing was done; --apply does it", err=True)
+    run_take_back(options_of(ctx), broker, of_decisions=of_decisions, apply=apply)
 
 
 def upgrade(

@@ -1,8 +1,8 @@
-"""Tells what upkeep and repair are about to do. Only command bodies import it: it needs rich."""
+"""Tells what upkeep is about to do. Only command bodies import it: it needs rich."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from txmq_lib.cli.output.tables import write_table
 from txmq_lib.pipeline.upkeep_plan import TableUpkeep
@@ -23,11 +23,6 @@ COLUMNS = (
 def tell_upkeep(planned: Sequence[TableUpkeep]) -> None:
     """One line per table on stdout: what is there and what will be done."""
     write_table(COLUMNS, [_cells(table) for table in planned])
-
-
-def tell_taken(rows: Mapping[str, int]) -> None:
-    """One line per table on stdout: how many rows go."""
-    write_table(("table", "rows"), list(rows.items()))
 
 
 def _cells(table: TableUpkeep) -> tuple[object, ...]:

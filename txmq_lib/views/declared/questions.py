@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from txmq_lib import names
+from txmq_lib.views.declared import reasons
 from txmq_lib.views.declared.filters import TRANSACTION
 from txmq_lib.views.view import Part, View
 
@@ -52,6 +53,7 @@ ANSWERS = View(
     keys="transaction_id",
     filters={**TRANSACTION, "state": ("answer",), "reason": ("reason",), "asked-for": ("asked_for",)},
     states=(names.COMMIT, names.ROLLBACK, names.UNKNOWN),
+    reasons=reasons.ANSWERS,
 )
 DECISIONS = View(
     command="decisions",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from txmq_lib import names
 from txmq_lib.config.table_specs import RUN_TABLE, Field
+from txmq_lib.views.declared import reasons
 from txmq_lib.views.declared.filters import BROKER
 from txmq_lib.views.view import Part, View
 
@@ -106,6 +107,7 @@ RUNS = View(
     time="started_timestamp",
     filters={"command": ("command",), "state": ("outcome",), "reason": ("error_code",)},
     states=names.RUN_OUTCOMES,
+    reasons=reasons.RUNS,
     elsewhere="txmq passes lists every pass, whatever made it",
 )
 LANDED = View(
@@ -133,4 +135,5 @@ QUARANTINE = View(
     order=("quarantined_timestamp desc", "kind", "reason", "source"),
     time="quarantined_timestamp",
     filters={**BROKER, "reason": ("reason",)},
+    reasons=reasons.QUARANTINE,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from txmq_lib import names
 from txmq_lib.config.table_specs import Field
+from txmq_lib.views.declared import reasons
 from txmq_lib.views.declared.filters import TRANSACTION
 from txmq_lib.views.view import Part, View
 
@@ -79,6 +80,7 @@ GIVEN_UP = View(
     time="given_up_timestamp",
     keys="keys",
     filters={**TRANSACTION, "reason": ("reason",)},
+    reasons=reasons.GIVEN_UP,
 )
 MESSAGES = View(
     command="messages",
@@ -133,6 +135,7 @@ ENDS = View(
         names.OUTCOME_REFUSED,
         names.OUTCOME_HELD,
     ),
+    reasons=reasons.REFUSALS,
     relation=ENDS_RELATION,
     needs=("broker_name", "origin", "landed_pass", "landing_order", "is_held"),
     files="is_held = false",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from txmq_lib import names
 from txmq_lib.config.table_specs import Field
+from txmq_lib.views.declared import reasons
 from txmq_lib.views.declared.filters import TRANSACTION
 from txmq_lib.views.view import Part, View
 
@@ -75,6 +76,7 @@ VERDICTS = View(
     keys="transaction_id",
     filters={**TRANSACTION, "state": ("verdict",), "reason": ("reason",)},
     states=names.VERDICTS,
+    reasons=reasons.VERDICTS,
     relation=VERDICTS_RELATION,
     needs=(*names.TRANSACTION_KEY, "verdict", "last_timestamp"),
     joined={
