@@ -365,6 +365,40 @@ def test_halves_in_rocksdb_switched_back_stay_undecided_and_no_end_is_invented(a
                f" {Counter(verdicts.values())}, 0 wrong")  # fmt: skip
 
 
+def test_halves_in_rocksdb_are_still_checked_where_new_ones_go_to_the_ordinary_topic(auditor):  # noqa: F811
+    """R121: transWriteOriginTransHalfEnable is true again, and transRocksDBEnable stays."""
+    # A client comes back to a broker within 30 s, and checks that reach nobody count.
+    patience = {"transactionTimeOut": "30000", "transactionCheckMax": "15"}
+    policy = "transaction_timeout: 30s\ntransaction_check_interval: 3s\ntransaction_check_max: 15\n"
+    with real_rocketmq("5.5.0", **IN_ROCKSDB, **patience) as server:
+        audit = auditor(server, policy, topics="[TopicA]")
+        first = server.client("produce", server.namesrv, "GID_ROCKS", "TopicA", "CC,RR,UC,UR,UU", "50", "0")
+        first.wait_for("done")
+        before = sent(first)
+        server.kill_broker()
+        server.settings["transWriteOriginTransHalfEnable"] = "true"
+        server.start_broker()
+        second = server.client("produce", server.namesrv, "GID_ORDINARY", "TopicA", PLANS, "50", "0")
+        second.wait_for("done")
+        after = sent(second)
+        time.sleep(95)  # the timeout, and all checks of what nobody decides
+        # Only what is stored later tells that the checks of those before it are over.
+        server.client("produce", server.namesrv, "GID_NEW", "TopicA", "CU", "1", "0").wait_for("done")
+        verdicts, evidence = settled(audit, before | after, "TopicA")
+        (row,) = audit.house.rows("broker_set_up")
+        assert row["set_ups"] == "rocksdb_checks"
+        halves = {(row["transaction_id"], row["queue_id"]) for row in audit.house.rows("half_message")}
+        assert {(id_, -2) for id_ in before} | {(id_, 0) for id_ in after} <= halves, "each pair has its own"
+        assert not judged_by_evidence(audit.server, verdicts, after, evidence)
+        meant = {
+            id_: "DISCARDED_UNSEEN" if plan == "UU" else becomes(plan, *evidence[id_]) for id_, plan in before.items()
+        }
+        assert {id_: verdicts[id_] for id_ in before} == meant
+        assert first.told("checked")
+        report(f"halves in RocksDB beside ordinary ones: {Counter(verdicts[id_] for id_ in before)}, ordinary"
+               f" {Counter(verdicts[id_] for id_ in after)}, 0 wrong")  # fmt: skip
+
+
 def test_messages_that_go_to_lmqs_as_well_are_judged_by_their_own_topic(auditor):  # noqa: F811
     with real_rocketmq("5.5.0", enableLmq="true", enableMultiDispatch="true") as server:
         audit = auditor(server, FAST, topics="[TopicA]")
