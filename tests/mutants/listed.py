@@ -395,7 +395,8 @@ MUTANTS = (
            (f"{ONCE}::test_halves_made_by_a_landing_that_was_given_up_keep_their_offsets",)),
     # --- the role a broker's rows are made under
     Mutant("require_same_roles", "a role may change", "settings.for_broker(name).role != role", "False", (f"{ROLES}::test_every_job_that_decides_by_role_refuses_and_those_that_do_not_go_on",)),
-    Mutant("run_serve", "serve begins rounds that all fail", "    require_same_roles(settings, recorded_roles(location(settings.warehouse)))\n", "", ("views/test_serve_start.py",)),
+    Mutant("run_serve", "serve begins rounds that all fail", "    require_recorded_roles(settings)\n", "", ("views/test_serve_start.py",)),
+    Mutant("require_recorded_roles", "a landing asks for every broker", " if landed in (None, name)", "", ("views/test_wrong_uses.py",)),
     Mutant("require_said_role", "a store lands under a role that nobody said", "settings.said_role(name) is None", "False",
            ("plain/test_cli.py::test_no_store_and_no_live_broker_lands_under_a_role_that_nobody_said",)),
     Mutant("roles._known", "a warehouse of before has no roles", "_of_what_was_written(current)", "{}",

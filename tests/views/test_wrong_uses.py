@@ -114,3 +114,45 @@ def test_a_wrong_use_is_said_in_three_lines_at_most_without_a_jvm(
     lines = (out + err).splitlines()
     assert (ended, len(lines) <= 3) == (status, True), lines
     assert said in out + err
+
+
+CHANGED = "broker c: its rows were made in the role audit, and its role here is engine"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("reconcile", CHANGED),
+        ("reconcile --dry-run", CHANGED),
+        ("audit", CHANGED),
+        ("--conf asks.yaml resolve", CHANGED),
+        ("--conf files.yaml run", CHANGED),
+        ("serve", CHANGED),
+        ("land half half.jsonl --broker c", CHANGED),
+        ("land store store --broker c", CHANGED),
+        ("land half half.jsonl --broker d", "a JVM would have started"),
+        ("land offset half.jsonl --broker c", "a JVM would have started"),
+        ("take-back --broker c --apply", "a JVM would have started"),
+        ("rollup", "a JVM would have started"),
+    ],
+)
+def test_a_role_that_differs_from_the_recorded_one_is_said_without_a_jvm(
+    txmq_as_it_is, warehouse, tmp_path, monkeypatch, words, said
+):
+    def no_jvm(*_: object) -> None:
+        raise AssertionError("a JVM would have started")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("txmq_lib.cli.run.passes.build_session", no_jvm)
+    for name in OTHER_FILE_SYSTEMS:
+        monkeypatch.delenv(name, raising=False)
+    uri = warehouse({"broker": [{"broker_name": "c", "role": "audit"}], "half_message": [{"broker_name": "c"}]})
+    (tmp_path / "half.jsonl").write_text("{}\n")
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    (tmp_path / "store" / "commitlog" / ("0" * 20)).write_bytes(bytes(100))
+    (tmp_path / "asks.yaml").write_text(
+        "resolvers: {G: {kind: delta, uri: t, key_column: k, state_column: s, commit: [x]}}"
+    )
+    (tmp_path / "files.yaml").write_text("sources: [{kind: half, paths: [half.jsonl], broker: c}]")
+    _, out, err = txmq_as_it_is("--warehouse", uri, "--set", "role=engine", *words.split())
+    assert said in out + err

@@ -46,11 +46,12 @@ def add_to(app: typer.Typer) -> None:
 
 def reconcile(ctx: typer.Context, now: Now = None, dry_run: DryRun = False) -> None:
     """Settle, close, list what is pending, give up and ask: one reconcile pass."""
+    from txmq_lib.cli.run.before_spark import require_recorded_roles
     from txmq_lib.cli.run.passes import run_job
     from txmq_lib.pipeline.reconcile.job import run_reconcile
 
     job = partial(run_reconcile, now=moment(now), wall_clock=wall_clock, dry_run=dry_run)
-    run_job("reconcile", options_of(ctx), job, is_recorded=not dry_run)
+    run_job("reconcile", options_of(ctx), job, require=require_recorded_roles, is_recorded=not dry_run)
     if dry_run:
         say("dry run: nothing was written", err=True)
 
@@ -65,7 +66,7 @@ def resolve(
 ) -> None:
     """Ask the configured resolvers about open checks; their answers land as ends."""
     from txmq_lib.cli.output.show import Shown, show_view
-    from txmq_lib.cli.run.before_spark import require_name_servers
+    from txmq_lib.cli.run.before_spark import require_name_servers, require_recorded_roles
     from txmq_lib.pipeline.decision_request import DecisionRequest
     from txmq_lib.pipeline.resolve import require_secrets, run_resolve
     from txmq_lib.views.declared.questions import ANSWERS
@@ -94,6 +95,7 @@ def resolve(
     def require(settings: Settings) -> None:
         require_secrets(settings, os.environ)
         require_name_servers(settings, servers if apply else (), os.environ)
+        require_recorded_roles(settings)
 
     _ask(options_of(ctx), job, require=require, show=show_and_send)
 
@@ -119,16 +121,18 @@ def rollup(ctx: typer.Context, now: Now = None) -> None:
 
 def audit(ctx: typer.Context, now: Now = None) -> None:
     """Give every transaction its verdict, reading only what is new."""
+    from txmq_lib.cli.run.before_spark import require_recorded_roles
     from txmq_lib.cli.run.passes import run_job
     from txmq_lib.pipeline.audit import run_audit
 
-    run_job("audit", options_of(ctx), partial(run_audit, now=moment(now), wall_clock=wall_clock))
+    job = partial(run_audit, now=moment(now), wall_clock=wall_clock)
+    run_job("audit", options_of(ctx), job, require=require_recorded_roles)
 
 
 def run(ctx: typer.Context, now: Now = None) -> None:
     """One whole cycle: land the configured sources, reconcile, resolve, roll up, audit; then tell the alerts."""
     from txmq_lib.cli.run.alert import send_alerts_after_pass
-    from txmq_lib.cli.run.before_spark import require_secrets, require_some_source
+    from txmq_lib.cli.run.before_spark import require_recorded_roles, require_secrets, require_some_source
     from txmq_lib.cli.run.passes import run_job
     from txmq_lib.pipeline.cycle import run_cycle
     from txmq_lib.pipeline.shared.roles import require_roles_of_sources
@@ -136,6 +140,7 @@ def run(ctx: typer.Context, now: Now = None) -> None:
     def require(settings: Settings) -> None:
         require_roles_of_sources(settings)
         require_secrets(settings, os.environ)
+        require_recorded_roles(settings)
         require_some_source(settings, os.environ)
 
     at = moment(now)

@@ -48,7 +48,7 @@ def land_commands() -> typer.Typer:
 
 def store(ctx: typer.Context, path: Store, broker: Broker, now: Now = None) -> None:
     """Land what a broker's store directory holds beyond what was landed of it before."""
-    from txmq_lib.cli.run.before_spark import require_store
+    from txmq_lib.cli.run.before_spark import require_recorded_roles, require_store
     from txmq_lib.cli.run.passes import run_job
     from txmq_lib.pipeline.land.job import run_land_store
     from txmq_lib.pipeline.shared.roles import require_said_role
@@ -57,6 +57,7 @@ def store(ctx: typer.Context, path: Store, broker: Broker, now: Now = None) -> N
 
     def require(settings: Settings) -> None:
         require_said_role(settings, [broker])
+        require_recorded_roles(settings, broker)
         require_store(path)
 
     run_job("land store", options_of(ctx), job, require=require)
@@ -107,9 +108,10 @@ def sources(ctx: typer.Context, now: Now = None) -> None:
 
 def _landing(kind: str) -> Callable[..., None]:
     def land_files(ctx: typer.Context, paths: Paths, broker: Broker, now: Now = None) -> None:
-        from txmq_lib.cli.run.before_spark import require_files
+        from txmq_lib.cli.run.before_spark import require_files, require_recorded_roles
         from txmq_lib.cli.run.passes import run_job
         from txmq_lib.pipeline.land.job import run_land_files
+        from txmq_lib.pipeline.shared.roles import OF_NO_ROLE
 
         job = partial(
             run_land_files, kind=kind, paths=paths, broker_name=broker, now=moment(now), wall_clock=wall_clock
@@ -117,6 +119,8 @@ def _landing(kind: str) -> Callable[..., None]:
 
         def require(settings: Settings) -> None:
             require_files(settings, kind, paths, os.environ)
+            if kind not in OF_NO_ROLE:
+                require_recorded_roles(settings, broker)
 
         run_job(f"land {kind}", options_of(ctx), job, require=require)
 

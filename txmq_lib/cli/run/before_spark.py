@@ -18,6 +18,7 @@ from txmq_lib.rocketmq.store.commit_log import files_of
 from txmq_lib.rocketmq.store.set_up import require_readable, set_up_of
 from txmq_lib.views.known_names import landed_names, near_names
 from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.recorded_roles import recorded_roles
 
 # Where any of these is set, a path without a scheme may be of another file system: only Spark can tell.
 OTHER_FILE_SYSTEMS = ("HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_GATEWAY_PORT")
@@ -104,6 +105,19 @@ def require_landed(settings: Settings, column: str, names: Sequence[str], what: 
         near = near_names(reader, column, missing[0])
         hint = f"; there is {', '.join(near)}" if near else ""
         raise UsageError(f"{what} {', '.join(missing)} has landed{hint}")
+
+
+def require_recorded_roles(settings: Settings, landed: str | None = None) -> None:
+    """RoleChanged where the settings give a broker another role than its rows were made under; every pass asks again.
+
+    landed  the broker that a landing is about, the only one it decides of
+    """
+    recorded = recorded_roles(location(settings.warehouse))
+    meant = {name: role for name, role in recorded.items() if landed in (None, name)}
+    if any(settings.for_broker(name).role != role for name, role in meant.items()):
+        from txmq_lib.pipeline.shared.roles import require_same_roles  # imports Spark, which takes its time
+
+        require_same_roles(settings, meant)
 
 
 def require_some_source(settings: Settings, environ: Mapping[str, str]) -> None:

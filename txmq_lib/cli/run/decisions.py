@@ -13,13 +13,12 @@ from txmq_lib.cli.output.formats import OutputFormat
 from txmq_lib.cli.output.hints import pasteable
 from txmq_lib.cli.output.said import say
 from txmq_lib.cli.output.show import write_rows
-from txmq_lib.cli.run.before_spark import require_landed, require_name_servers
+from txmq_lib.cli.run.before_spark import require_landed, require_name_servers, require_recorded_roles
 from txmq_lib.config.settings import Settings
 from txmq_lib.names import ACTION_HOLD, ACTION_RELEASE, ACTION_RESUME, COMMIT, PLAN_BROKERS, ROLE_AUDIT, ROLLBACK
 from txmq_lib.pipeline.decision_request import PLAN_COLUMNS, DecisionRequest, Planned, findings
 from txmq_lib.views.decision_plan import hold_plan, resume_plan, settle_plan
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.recorded_roles import recorded_roles
 from txmq_lib.views.send_plan import ends_shut_out
 from txmq_lib.views.standing import Chosen, Limits
 
@@ -74,13 +73,8 @@ def plan_of(settings: Settings, request: DecisionRequest, now: datetime) -> list
 
 def reader_of(settings: Settings) -> WarehouseReader:
     """Reads the warehouse of the settings; RoleChanged where brokers have another role in it than in them."""
-    uri = location(settings.warehouse)
-    roles = recorded_roles(uri)
-    if any(settings.for_broker(name).role != role for name, role in roles.items()):
-        from txmq_lib.pipeline.shared.roles import require_same_roles
-
-        require_same_roles(settings, roles)
-    return WarehouseReader(uri)
+    require_recorded_roles(settings)
+    return WarehouseReader(location(settings.warehouse))
 
 
 def chosen_of(request: DecisionRequest) -> Chosen:

@@ -17,7 +17,7 @@ from txmq_lib.cli import signals
 from txmq_lib.cli.options import Options, location, settings_of
 from txmq_lib.cli.output.hints import pasteable
 from txmq_lib.cli.output.said import say
-from txmq_lib.cli.run.before_spark import require_secrets
+from txmq_lib.cli.run.before_spark import require_recorded_roles, require_secrets
 from txmq_lib.cli.run.clock import wall_clock
 from txmq_lib.cli.run.endpoint import Counted, endpoint, require_free
 from txmq_lib.cli.run.pages import Pages
@@ -29,12 +29,11 @@ from txmq_lib.config.source_steps import steps_of_sources
 from txmq_lib.errors import EXIT_FAILED, code_and_words
 from txmq_lib.passes.current import PassReport
 from txmq_lib.passes.ready import make_ready
-from txmq_lib.pipeline.shared.roles import require_roles_of_sources, require_same_roles
+from txmq_lib.pipeline.shared.roles import require_roles_of_sources
 from txmq_lib.service.health_file import Health
 from txmq_lib.service.rounds import Listeners, Step
 from txmq_lib.service.service import is_session_alive, services
 from txmq_lib.service.thread import PeriodicService
-from txmq_lib.views.recorded_roles import recorded_roles
 from txmq_lib.views.runs import SERVE
 
 STOP, WAKE, LOST = "stop", "wake", "lost"
@@ -53,7 +52,7 @@ def run_serve(options: Options, *, is_first_at_once: bool, health_path: Path, li
             require_free(listen)
         mend_warehouse(settings)
         # Every pass would be refused, round after round.
-        require_same_roles(settings, recorded_roles(location(settings.warehouse)))
+        require_recorded_roles(settings)
         pages = Pages(settings, pasteable(options))
         rounds = Rounds(location(settings.warehouse), run.started)
         _serve(settings, pages, rounds, is_first_at_once=is_first_at_once, health_path=health_path, listen=listen)
