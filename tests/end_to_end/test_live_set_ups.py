@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import pytest
 from house import House
-from real_broker import BROKER, RealPair, RealRocketmq, real_pair, real_rocketmq
+from real_broker import BROKER, RealPair, RealRocketmq, real_dledger, real_pair, real_rocketmq
 from test_live_clients import told
 from test_live_rocketmq import (
     GIVEN_UP_TOPIC,
@@ -191,6 +191,32 @@ def test_under_a_controller_masters_fail_over_and_back_and_no_verdict_is_wrong(a
         report(f"given up: {given_up}")
         report(f"controller, masters {masters}: {len(truth)} sent, {len(verdicts)} landed, {Counter(verdicts.values())},"
                f" quarantine {dict(conflicts)}, 0 wrong")  # fmt: skip
+
+
+def test_a_new_leader_of_dledger_goes_on_from_the_same_log(auditor):  # noqa: F811
+    """R124: three nodes; the leader is killed while a producer sends and halves wait for checks."""
+    with real_dledger(transactionCheckMax="6") as nodes:
+        audit = auditor(nodes, FAST.replace("max: 2", "max: 6"), topics="[TopicA]")
+        leader = nodes.master()
+        first = nodes.client("produce", nodes.namesrv, "GID_0", "TopicA", PLANS, "100", "10")
+        first.wait_for("sent", count=90)
+        audit.run(LAND)
+        nodes.kill(leader)
+        truth = sent(first)
+        nodes.wait_for(lambda: nodes.master() not in (None, leader), 120)
+        nodes.start_one(leader)
+        nodes.wait_for(lambda: len(nodes.addresses()) == len(nodes.ports), 120)
+        first.kill()
+        second = nodes.client("produce", nodes.namesrv, "GID_1", "TopicA", PLANS, "100", "10")
+        second.wait_for("done")
+        truth |= sent(second)
+        verdicts, evidence = settled(audit, truth, "TopicA", is_whole=False)
+        assert not judged_by_evidence(audit.server, verdicts, truth, evidence)
+        (row,) = audit.house.rows("broker_set_up")
+        assert row["set_ups"] == "dledger"
+        conflicts = Counter(row["reason"] for row in audit.house.rows("quarantine"))
+        report(f"DLedger, leaders {leader} and {nodes.master()}: {len(truth)} sent, {len(verdicts)} landed,"
+               f" {Counter(verdicts.values())}, quarantine {dict(conflicts)}, 0 wrong")  # fmt: skip
 
 
 def test_two_messages_at_one_offset_after_a_failover_without_sync_leave_no_verdict_wrong(auditor):  # noqa: F811

@@ -279,15 +279,18 @@ class RealPair(RealRocketmq):
 
     def start_one(self, name: str) -> None:
         """Start one of them, on the store it left."""
-        role = {
+        conf = self.broker_conf(store=name, listenPort=str(self.ports[name]), **self.role_of(name))
+        self._spawn(name, "512m", "org.apache.rocketmq.broker.BrokerStartup", "-c", str(conf))
+        self._wait_for_port(self.ports[name], name)
+
+    def role_of(self, name: str) -> dict[str, str]:
+        """The settings that one of them has for itself."""
+        return {
             "enableControllerMode": "true", "controllerAddr": self.controller, "brokerId": "-1", "brokerRole": "SLAVE",
         } if self.has_controller else {
             "enableSlaveActingMaster": "true", "brokerId": "0" if name == "first" else "1",
             "brokerRole": "ASYNC_MASTER" if name == "first" else "SLAVE",
         }  # fmt: skip
-        conf = self.broker_conf(store=name, listenPort=str(self.ports[name]), **role)
-        self._spawn(name, "512m", "org.apache.rocketmq.broker.BrokerStartup", "-c", str(conf))
-        self._wait_for_port(self.ports[name], name)
 
     def kill(self, name: str) -> None:
         """End one as a crash would."""
@@ -315,6 +318,26 @@ class RealPair(RealRocketmq):
         while not holds():
             assert time.monotonic() < end, f"{self.addresses()}, {self.ports}"
             time.sleep(0.5)
+
+
+class RealDledger(RealPair):
+    """A name server and three brokers of one name with one DLedger log, `n0` to `n2`, which elect their leader (R124)."""
+
+    def __init__(self, **broker_settings: str) -> None:
+        super().__init__(has_controller=False, **broker_settings)
+        self.namesrv_settings = {"scanNotActiveBrokerInterval": "2000"}
+        self.ports = {f"n{number}": free_port() for number in range(3)}
+        self.peers = ";".join(f"{name}-127.0.0.1:{free_port()}" for name in self.ports)
+
+    def start_broker(self) -> None:
+        """Start all of them, and wait until one is leader and the others are registered as well."""
+        for name in self.ports:
+            self.start_one(name)
+        self.wait_for(lambda: self.master() is not None and len(self.addresses()) == len(self.ports), 120)
+
+    def role_of(self, name: str) -> dict[str, str]:
+        """The settings that one of them has for itself; each may become leader."""
+        return {"enableDLegerCommitLog": "true", "dLegerGroup": BROKER, "dLegerPeers": self.peers, "dLegerSelfId": name}
 
 
 def _write_properties(path: Path, lines: Mapping[str, str]) -> None:
@@ -354,6 +377,17 @@ def real_pair(*, has_controller: bool, elects_any: bool = False, **broker_settin
         yield pair
     finally:
         pair.close()
+
+
+@contextlib.contextmanager
+def real_dledger(**broker_settings: str) -> Iterator[RealDledger]:
+    """A running name server and three brokers with one DLedger log."""
+    nodes = RealDledger(**broker_settings)
+    try:
+        nodes.start()
+        yield nodes
+    finally:
+        nodes.close()
 
 
 def plans(sent: Sequence[Sequence[str]]) -> dict[str, str]:
