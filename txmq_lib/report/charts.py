@@ -87,8 +87,7 @@ def lines_over_time(
         for at, value in zip(ends, line, strict=True)
         if value is not None
     ]
-    x = {"field": "at", "type": "temporal", "scale": time_scale(ends), "axis": time_axis(ends)}
-    names = list(lines)
+    names, x = list(lines), {"field": "at", "type": "temporal", "scale": time_scale(ends), "axis": time_axis(ends)}
     dashes = {"field": "series", "type": "nominal", "scale": {"domain": names, "range": DASHES}}
     drawn: Spec = {
         "mark": {"type": "line", "strokeWidth": 2, "interpolate": "linear"},

@@ -102,9 +102,7 @@ def _plan_queues(
         connection, ours.consumer_group, queues, known, most=ours.messages_per_run, looks_at_all=is_anew
     )
     _tell_unread(reading, refusals)
-    # Without its ops every half would look undecided.
-    untold = {half for half, op in OP_TOPIC_OF.items() if not _has(plans, op)}
-    plans = [each for each in plans if each.queue.topic not in untold]
+    plans = _with_ops(plans)
     _tell_plans(reading, plans)
     whole = {each.queue for each in plans if each.is_whole}
     if any(queue.topic in TRANSACTION_TOPICS and queue not in whole for queue in queues):
@@ -128,6 +126,12 @@ def _plan_queues(
         and all(each.is_whole for each in plans),
         "whole_topics": _whole_topics(plans, broker.queues, settings.land.topics),
     }
+
+
+def _with_ops(plans: Sequence[QueuePlan]) -> list[QueuePlan]:
+    """Without its ops every half would look undecided."""
+    untold = {half for half, op in OP_TOPIC_OF.items() if not _has(plans, op)}
+    return [each for each in plans if each.queue.topic not in untold]
 
 
 def _with_news(plans: Sequence[QueuePlan], known: Mapping[Queue, KnownQueue]) -> list[QueuePlan]:

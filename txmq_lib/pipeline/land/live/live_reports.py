@@ -88,6 +88,18 @@ def frontier_reports(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -
     landed = current.read("landing_frontier").where(F.col("broker_name") == broker_name)
     with current.timed("read_to"):
         read_to = _read_to(read.newest, landed)
+    reports = _of_queues(current, read, read_to).unionByName(untold_reports(current, untold(current, read, of_broker)))
+    # Nobody deletes these topics: their broker was made anew, and what is not looked at now may be of its former life.
+    is_anew = any(topic in TRANSACTION_TOPICS for topic, _ in current.arguments.get("anew", ()))
+    if read_to.time_ms is not None:
+        topics = _read_to_the_end(current.arguments, read)
+        whole = [_whole_topic(broker_name, topic, read_to.time_ms, read_to.place, is_anew=is_anew) for topic in topics]
+        reports = reports.unionByName(local_frame(current.warehouse.spark, whole, reports.schema))
+    return frontier.of_another_life(landed, reports) if is_anew else reports
+
+
+def _of_queues(current: Pass, read: ReadQueues, read_to: ReadTo) -> DataFrame:
+    """Frontier reports of the queues that were read."""
     queues = _queues_read(current, read.lost, read_to)
     # What retention deletes between plan and read is passed over by the reader: the first record is then a later one.
     is_first_missing = F.col("start").isNotNull() & ~F.col("first_offset").eqNullSafe(F.col("start"))
@@ -95,7 +107,7 @@ def frontier_reports(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -
     before = F.lit(current.arguments.get("anew_before")).cast("bigint").alias("before")
     change = F.struct(F.lit(None).cast("bigint").alias("behind"), before)
     lost_before = F.when(F.col("had_lost") | is_first_missing, F.coalesce("first_timestamp", F.lit(current.now)))
-    reports = (
+    return (
         queues.join(read.facts, on=["topic", "queue_id"], how="left")
         .join(read.runs, on=list(QUEUE), how="left")
         .select(
@@ -116,14 +128,6 @@ def frontier_reports(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -
             F.lit(False).alias("is_anew"),
         )
     )
-    reports = reports.unionByName(untold_reports(current, untold(current, read, of_broker)))
-    # Nobody deletes these topics: their broker was made anew, and what is not looked at now may be of its former life.
-    is_anew = any(topic in TRANSACTION_TOPICS for topic, _ in current.arguments.get("anew", ()))
-    if read_to.time_ms is not None:
-        topics = _read_to_the_end(current.arguments, read)
-        whole = [_whole_topic(broker_name, topic, read_to.time_ms, read_to.place, is_anew=is_anew) for topic in topics]
-        reports = reports.unionByName(local_frame(current.warehouse.spark, whole, reports.schema))
-    return frontier.of_another_life(landed, reports) if is_anew else reports
 
 
 def untold(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -> set[Queue]:

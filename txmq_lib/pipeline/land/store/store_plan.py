@@ -41,6 +41,8 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
     end = log_end(files, before.start)
     last = end.last or before.last  # where nothing is new it is still the one read before
     first = record_at(files, files[0].base_offset)
+    lost_ms = header_time_ms(first.store_timestamp_ms) if first and first.offset > before.landed_to else None
+    traits, own = [trait.name for trait in set_up.notable], {**DEFAULTS, **config} if config else {}
     return {
         "kind": STORE,
         "broker_name": broker_name,
@@ -56,18 +58,10 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
         "former_logs": sorted(before.former_logs - {known_logs.whole_log_topic(settings.land.topics)}),
         # An older copy of the store takes nothing back of how far its log was read.
         "read_before": [before.landed_to, list(before.last)] if before.last and before.landed_to > end.offset else None,
-        "lost_before_ms": header_time_ms(first.store_timestamp_ms)
-        if first and first.offset > before.landed_to
-        else None,
+        "lost_before_ms": lost_ms,
         "topics": list(settings.land.topics),
         "offset_table": None if set_up.has(ROCKSDB_OFFSETS) else consumer_offset_state(path),
-        set_ups.TABLE: set_ups.found(
-            STORE,
-            path,
-            {**DEFAULTS, **config} if config else {},
-            [trait.name for trait in set_up.notable],
-            settings.for_broker(broker_name),
-        ),
+        set_ups.TABLE: set_ups.found(STORE, path, own, traits, settings.for_broker(broker_name)),
     }
 
 

@@ -34,14 +34,31 @@ def frontier_reports(
     stretches  of the log that were read without a bad record
     """
     arguments = current.arguments
+    queues = _of_queues(arguments, reached, _queues_kept(current, bounds))
+    if arguments["last"] is None:
+        return queues
+    # Without consume queues a damaged name of a topic that is taken looks like one that is not: nothing is proved then.
+    are_ends_known = bool(bounds) or is_every_topic(arguments["topics"])
+    row = _of_log(arguments, stretches if are_ends_known else ())
+    # A log of which other topics were taken is to be read from its first record on.
+    unread = {"next_offset": arguments["lowest_offset"], "runs": []}
+    rows = [row, *({**row, **unread, "topic": topic} for topic in arguments.get("former_logs", ()))]
+    reports = queues.unionByName(local_frame(current.warehouse.spark, rows, queues.schema))
+    if not arguments["is_rebuilt"]:
+        return reports
+    landed = current.read("landing_frontier").where(F.col("broker_name") == arguments["broker_name"])
+    return frontier.of_another_life(landed, reports)
+
+
+def _of_queues(arguments: Mapping[str, Any], reached: DataFrame, kept: DataFrame) -> DataFrame:
     lost_ms = arguments["lost_before_ms"]
     # Without consume queues nobody knows which queue lost something.
     has_lost = F.coalesce(F.col("lowest_kept_offset") > 0, F.lit(True))
     # That the queue ends there where the log does: an offset before it that has not landed is a hole in what was read.
     log_end = F.lit(arguments["to_offset"])
     end_of_queue = F.when(F.col("_end").isNotNull(), F.array(run(F.col("_end"), F.col("_end"), log_end, log_end)))
-    queues = (
-        reached.join(_queues_kept(current, bounds), on=list(QUEUE), how="full")
+    return (
+        reached.join(kept, on=list(QUEUE), how="full")
         .withColumns(
             {
                 "next_offset": F.coalesce("next_offset", "_end"),
@@ -57,19 +74,6 @@ def frontier_reports(
         )
         .drop("_end")
     )
-    if arguments["last"] is None:
-        return queues
-    # Without consume queues a damaged name of a topic that is taken looks like one that is not: nothing is proved then.
-    are_ends_known = bool(bounds) or is_every_topic(arguments["topics"])
-    row = _of_log(arguments, stretches if are_ends_known else ())
-    # A log of which other topics were taken is to be read from its first record on.
-    unread = {"next_offset": arguments["lowest_offset"], "runs": []}
-    rows = [row, *({**row, **unread, "topic": topic} for topic in arguments.get("former_logs", ()))]
-    reports = queues.unionByName(local_frame(current.warehouse.spark, rows, queues.schema))
-    if not arguments["is_rebuilt"]:
-        return reports
-    landed = current.read("landing_frontier").where(F.col("broker_name") == arguments["broker_name"])
-    return frontier.of_another_life(landed, reports)
 
 
 def _queues_kept(current: Pass, bounds: Mapping[tuple[str, int], QueueBounds]) -> DataFrame:
