@@ -281,6 +281,8 @@ RECORD_TORN: Final = "RECORD_TORN"
 RECORD_MALFORMED: Final = "RECORD_MALFORMED"
 BODY_CRC: Final = "BODY_CRC"
 BODY_UNREADABLE: Final = "BODY_UNREADABLE"
+# What another copy of the store may have whole.
+DAMAGES: Final = (RECORD_TORN, RECORD_MALFORMED, BODY_CRC, BODY_UNREADABLE)
 BODY_TOO_LARGE: Final = "BODY_TOO_LARGE"
 TIMESTAMP_OUT_OF_RANGE: Final = "TIMESTAMP_OUT_OF_RANGE"
 # Other content landed before under its key.

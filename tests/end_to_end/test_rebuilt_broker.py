@@ -10,16 +10,18 @@ from histories import HALF_TOPIC, OP_TOPIC, START_MS, message_row
 from house import BROKER, House, wall_clock
 from live_capture import live_capture
 from moment import NOW
-from small_log import FILE_BYTES, SmallLog
+from small_log import FILE_BYTES, SmallLog, spoil
 from test_passes_model import ms
 from true_broker import START_MS as BORN_MS
 from true_broker import TrueBroker
 
 from txmq_lib.config.settings import Settings
 from txmq_lib.pipeline.land.job import run_land_rocketmq
+from txmq_lib.pipeline.land.store import store_plan
 
 AUDIT = ("role=audit", "file_reserved_time=3650d")
 KINDS = ("half", "op", "message", "max_time")
+BODY_AT = 88  # of a record whose hosts are of four bytes: behind the 84 before it and its length
 LATER = NOW + timedelta(minutes=1)
 
 
@@ -169,6 +171,47 @@ def test_a_copy_of_a_store_that_keeps_more_is_read_from_its_first_record_on(open
     for each in (house, whole):
         each.audit(LATER)
     assert verdict_and_reason(house) == verdict_and_reason(whole) == {"back": ("ROLLED_BACK", "read_past_op")}
+
+
+def test_a_sound_copy_of_a_damaged_store_is_read_from_the_damage_on(open_house, tmp_path):
+    log = SmallLog()
+    back, seen = log.half("back"), log.half("seen")
+    message = log.commit(seen)
+    log.op(seen)
+    log.op(back)
+    house = open_house("role=audit")
+    damaged, sound = (log.write_store(tmp_path / name) for name in ("damaged", "sound"))
+    spoil(damaged, message, BODY_AT, b"x")
+    for _ in range(2):
+        house.land_store(damaged)
+    house.audit()
+    assert set(verdict_and_reason(house).values()) == {("RESOLVED_UNKNOWN", "quarantined")}
+    starts = []
+    for _ in range(2):
+        plan = store_plan.plan(house.warehouse, house.settings, path=str(sound), broker_name=BROKER)
+        starts.append(plan["from_offset"])
+        house.land_store(sound)
+    house.audit(LATER)
+    assert starts == [message["commitLogOffset"], plan["to_offset"]]
+    assert verdict_and_reason(house) == {"back": ("ROLLED_BACK", "log_read"), "seen": ("COMMITTED", "visible")}
+
+
+def test_what_was_damaged_in_a_former_life_is_not_read_by_reading_this_one(open_house, tmp_path):
+    before, now = SmallLog(), life(0, 12)
+    seen = before.half("seen")
+    message = before.commit(seen)
+    before.op(seen)
+    for _ in range(3):
+        before.plain("Other")
+    damaged = before.write_store(tmp_path / "damaged")
+    spoil(damaged, message, BODY_AT, b"x")
+    for one in now.rows:
+        one["storeTimestamp"] += 3_600_000
+    house = open_house("role=audit")
+    house.land_store(damaged)
+    assert house.land_store(now.write_store(tmp_path / "now")).counts["rebuilt"] == 1
+    house.audit(LATER)
+    assert verdict_and_reason(house) == {"seen": ("RESOLVED_UNKNOWN", "quarantined")}
 
 
 def verdict_and_reason(house: House) -> dict[str, tuple[str, str]]:

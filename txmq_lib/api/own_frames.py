@@ -67,7 +67,7 @@ NEEDED: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "landing_frontier",
         (
             *("broker_name", "topic", "queue_id", "highest_store_timestamp", "lowest_kept_offset"),
-            *("runs", "told_end", "file_end", "first_told_end", "is_untold", "changes"),
+            *("runs", "told_end", "file_end", "first_told_end", "is_untold", "changes", "former_timestamp"),
         ),
     ),
 }

@@ -98,7 +98,7 @@ def advanced(known: DataFrame, reports: DataFrame, *, pass_number: int) -> DataF
     next_offset, told ends, the lowest offset kept and store time only move forward; runs are joined; what the source
     says of itself is taken as reported. So is where a whole log ends: another log may stand in its place. `is_anew`
     says that one does, and what was read of the row before proves nothing any more. Of a queue that has begun anew
-    `changes` has one, without where it was read to.
+    `changes` has one, without where it was read to; former_timestamp says so of a broker.
     """
     before = known.select(*QUEUE, *[F.col(name).alias(f"_{name}") for name in known.columns if name not in QUEUE])
     of_broker, of_topic = whole_reads(known)
@@ -124,6 +124,7 @@ def advanced(known: DataFrame, reports: DataFrame, *, pass_number: int) -> DataF
         F.least("first_told_end", _first_told_before()).alias("first_told_end"),
         F.coalesce("is_untold", "_is_untold").alias("is_untold"),
         _changes().alias("changes"),
+        F.greatest("former_timestamp", "_former_timestamp").alias("former_timestamp"),
         *[F.col(f"_{name}") for name in known.columns if name not in QUEUE],
     )
     is_same = F.lit(True)
@@ -179,11 +180,13 @@ def _runs_known_before() -> Column:
 
 def of_another_life(known: DataFrame, reports: DataFrame) -> DataFrame:
     """`reports` of a broker that was made anew under its old name, and of all else that is known of it (rows of
-    landing_frontier): what was read of its former life proves nothing of this one.
+    landing_frontier): what was read of its former life proves nothing of this one, nor the other way round.
     """
     others = known.join(reports.select(*QUEUE), on=list(QUEUE), how="left_anti")
     proving_nothing = {"runs": no_runs(), "changes": F.lit(None).cast(f"array<{CHANGE_TYPE}>"), "is_anew": F.lit(True)}
-    return reports.unionByName(others.withColumns(proving_nothing).select(*reports.columns))
+    every = reports.unionByName(others.withColumns(proving_nothing).select(*reports.columns))
+    former = known.agg(F.max("highest_store_timestamp").alias("former_timestamp"))
+    return every.drop("former_timestamp").crossJoin(F.broadcast(former)).select(*reports.columns)
 
 
 def file_reports(rows: DataFrame) -> DataFrame:
@@ -201,6 +204,7 @@ def as_file_reports(of_queues: DataFrame) -> DataFrame:
             "source_identity": F.lit(None).cast("string"),
             "is_untold": F.lit(None).cast("boolean"),
             "changes": F.lit(None).cast(f"array<{CHANGE_TYPE}>"),
+            "former_timestamp": F.lit(None).cast("timestamp"),
             "is_anew": F.lit(False),
         }
     )

@@ -61,6 +61,7 @@ def with_proof(figures: DataFrame, frontier: DataFrame, quarantine: DataFrame) -
         .join(F.broadcast(_logs(frontier)), on="broker_name", how="left")
         .join(F.broadcast(_readings(frontier)), on="broker_name", how="left")
         .join(F.broadcast(of_broker), on="broker_name", how="left")
+        .join(F.broadcast(_former_lives(frontier)), on="broker_name", how="left")
         .join(
             F.broadcast(of_topic.withColumnRenamed("topic", "real_topic")), on=["broker_name", "real_topic"], how="left"
         )
@@ -79,8 +80,8 @@ def with_proof(figures: DataFrame, frontier: DataFrame, quarantine: DataFrame) -
         {
             "_proof": _proof(),
             "_missing": _missing(read_to),
-            "_is_op_read": _is_op_read(),
-            "_is_read": undecided.is_read(),
+            "_is_op_read": _is_op_read() & ~_is_of_former_life(),
+            "_is_read": undecided.is_read() & ~_is_of_former_life(),
             "_ops_read_at": undecided.ops_read_at(),
         }
     )
@@ -116,7 +117,12 @@ def _proof() -> Column:
         .when(_some("_queue_runs", is_from_beginning), REASON_FROM_BEGINNING)
     )
     is_doubtful = (F.col("elsewhere_count") > 0) | may_be_rival() | has_rival_half()
-    return F.when(op.isNotNull() & ~is_doubtful, proved)
+    return F.when(op.isNotNull() & ~is_doubtful & ~_is_of_former_life(), proved)
+
+
+def _is_of_former_life() -> Column:
+    """Whether the half is from before its broker was made anew: what is read now counts its places from 0 again."""
+    return _is(F.col("half_store_timestamp") <= F.col("_former_at"))
 
 
 def _begins_before(run: Column) -> Column:
@@ -173,7 +179,7 @@ def _missing(read_to: Column) -> Column:
         .when(F.col("real_topic").isNull() | F.col("real_queue_id").isNull(), REASON_NO_REAL_TOPIC)
         .when(~is_taken, REASON_LEFT_OUT)
         .when(may_be_bad() | has_rival_half(), REASON_QUARANTINED)
-        .when(_is(F.col("_is_untold")) | _some("_changes", _overlaps), REASON_UNTOLD)
+        .when(_is(F.col("_is_untold")) | _some("_changes", _overlaps) | _is_of_former_life(), REASON_UNTOLD)
         .when(is_gone_of_queue | is_gone_of_log, REASON_LOST)
         .when(_some("_holes", _overlaps), REASON_GAP)
         .otherwise(REASON_UNREAD)
@@ -234,6 +240,10 @@ def _queues(frontier: DataFrame) -> DataFrame:
         F.col("is_untold").alias("_is_untold"),
         F.col("changes").alias("_changes"),
     )
+
+
+def _former_lives(frontier: DataFrame) -> DataFrame:
+    return frontier.groupBy("broker_name").agg(F.max("former_timestamp").alias("_former_at"))
 
 
 def _readings(frontier: DataFrame) -> DataFrame:

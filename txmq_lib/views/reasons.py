@@ -13,8 +13,8 @@ MEANING: Final = {
     names.REASON_LEFT_OUT: "its real topic never landed",
     names.REASON_QUARANTINED: "a record is in quarantine that may be its message",
     names.REASON_UNTOLD: (
-        "its broker tells of its real queue no more, or of a new one of that name: the topic was deleted, or the queue"
-        " lies beyond readQueueNums"
+        "its broker tells of its real queue no more, or of a new one of that name: the topic was deleted, the broker"
+        " made anew, or the queue lies beyond readQueueNums"
     ),
     names.REASON_LOST: "retention removed messages of its real queue before they landed",
     names.REASON_GAP: "messages are missing between those of its real queue that landed",

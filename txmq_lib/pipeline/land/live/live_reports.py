@@ -125,6 +125,7 @@ def _of_queues(current: Pass, read: ReadQueues, read_to: ReadTo) -> DataFrame:
             F.lit(None).cast("bigint").alias("first_told_end"),
             F.lit(False).alias("is_untold"),
             F.when(has_begun_anew, F.array(change)).alias("changes"),
+            F.lit(None).cast("timestamp").alias("former_timestamp"),
             F.lit(False).alias("is_anew"),
         )
     )

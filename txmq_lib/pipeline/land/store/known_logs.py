@@ -10,8 +10,10 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.names import DAMAGES
 from txmq_lib.pipeline.land.topics import is_every_topic, is_landed_topic
 from txmq_lib.rocketmq.store.commit_log import LogFile, RecordIdentity, open_log, record_at, walk
+from txmq_lib.rocketmq.store.message_batch import decode_batches
 from txmq_lib.rocketmq.store.records import BORN_HOST_END, END, START, TOPIC, TOPIC_END, Records
 from txmq_lib.rules.frontier import WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID
 from txmq_lib.rules.runs import MOST_RUNS
@@ -51,8 +53,8 @@ def standing(warehouse: Warehouse, files: Sequence[LogFile], broker_name: str, t
     if former_logs or log not in logs:
         return Standing(files[0].base_offset, 0, None, former_logs)
     known = logs[log]
-    start = max(min(_unread_from(files, known), known["next_offset"]), files[0].base_offset)
-    return Standing(start, known["next_offset"], _last(known), former_logs)
+    unread = min(_unread_from(files, known), _mended_from(warehouse, files, known), known["next_offset"])
+    return Standing(max(unread, files[0].base_offset), known["next_offset"], _last(known), former_logs)
 
 
 def whole_log_topic(topics: Sequence[str]) -> str:
@@ -81,7 +83,7 @@ def _shows(files: Sequence[LogFile], last: RecordIdentity) -> bool:
 def _unread_from(files: Sequence[LogFile], known: Row) -> int:
     """The first place that was not read, or the first of all of a copy that ends before what was.
 
-    A bad record leaves a hole of one byte in the runs (store_landing), which reading again would not fill.
+    A bad record leaves a hole of one byte in the runs (store_landing), which reading the same again would not fill.
     """
     place = files[0].base_offset
     if not _shows(files, _last(known)):
@@ -94,6 +96,33 @@ def _unread_from(files: Sequence[LogFile], known: Row) -> int:
             break
         place = max(place, run["end_offset"])
     return place
+
+
+def _mended_from(warehouse: Warehouse, files: Sequence[LogFile], known: Row) -> int:
+    """The first place where a damaged record was read before, and none that is whole, and which this copy has whole.
+
+    Where there is none, the end of what was read.
+    """
+    runs = known["runs"] or ()
+    if len(runs) > 1:
+        is_damage = (F.col("broker_name") == known["broker_name"]) & F.col("reason").isin(*DAMAGES)
+        places = warehouse.read("quarantine").where(is_damage).select("commit_log_offset").distinct()
+        found = [place for (place,) in places.dropna().orderBy("commit_log_offset").limit(MOST_RUNS).collect()]
+        for place in found:
+            if not any(run["first_offset"] <= place < run["end_offset"] for run in runs) and _is_whole(files, place):
+                return int(place)
+    return int(known["next_offset"])
+
+
+def _is_whole(files: Sequence[LogFile], place: int) -> bool:
+    """Whether the record that begins there can be used."""
+    for file in files:
+        if file.base_offset <= place < file.end_offset:
+            with open_log(file) as log:
+                stretch = next(walk(log, place, file.end_offset), None)
+                if isinstance(stretch, Records) and stretch.offsets[0] == place:
+                    return next(decode_batches(stretch.between(0, 1)))["reason"][0].as_py() is None
+    return False
 
 
 def _is_older_copy(warehouse: Warehouse, files: Sequence[LogFile], known: Row, topics: Sequence[str]) -> bool:

@@ -66,6 +66,7 @@ def _of_queues(arguments: Mapping[str, Any], reached: DataFrame, kept: DataFrame
                 "is_end_known": F.lit(True),
                 "is_untold": F.lit(None).cast("boolean"),
                 "changes": F.lit(None).cast(f"array<{CHANGE_TYPE}>"),
+                "former_timestamp": F.lit(None).cast("timestamp"),
                 "source_identity": F.lit(None).cast("string"),
                 "runs": F.concat(F.coalesce("runs", no_runs()), F.coalesce(end_of_queue, no_runs())),
                 "told_end": F.greatest("told_end", "_end"),
