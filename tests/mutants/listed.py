@@ -104,6 +104,7 @@ MUTANTS = (
     Mutant("_beside_new_rivals", "an op in quarantine touches nobody", "        return keys\n", "        return []\n", (f"{UNREAD_OPS}::test_an_op_in_quarantine_takes_from_them_what_they_rest_on",)),
     # --- topics deleted, and made anew
     Mutant("proof._proof", "a queue that begins behind the half has lived since", "_was_there(run) & is_past(run)", "_begins_before(run) & is_past(run)", PROOF),
+    Mutant("proof._queues", "a place that was misread proves", "without_misread(runs).alias", "runs.alias", PROOF),
     Mutant("proof._proof", "a queue that began anew has lived on", '~_some("_changes", _overlaps)', "F.lit(True)", PROOF),
     Mutant("_with_news", "ops that stand still were read to their end once", " or (is_half_new and each.queue.topic in OP_TOPICS)", "",
            (f"{UNREAD_OPS}::test_ops_that_stand_still_have_been_read_to_their_end_whenever_a_half_lands",)),

@@ -67,6 +67,13 @@ PROVED = [  # why, frontier rows of its broker, by what it is proved or what is 
     ("a hole behind the op", [queue((0, 3, 10, 201), (5, 9, 300, 400))], "read_past_op"),
     ("a hole between", [queue((0, 3, 10, 120), (5, 9, 130, 400))], "gap"),
     ("a hole from before the half to behind the op", [queue((0, 3, 10, 99), (5, 9, 201, 400))], "gap"),
+    # Places ascend with the offsets: where two runs contradict each other, one was misread, and nobody knows which.
+    ("a place misread far behind the op", [queue((0, 4, 10, 9_000), (5, 9, 130, 400))], "unread"),
+    ("a place misread far behind the op, no hole there", [queue((0, 4, 10, 9_000), (4, 6, 130, 140), (7, 9, 150, 160))],
+     "gap"),
+    ("a place misread as one before the half", [queue((0, 3, 10, 140), (5, 9, 90, 400))], "unread"),
+    ("a place misread, and a run apart from it", [queue((0, 2, 1, 60), (2, 4, 9, 20), (5, 9, 90, 400))], "read_past_op"),
+    ("a place misread, and the queue read live to its end", [queue((0, 4, 10, 9_000), (4, 9, 130, 150, 200))], "unread"),
     ("retention took what is missing", [queue((0, 3, 10, 120), (5, 9, 130, 400), lowest_kept_offset=5)], "lost"),
     ("retention took what lies before the first", [queue((5, 9, 130, 400), lowest_kept_offset=5)], "lost"),
     ("retention took what lay behind what landed", [queue((0, 3, 10, 120), told_end=9, lowest_kept_offset=9)], "lost"),

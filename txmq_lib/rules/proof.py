@@ -40,7 +40,7 @@ from txmq_lib.rules.bad_places import (
     with_bad_places,
 )
 from txmq_lib.rules.frontier import WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID, whole_reads
-from txmq_lib.rules.runs import holes_between, no_runs, told_to
+from txmq_lib.rules.runs import holes_between, no_runs, told_to, without_misread
 
 PATTERNS = r"^\[(.*)\]$"  # how landing_frontier names a log of which some topics are read
 
@@ -231,7 +231,7 @@ def _queues(frontier: DataFrame) -> DataFrame:
         "broker_name",
         F.col("topic").alias("real_topic"),
         F.col("queue_id").alias("real_queue_id"),
-        runs.alias("_runs"),
+        without_misread(runs).alias("_runs"),
         holes_between(runs).alias("_holes"),
         F.when(is_cut, tail).alias("_tail"),
         # An older version kept no first end: what else was told nobody knows.

@@ -113,6 +113,24 @@ def told_to(runs: Column, read_to: Column, is_untold: Column) -> Column:
     return F.transform(runs, later)
 
 
+def without_misread(runs: Column) -> Column:
+    """`runs` (ascending) with those places null that contradict the run before or behind; in no order.
+
+    Places ascend with offsets. Where they do not one of the two was misread, and nobody knows which.
+    """
+    placed = F.filter(runs, lambda one: one["first_commit_log_offset"].isNotNull())
+    unplaced = F.filter(runs, lambda one: one["first_commit_log_offset"].isNull())
+
+    def checked(one: Column, place: Column) -> Column:
+        first, last = one["first_commit_log_offset"], one["last_commit_log_offset"]
+        is_first_misread = F.coalesce(F.get(placed, place - 1)["last_commit_log_offset"] >= first, F.lit(False))
+        is_last_misread = F.coalesce(F.get(placed, place + 1)["first_commit_log_offset"] <= last, F.lit(False))
+        return run(one["first_offset"], one["end_offset"], F.when(~is_first_misread, first),
+                   F.when(~is_last_misread, last), one["read_to"])  # fmt: skip
+
+    return F.concat(F.transform(placed, checked), unplaced)
+
+
 def _end_of(one: Column) -> Column:
     return one["end_offset"]
 
