@@ -230,7 +230,6 @@ MUTANTS = (
     Mutant("queues._plainly", "times stay as another writer left them", "is_timestamp(column.type)", "is_date(column.type)", FROM_FILES),
     Mutant("row_groups._opened", "other writers' times are nanoseconds", '="us"', '="ns"', FROM_FILES),
     Mutant("folded_by_files", "files are read though Spark has to read most", "left > rows / 2", "left > rows", FROM_FILES),
-    Mutant("_groups_in_order", "files come in any order", "sorted(found, key=itemgetter(0))", "found", FROM_FILES),
     Mutant("report_files._batches", "a service that is ended reads on", "current.warehouse.on_part(OFFSETS, OFFSETS)", "pass", FROM_FILES),
     Mutant("_numbered", "one queue too many is kept", "> MOST_QUEUES", "> MOST_QUEUES + 1", FROM_FILES),
     Mutant("Names.of", "names run over", "len(self._numbers) > 1 << _NAME_BITS", "False", QUEUE_NUMBERS),

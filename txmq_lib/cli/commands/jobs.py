@@ -82,15 +82,8 @@ def resolve(
             show_view(*shown)
         if to_broker:
             request = DecisionRequest(decided_by=who())
-            send(
-                options_of(ctx),
-                "resolve",
-                request,
-                servers,
-                now=moment(now),
-                apply=apply,
-                format_=OutputFormat.table,
-            )
+            at, as_table = moment(now), OutputFormat.table
+            send(options_of(ctx), "resolve", request, servers, now=at, apply=apply, format_=as_table)
 
     def require(settings: Settings) -> None:
         require_secrets(settings, os.environ)
