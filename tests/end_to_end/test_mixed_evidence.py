@@ -259,6 +259,7 @@ def key_of(row: dict[str, Any]) -> Any:
     return Key(row["transaction_id"], round(row["born_timestamp"].timestamp() * 1000))
 
 
+@pytest.mark.long
 def test_one_history_of_mixed_evidence(open_house, tmp_path):
     once = {"half": 1, "op": 1, "message": 2, "max_time": 1}
     assert_any_order_is_one(open_house, tmp_path, "short6", Counter(), files_of_kind=once, moments=1, takes_back=False)

@@ -136,7 +136,7 @@ def test_an_older_copy_of_a_store_takes_no_proof_away(open_house, tmp_path):
     assert verdict_and_reason(house) == {"back": ("ROLLED_BACK", "log_read")}
 
 
-@pytest.mark.parametrize("plains", [0, 9])
+@pytest.mark.parametrize("plains", [0, pytest.param(9, marks=pytest.mark.long)])
 def test_a_log_that_was_cut_back_and_goes_on_otherwise_is_another_one(open_house, tmp_path, plains):
     before, now = SmallLog(), SmallLog()
     halves = [log.half("back") for log in (before, now)]
@@ -194,6 +194,19 @@ def test_a_sound_copy_of_a_damaged_store_is_read_from_the_damage_on(open_house, 
     house.audit(LATER)
     assert starts == [message["commitLogOffset"], plan["to_offset"]]
     assert verdict_and_reason(house) == {"back": ("ROLLED_BACK", "log_read"), "seen": ("COMMITTED", "visible")}
+
+
+def test_a_new_life_that_ends_before_all_that_was_read_of_the_former_one_is_no_older_copy(open_house, tmp_path):
+    before, now = SmallLog(), life(1, 0)
+    before.plain()
+    before.half("gone")
+    while before.plain("Other")["commitLogOffset"] < FILE_BYTES:
+        pass
+    for _ in range(3):
+        before.plain()
+    house = open_house("role=audit")
+    house.land_store(before.write_store(tmp_path / "kept", without=[0]))
+    assert house.land_store(now.write_store(tmp_path / "now")).counts["rebuilt"] == 1
 
 
 def test_what_was_damaged_in_a_former_life_is_not_read_by_reading_this_one(open_house, tmp_path):

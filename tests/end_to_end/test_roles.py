@@ -195,6 +195,8 @@ def audited(open_house: Callable[..., House]) -> str:
 def test_verdicts_that_a_setting_has_made_are_judged_again_when_it_is_corrected(open_house):
     house = open_house("role=audit", "file_reserved_time=1h")
     house.land_rows("half", [stored(HALF_TOPIC, 1_000, born_ms=NOW_MS - 2 * HOUR_MS)])
+    # An op of another half: ops were read to behind the moment at which it expired, so that the verdict is settled.
+    house.land_rows("op", [stored(OP_TOPIC, 3_000, {"TAGS": "d"}, queue_offset=0, body="9,")])
     house.audit()
     assert verdicts(house) == {"T1": "EXPIRED_UNSEEN"}
     right = under(house, "role=audit", "file_reserved_time=72h")

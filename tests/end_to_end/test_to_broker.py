@@ -360,6 +360,7 @@ def test_what_was_given_up_without_a_trace_is_resumed_by_its_half_and_its_copy_i
     assert end["commit_log_offset"] == copy["commit_log_offset"]
 
 
+@pytest.mark.long
 def test_the_body_of_a_given_up_one_is_sent_again_once_and_shuts_out_what_would_show_it_twice(open_house, deciding):
     """A plain message to the real topic, as its producer sent it: nothing of the half, whatever it was asked."""
     house = open_house("role=audit", "rocketmq.timeout=1s")

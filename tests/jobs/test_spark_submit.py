@@ -52,6 +52,7 @@ def viewed(warehouse: Path, view: str) -> list[dict]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.long
 def test_two_reconciles_at_once_under_spark_submit_make_one_set_of_results(tmp_path: Path):
     warehouse = tmp_path / "warehouse"
     landed(warehouse)

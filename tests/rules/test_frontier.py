@@ -169,12 +169,15 @@ def test_another_log_in_the_place_of_the_one_before_has_been_read_on_its_own(spa
 
 def test_of_a_broker_made_anew_nothing_that_was_read_before_proves_anything(spark):
     left_out = {"topic": "LeftOut", "runs": [run(0, 3, 10, 30)], "changes": [{"behind": 1, "before": 2}]}
-    known = rows(spark, "landing_frontier", [{"topic": "*", "queue_id": -1, "runs": [run(0, 150)]}, left_out])
-    whole = {"topic": "*", "queue_id": -1, "runs": [run(0, 100)]}
-    reports = of_another_life(known, reported(spark, [whole], is_anew=True))
-    changed = advanced(known, reports, pass_number=2).collect()
-    assert {row.topic: (*map(tuple, row.runs),) for row in changed} == {"*": ((0, 100, *[None] * 3),), "LeftOut": ()}
+    before = [{"topic": "*", "queue_id": -1, "runs": [run(0, 150)]}, left_out, {**left_out, "topic": "Read"}]
+    known = rows(spark, "landing_frontier", before)
+    whole, read = {"topic": "*", "queue_id": -1, "runs": [run(0, 100)]}, {"topic": "Read", "runs": [run(4, 5, 40, 50)]}
+    now_read = reported(spark, [whole], is_anew=True).unionByName(reported(spark, [read]))
+    changed = advanced(known, of_another_life(known, now_read, now=at(5)), pass_number=2).collect()
+    runs = {row.topic: [tuple(run)[:4] for run in row.runs] for row in changed}
+    assert runs == {"*": [(0, 100, None, None)], "LeftOut": [], "Read": [(4, 5, 40, 50)]}
     assert [[*map(tuple, row.changes)] for row in changed if row.topic == "LeftOut"] == [[(1, 2)]]
+    assert {row.former_timestamp for row in changed} == {row.former_timestamp for row in changed[:1]} != {None}
 
 
 def test_the_lowest_offset_kept_goes_back_only_where_the_queue_began_anew(spark):

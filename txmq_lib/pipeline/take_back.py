@@ -114,5 +114,8 @@ def _landed_to(current: Pass, broker_name: str) -> DataFrame:
     # Where a reading client saw the end of a queue is not kept with its rows: it is told when they land again.
     untold = F.lit(None).cast("bigint").alias("told_end")
     placed = [rows.withColumn("queue_id", stored_queue_id()).select(*PLACE, untold) for rows in landed]
-    reports = frontier.file_reports(reduce(DataFrame.unionByName, placed))
+    of_broker = current.read("landing_frontier").where(F.col("broker_name") == broker_name)
+    former = of_broker.agg(F.max("former_timestamp").alias("former_timestamp"))
+    reports = frontier.file_reports(reduce(DataFrame.unionByName, placed)).drop("former_timestamp")
+    reports = reports.crossJoin(F.broadcast(former))
     return frontier.advanced(current.warehouse.empty("landing_frontier"), reports, pass_number=current.number)

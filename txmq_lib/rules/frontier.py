@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -118,7 +120,7 @@ def advanced(known: DataFrame, reports: DataFrame, *, pass_number: int) -> DataF
         (F.col("is_end_known") | F.coalesce("_is_end_known", F.lit(False))).alias("is_end_known"),
         F.coalesce("source_identity", "_source_identity").alias("source_identity"),
         F.lit(pass_number).cast("bigint").alias("pass_number"),
-        joined_runs(F.concat("_runs_before", "runs")).alias("runs"),
+        joined_runs(F.concat(_kept_runs(), "runs")).alias("runs"),
         F.greatest("told_end", "_told_end").alias("told_end"),
         F.greatest("file_end", "_file_end").alias("file_end"),
         F.least("first_told_end", _first_told_before()).alias("first_told_end"),
@@ -142,8 +144,10 @@ def _first_told_before() -> Column:
 def _lowest_kept() -> Column:
     """Retention only moves it on: an older copy of a store takes nothing back, what began anew does."""
     has_begun_anew = F.col("is_anew") | (F.coalesce(F.size("changes"), F.lit(0)) > 0)
+    # Of a log it is where the last copy of it begins.
+    is_reported = has_begun_anew | (F.col("queue_id") == WHOLE_QUEUE_ID)
     on = F.greatest("lowest_kept_offset", "_lowest_kept_offset")
-    return F.when(has_begun_anew, F.coalesce("lowest_kept_offset", "_lowest_kept_offset")).otherwise(on)
+    return F.when(is_reported, F.coalesce("lowest_kept_offset", "_lowest_kept_offset")).otherwise(on)
 
 
 def _changes() -> Column:
@@ -178,14 +182,22 @@ def _runs_known_before() -> Column:
     return F.when(F.col("is_anew"), no_runs()).when(is_queue, queue).otherwise(F.coalesce("_runs", no_runs()))
 
 
-def of_another_life(known: DataFrame, reports: DataFrame) -> DataFrame:
+def _kept_runs() -> Column:
+    """Of a broker that is found to have been made anew what was read before says nothing, of whichever queue."""
+    return F.when(F.col("former_timestamp").isNull(), F.col("_runs_before")).otherwise(no_runs())
+
+
+def of_another_life(known: DataFrame, reports: DataFrame, *, now: datetime) -> DataFrame:
     """`reports` of a broker that was made anew under its old name, and of all else that is known of it (rows of
     landing_frontier): what was read of its former life proves nothing of this one, nor the other way round.
+
+    now  no record of the former life was stored later, whatever a damaged one says
     """
     others = known.join(reports.select(*QUEUE), on=list(QUEUE), how="left_anti")
     proving_nothing = {"runs": no_runs(), "changes": F.lit(None).cast(f"array<{CHANGE_TYPE}>"), "is_anew": F.lit(True)}
     every = reports.unionByName(others.withColumns(proving_nothing).select(*reports.columns))
-    former = known.agg(F.max("highest_store_timestamp").alias("former_timestamp"))
+    newest = F.coalesce(F.max("highest_store_timestamp"), F.timestamp_seconds(F.lit(0)))
+    former = known.agg(F.least(newest, F.lit(now)).alias("former_timestamp"))
     return every.drop("former_timestamp").crossJoin(F.broadcast(former)).select(*reports.columns)
 
 

@@ -86,16 +86,16 @@ def frontier_reports(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -
     """
     broker_name = current.arguments["broker_name"]
     landed = current.read("landing_frontier").where(F.col("broker_name") == broker_name)
-    with current.timed("read_to"):
-        read_to = _read_to(read.newest, landed)
-    reports = _of_queues(current, read, read_to).unionByName(untold_reports(current, untold(current, read, of_broker)))
     # Nobody deletes these topics: their broker was made anew, and what is not looked at now may be of its former life.
     is_anew = any(topic in TRANSACTION_TOPICS for topic, _ in current.arguments.get("anew", ()))
+    with current.timed("read_to"):
+        read_to = _read_to(read.newest, landed.limit(0) if is_anew else landed)
+    reports = _of_queues(current, read, read_to).unionByName(untold_reports(current, untold(current, read, of_broker)))
     if read_to.time_ms is not None:
         topics = _read_to_the_end(current.arguments, read)
         whole = [_whole_topic(broker_name, topic, read_to.time_ms, read_to.place, is_anew=is_anew) for topic in topics]
         reports = reports.unionByName(local_frame(current.warehouse.spark, whole, reports.schema))
-    return frontier.of_another_life(landed, reports) if is_anew else reports
+    return frontier.of_another_life(landed, reports, now=current.now) if is_anew else reports
 
 
 def _of_queues(current: Pass, read: ReadQueues, read_to: ReadTo) -> DataFrame:

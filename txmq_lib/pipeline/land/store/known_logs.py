@@ -10,15 +10,16 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.names import DAMAGES
+from txmq_lib.names import DAMAGES, SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
 from txmq_lib.pipeline.land.topics import is_every_topic, is_landed_topic
-from txmq_lib.rocketmq.store.commit_log import LogFile, RecordIdentity, open_log, record_at, walk
+from txmq_lib.rocketmq.store.commit_log import LogFile, LogFiles, RecordIdentity, open_log, record_at, walk
 from txmq_lib.rocketmq.store.message_batch import decode_batches
 from txmq_lib.rocketmq.store.records import BORN_HOST_END, END, START, TOPIC, TOPIC_END, Records
 from txmq_lib.rules.frontier import WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID
 from txmq_lib.rules.runs import MOST_RUNS
 
 TABLES_OF_RECORDS = ("half_message", "op_message", "message", "trans_check_max_time")
+UNSEEN = (SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK)
 LOOKED_AT = 64  # of the records with which an older copy of a store ends
 
 
@@ -44,8 +45,9 @@ class _LastRecord(NamedTuple):
     topic: str
 
 
-def standing(warehouse: Warehouse, files: Sequence[LogFile], broker_name: str, topics: Sequence[str]) -> Standing:
+def standing(warehouse: Warehouse, found: LogFiles, broker_name: str, topics: Sequence[str]) -> Standing:
     """How the files of a store stand to the log of which the same topics were taken (patterns of land.topics)."""
+    files = found.files
     log = whole_log_topic(topics)
     logs = _logs(warehouse, broker_name)
     others = [known for known in logs.values() if not _shows(files, _last(known))]
@@ -54,7 +56,9 @@ def standing(warehouse: Warehouse, files: Sequence[LogFile], broker_name: str, t
         return Standing(files[0].base_offset, 0, None, former_logs)
     known = logs[log]
     unread = min(_unread_from(files, known), _mended_from(warehouse, files, known), known["next_offset"])
-    return Standing(max(unread, files[0].base_offset), known["next_offset"], _last(known), former_logs)
+    # Files that are missing lie behind what is read anew.
+    lowest = max([files[0].base_offset, *(high for _, high in found.gaps if high <= known["next_offset"])])
+    return Standing(max(unread, lowest), known["next_offset"], _last(known), former_logs)
 
 
 def whole_log_topic(topics: Sequence[str]) -> str:
@@ -104,24 +108,28 @@ def _mended_from(warehouse: Warehouse, files: Sequence[LogFile], known: Row) -> 
     Where there is none, the end of what was read.
     """
     runs = known["runs"] or ()
-    if len(runs) > 1:
-        is_damage = (F.col("broker_name") == known["broker_name"]) & F.col("reason").isin(*DAMAGES)
-        places = warehouse.read("quarantine").where(is_damage).select("commit_log_offset").distinct()
-        found = [place for (place,) in places.dropna().orderBy("commit_log_offset").limit(MOST_RUNS).collect()]
-        for place in found:
+    if 1 < len(runs) < MOST_RUNS:
+        of_broker = warehouse.read("quarantine").where(F.col("broker_name") == known["broker_name"])
+        # What another record of its key keeps out leaves its hole, however often it is read.
+        is_mendable = F.every(F.col("reason").isin(*DAMAGES)).alias("is_mendable")
+        places = of_broker.groupBy("commit_log_offset").agg(is_mendable).where("is_mendable").dropna()
+        found = places.orderBy("commit_log_offset").limit(MOST_RUNS).collect()
+        for place in (row["commit_log_offset"] for row in found):
             if not any(run["first_offset"] <= place < run["end_offset"] for run in runs) and _is_whole(files, place):
                 return int(place)
     return int(known["next_offset"])
 
 
 def _is_whole(files: Sequence[LogFile], place: int) -> bool:
-    """Whether the record that begins there can be used."""
+    """Whether the record that begins there can be used, and enters a queue (R10)."""
     for file in files:
         if file.base_offset <= place < file.end_offset:
             with open_log(file) as log:
                 stretch = next(walk(log, place, file.end_offset), None)
                 if isinstance(stretch, Records) and stretch.offsets[0] == place:
-                    return next(decode_batches(stretch.between(0, 1)))["reason"][0].as_py() is None
+                    (record,) = next(decode_batches(stretch.between(0, 1))).to_pylist()
+                    is_seen = record["sys_flag"] & SYS_FLAG_TRANSACTION_MASK not in UNSEEN
+                    return record["reason"] is None and is_seen
     return False
 
 
@@ -134,6 +142,8 @@ def _is_older_copy(warehouse: Warehouse, files: Sequence[LogFile], known: Row, t
     last = _last_records(files)
     if not last or last[-1].identity.offset >= _last(known).offset:
         return False
+    if last[-1].identity.store_timestamp_ms > _last(known).store_timestamp_ms:
+        return False  # a broker made anew that has not got as far
     runs = known["runs"] or ()
     first, end = files[0].base_offset, last[-1].identity.offset + last[-1].identity.size
     is_met = any(run["first_offset"] < end and first < run["end_offset"] for run in runs)

@@ -32,8 +32,8 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
     config = config_of(path)
     set_up = store_set_up(path, config)
     require_readable(set_up, path)
-    files, gaps = files_of(path)
-    before = known_logs.standing(warehouse, files, broker_name, settings.land.topics)
+    files, gaps = found = files_of(path)
+    before = known_logs.standing(warehouse, found, broker_name, settings.land.topics)
     if missing := [f"{low} to {high}" for low, high in gaps if high > before.start]:
         raise InputError(
             f"{path}: the commit log misses physical offsets {', '.join(missing)}; copy the store again, all files"

@@ -47,7 +47,7 @@ def frontier_reports(
     if not arguments["is_rebuilt"]:
         return reports
     landed = current.read("landing_frontier").where(F.col("broker_name") == arguments["broker_name"])
-    return frontier.of_another_life(landed, reports)
+    return frontier.of_another_life(landed, reports, now=current.now)
 
 
 def _of_queues(arguments: Mapping[str, Any], reached: DataFrame, kept: DataFrame) -> DataFrame:
