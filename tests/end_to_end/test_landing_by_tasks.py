@@ -66,7 +66,7 @@ def test_captures_land_as_spark_lands_them(open_house, copied, by_spark, tmp_pat
 
 
 @pytest.mark.parametrize("role", ["audit", "engine"])
-@pytest.mark.parametrize("repeats", [False, True])
+@pytest.mark.parametrize("repeats", [pytest.param(False, marks=pytest.mark.long), True])
 def test_odd_records_land_as_spark_lands_them(open_house, copied, by_spark, tmp_path, in_parts, role, repeats):
     store = write_odd_store(tmp_path / "store", repeats=repeats)
     ours = open_house(f"role={role}")
@@ -220,7 +220,7 @@ def given_lines(kind: str) -> list[str]:
 @pytest.mark.parametrize(
     ("kind", "role"), [("half", "audit"), ("half", "engine"), ("op", "audit"), ("message", "audit")]
 )
-@pytest.mark.parametrize("repeats", [False, True])
+@pytest.mark.parametrize("repeats", [pytest.param(False, marks=pytest.mark.long), True])
 def test_lines_land_as_spark_lands_them(open_house, copied, by_spark, kind, role, repeats, monkeypatch):
     monkeypatch.setattr(line_landing, "LEAST_TASK_BYTES", 1)
     lines = given_lines(kind)

@@ -131,7 +131,7 @@ def test_a_topic_of_which_nothing_landed_proves_nothing(open_house):
     assert {reason for verdict, reason in said(house).values() if verdict == "RESOLVED_UNKNOWN"} == {"left_out"}
 
 
-@pytest.mark.parametrize("tail", [False, True])
+@pytest.mark.parametrize("tail", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_store_read_whole_proves_it_without_consume_queues(open_house, tmp_path, tail):
     house = open_house(AUDIT)
     house.land_store(story(tail=tail).write_store(tmp_path / "store"))
@@ -255,7 +255,7 @@ def test_files_and_an_older_store_say_the_same_in_any_order(open_house, tmp_path
     assert said(house) == unknown("unread")
 
 
-@pytest.mark.parametrize("audited", [True, False])
+@pytest.mark.parametrize("audited", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_gap_behind_an_op_that_was_read_takes_no_proof_away(open_house, audited):
     house = open_house(AUDIT)
     log = story()
@@ -270,7 +270,7 @@ def test_a_gap_behind_an_op_that_was_read_takes_no_proof_away(open_house, audite
     assert {name: found for name, found in said(house).items() if name in ALL} == with_reason("read_past_op")
 
 
-@pytest.mark.parametrize("audited", [True, False])
+@pytest.mark.parametrize("audited", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_files_of_a_log_that_were_removed_behind_an_op_that_was_read_take_no_proof_away(open_house, tmp_path, audited):
     log = story()
     upto = log.plain()["commitLogOffset"]
@@ -373,7 +373,9 @@ def test_an_empty_queue_that_nothing_tells_of_is_read_by_the_next_live_landing(o
     assert house.versions() == before, "it is told once"
 
 
-@pytest.mark.parametrize("read_queues", [0, 1], ids=["deleted", "beyond readQueueNums"])
+@pytest.mark.parametrize(
+    "read_queues", [0, pytest.param(1, marks=pytest.mark.long)], ids=["deleted", "beyond readQueueNums"]
+)
 @pytest.mark.parametrize("seen", [0, 1, 2], ids=["never told of", "told of, empty", "told of, with messages"])
 def test_a_queue_of_which_a_live_broker_tells_no_more_proves_nothing(open_house, served, seen, read_queues):
     """Both are done to live topics: what was committed then is visible to nobody who may read, and not rolled back."""
