@@ -240,12 +240,16 @@ def log_end(files: Sequence[LogFile], start: int = 0) -> LogEnd:
 
 def record_at(files: Sequence[LogFile], offset: int) -> RecordIdentity | None:
     """The identity of the record that begins at a physical offset; null where none does (any more)."""
-    for file in files:
-        if file.base_offset <= offset < file.end_offset:
-            with open_log(file) as log:
-                frame = log.frame_at(offset - file.base_offset, log.size)
-                return _identity(log, frame) if frame is not None else None
-    return None
+    if (file := file_at(files, offset)) is None:
+        return None
+    with open_log(file) as log:
+        frame = log.frame_at(offset - file.base_offset, log.size)
+        return _identity(log, frame) if frame is not None else None
+
+
+def file_at(files: Sequence[LogFile], offset: int) -> LogFile | None:
+    """The file that has a physical offset; null where none does (any more)."""
+    return next((file for file in files if file.base_offset <= offset < file.end_offset), None)
 
 
 def _identity(log: MappedLog, frame: Frame) -> RecordIdentity:

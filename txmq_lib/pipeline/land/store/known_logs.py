@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.names import DAMAGES, SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
 from txmq_lib.pipeline.land.topics import is_every_topic, is_landed_topic
-from txmq_lib.rocketmq.store.commit_log import LogFile, LogFiles, RecordIdentity, open_log, record_at, walk
+from txmq_lib.rocketmq.store.commit_log import LogFile, LogFiles, RecordIdentity, file_at, open_log, record_at, walk
 from txmq_lib.rocketmq.store.message_batch import decode_batches
 from txmq_lib.rocketmq.store.records import BORN_HOST_END, END, START, TOPIC, TOPIC_END, Records
 from txmq_lib.rules.frontier import WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID
@@ -122,15 +122,14 @@ def _mended_from(warehouse: Warehouse, files: Sequence[LogFile], known: Row) -> 
 
 def _is_whole(files: Sequence[LogFile], place: int) -> bool:
     """Whether the record that begins there can be used, and enters a queue (R10)."""
-    for file in files:
-        if file.base_offset <= place < file.end_offset:
-            with open_log(file) as log:
-                stretch = next(walk(log, place, file.end_offset), None)
-                if isinstance(stretch, Records) and stretch.offsets[0] == place:
-                    (record,) = next(decode_batches(stretch.between(0, 1))).to_pylist()
-                    is_seen = record["sys_flag"] & SYS_FLAG_TRANSACTION_MASK not in UNSEEN
-                    return record["reason"] is None and is_seen
-    return False
+    if (file := file_at(files, place)) is None:
+        return False
+    with open_log(file) as log:
+        stretch = next(walk(log, place, file.end_offset), None)
+        if not isinstance(stretch, Records) or stretch.offsets[0] != place:
+            return False
+        (record,) = next(decode_batches(stretch.between(0, 1))).to_pylist()
+    return record["reason"] is None and record["sys_flag"] & SYS_FLAG_TRANSACTION_MASK not in UNSEEN
 
 
 def _is_older_copy(warehouse: Warehouse, files: Sequence[LogFile], known: Row, topics: Sequence[str]) -> bool:
