@@ -227,5 +227,31 @@ def test_what_was_damaged_in_a_former_life_is_not_read_by_reading_this_one(open_
     assert verdict_and_reason(house) == {"seen": ("RESOLVED_UNKNOWN", "quarantined")}
 
 
+def test_an_op_of_a_former_life_whose_half_never_landed_decides_none_of_this_one(open_house, tmp_path):
+    before, now = SmallLog(), SmallLog()
+    gone = [before.half(f"gone{number}") for number in range(2)]
+    while before.plain("Other")["commitLogOffset"] < FILE_BYTES:
+        pass
+    for half in gone:
+        before.op(half)
+    now.plain()
+    # At the offsets of those two halves, which retention took: one that nobody has decided, and one committed.
+    now.half("open")
+    seen, *others = [now.half(name) for name in ("seen", "other0", "other1")]
+    now.commit(seen)
+    for half in (*others, seen):  # the first two have the keys of ops of the former life
+        now.op(half)
+    for _ in range(20):
+        now.plain()
+    for one in now.rows:
+        one["storeTimestamp"] += 3_600_000
+    house = open_house("role=audit")
+    house.land_store(before.write_store(tmp_path / "before", without=[0]))
+    assert house.land_store(now.write_store(tmp_path / "now")).counts["rebuilt"] == 1
+    house.audit(LATER)
+    found = verdict_and_reason(house)
+    assert (found["open"], found["seen"]) == (("RESOLVED_UNKNOWN", "untold"), ("COMMITTED", "visible"))
+
+
 def verdict_and_reason(house: House) -> dict[str, tuple[str, str]]:
     return {row["transaction_id"]: (row["verdict"], row["reason"]) for row in house.rows("verdict")}

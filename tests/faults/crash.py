@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import driver
-import pyarrow as pa
 import pytest
 from contents import contents, differences
-from crash_states import Contents, Recording, build, recorded
-from deltalake.exceptions import DeltaError
+from crash_states import Recording, build, files_that_count, recorded
 from scenario import ASSIGNMENTS, BY_HAND, RESOLVERS, WHOLE, Step, write_inputs
 
 from txmq_lib.config.resources import conf_dir
@@ -31,8 +29,23 @@ CUTS = {
     "crash-by-hand": (BY_HAND, False),
     "crash-by-hand-by-spark": (BY_HAND, True),
 }
-COLUMNS = ("job", "writer", "states", "rows lost", "rows too many", "refused", "carried on", "seen")
+COLUMNS = ("job", "writer", "states", "carried on", "rows lost", "rows too many", "refused", "mended", "seen")
 SHOWN = 4
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a step ended that was run again after a power cut."""
+
+    lost: int = 0
+    twice: int = 0
+    refusal: str = ""
+    what: str = ""
+
+    @property
+    def is_well(self) -> bool:
+        """Whether all is there, once."""
+        return not (self.lost or self.twice or self.refusal)
 
 
 @dataclass
@@ -42,6 +55,7 @@ class Crashed:
     job: str
     by: str
     states: int = 0
+    distinct: int = 0
     lost: int = 0
     twice: int = 0
     refused: int = 0
@@ -53,9 +67,20 @@ class Crashed:
         """Whether nothing was lost or there twice."""
         return not (self.lost or self.twice)
 
+    def add(self, state_name: str, ended: Ended) -> None:
+        """Count one more state."""
+        self.states += 1
+        self.lost, self.twice, self.refused = (
+            self.lost + ended.lost,
+            self.twice + ended.twice,
+            self.refused + bool(ended.refusal),
+        )
+        if not ended.is_well:
+            self.notes.append(f"{state_name}: {f'refused: {ended.refusal}' if ended.refusal else ended.what}")
+
     def row(self) -> list[str]:
         """The line of the table."""
-        counts = (self.states, self.lost, self.twice, self.refused, self.mended)
+        counts = (self.states, self.distinct, self.lost, self.twice, self.refused, self.mended)
         return [self.job, self.by, *map(str, counts), "; ".join(self.notes[:SHOWN])]
 
 
@@ -100,38 +125,45 @@ class _Cuts:
         one, states = Crashed(step.job, self._by), list(recording.states())
         if most and len(states) > most:
             states = random.Random(7).sample(states, most)
+        carried_on: dict[int, Ended] = {}
         for state_name, state in states:
-            self._replay(one, step, state_name, state, expected)
+            place = self._place / f"state-{one.job}-{self._by}-{one.states}"
+            place.mkdir()
+            build(place, state)
+            try:
+                found = self._mended(place, step, expected, carried_on)
+            finally:
+                one.mended += (place / "_set_aside").exists()
+            one.add(state_name, found)
+            if found.is_well:
+                shutil.rmtree(place)
+        one.distinct = len(carried_on)
         return one
 
-    def _replay(
-        self, one: Crashed, step: Step, state_name: str, state: Contents, expected: dict[str, Counter[str]]
-    ) -> None:
-        place = self._place / f"state-{one.job}-{self._by}-{one.states}"
-        place.mkdir()
-        build(place, state)
-        one.states += 1
+    def _mended(
+        self, place: Path, step: Step, expected: dict[str, Counter[str]], carried_on: dict[int, Ended]
+    ) -> Ended:
+        """How the step ends there. States that are alike once they are mended go on alike: only the first is run."""
+        try:
+            ready.mend_after_power_cut(str(place), lambda _: None)
+        except TxmqError as error:
+            return Ended(refusal=error.code)
+        key = hash(frozenset(files_that_count(place).items()))
+        if key not in carried_on:
+            carried_on[key] = self._carried_on(place, step, expected)
+        return carried_on[key]
+
+    def _carried_on(self, place: Path, step: Step, expected: dict[str, Counter[str]]) -> Ended:
         try:
             driver.run(Warehouse(self._spark, str(place)), self._settings, self._inputs, step)
-        except TxmqError as error:
-            one.refused += 1
-            one.notes.append(f"{state_name}: refused: {error.code}")
-            return
-        except Exception as error:  # what is no word of ours helps nobody: the step cannot be carried on
-            one.lost += 1
-            one.notes.append(f"{state_name}: {type(error).__name__}: {str(error).splitlines()[0][:160]}")
-            return
-        finally:
-            one.mended += (place / "_set_aside").exists()
-        try:
             found = differences(expected, contents(place))
-        except (DeltaError, pa.ArrowException, OSError) as error:
-            one.lost += 1
-            one.notes.append(f"{state_name}: a table cannot be read: {str(error).splitlines()[0][:160]}")
-            return
-        for table, (lost, extra) in found.items():
-            if table == "pass" and not lost:
-                continue  # it had been committed, and was done once more for nothing
-            one.lost, one.twice = one.lost + lost, one.twice + extra
-            one.notes.append(f"{state_name}: {table}: {lost} lost, {extra} too many")
-        shutil.rmtree(place)
+        except TxmqError as error:
+            return Ended(refusal=error.code)
+        except Exception as error:  # what is no word of ours helps nobody: the step cannot be carried on
+            return Ended(lost=1, what=f"{type(error).__name__}: {str(error).splitlines()[0][:160]}")
+        # A pass that had been committed may be done once more for nothing.
+        counted = {table: each for table, each in found.items() if table != "pass" or each[0]}
+        what = "; ".join(f"{table}: {lost} lost, {extra} too many" for table, (lost, extra) in counted.items())
+        return Ended(
+            lost=sum(lost for lost, _ in counted.values()), twice=sum(extra for _, extra in counted.values()), what=what
+        )

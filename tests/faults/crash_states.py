@@ -17,6 +17,7 @@ from typing import Any
 
 from txmq_lib.delta import durable
 from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.passes.mending import SET_ASIDE
 
 ABSENT, WHOLE, EMPTY, CUT, ZEROS = "absent", "whole", "empty", "cut", "zeros"
 Contents = dict[str, bytes]
@@ -52,6 +53,15 @@ class Recording:
 def files_of(place: Path) -> Contents:
     """All files below a place."""
     return {str(path.relative_to(place)): path.read_bytes() for path in sorted(place.rglob("*")) if path.is_file()}
+
+
+def files_that_count(place: Path) -> Contents:
+    """Those below a place that anybody reads: logs, and the files that an entry of a log names."""
+    files = files_of(place)
+    logs = {name: data for name, data in files.items() if "_delta_log" in name and not name.startswith(SET_ASIDE)}
+    named = b"".join(logs.values())
+    rest = files.keys() - logs.keys()
+    return logs | {name: files[name] for name in rest if os.path.basename(name).encode() in named}
 
 
 def build(place: Path, state: Contents) -> None:

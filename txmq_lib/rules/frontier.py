@@ -77,20 +77,21 @@ def reached_together(reached: DataFrame) -> DataFrame:
     )
 
 
-def whole_reads(frontier: DataFrame) -> tuple[DataFrame, DataFrame]:
+def read_to() -> Column:
+    """Of a row about all queues of a broker, or of a topic: up to which physical offset they were read to the end."""
+    return F.array_max("runs.read_to")
+
+
+def _whole_reads(frontier: DataFrame) -> tuple[DataFrame, DataFrame]:
     """Up to which physical offset all queues of a broker were read to their ends, and those of some of its topics.
 
-    Columns  broker_name, _all_read_to, _all_read_at (up to which store time); broker_name, topic, _topic_read_to
+    Columns  broker_name, _all_read_to; broker_name, topic, _topic_read_to
     """
-    whole = frontier.where(F.col("queue_id") == WHOLE_QUEUE_ID).withColumn("_to", F.array_max("runs.read_to"))
+    whole = frontier.where((F.col("queue_id") == WHOLE_QUEUE_ID) & read_to().isNotNull())
     is_all = F.col("topic") == ALL_QUEUES_TOPIC
     return (
-        whole.where(is_all).select(
-            "broker_name", F.col("_to").alias("_all_read_to"), F.col("highest_store_timestamp").alias("_all_read_at")
-        ),
-        whole.where(~is_all & F.col("_to").isNotNull()).select(
-            "broker_name", "topic", F.col("_to").alias("_topic_read_to")
-        ),
+        whole.where(is_all).select("broker_name", read_to().alias("_all_read_to")),
+        whole.where(~is_all).select("broker_name", "topic", read_to().alias("_topic_read_to")),
     )
 
 
@@ -103,7 +104,7 @@ def advanced(known: DataFrame, reports: DataFrame, *, pass_number: int) -> DataF
     `changes` has one, without where it was read to; former_timestamp says so of a broker.
     """
     before = known.select(*QUEUE, *[F.col(name).alias(f"_{name}") for name in known.columns if name not in QUEUE])
-    of_broker, of_topic = whole_reads(known)
+    of_broker, of_topic = _whole_reads(known)
     joined = (
         reports.join(before, on=list(QUEUE), how="left")
         .join(of_broker, on="broker_name", how="left")

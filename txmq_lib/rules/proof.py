@@ -39,7 +39,7 @@ from txmq_lib.rules.bad_places import (
     may_be_rival,
     with_bad_places,
 )
-from txmq_lib.rules.frontier import WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID, whole_reads
+from txmq_lib.rules.frontier import ALL_QUEUES_TOPIC, WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID, read_to
 from txmq_lib.rules.runs import holes_between, no_runs, told_to, without_misread
 
 PATTERNS = r"^\[(.*)\]$"  # how landing_frontier names a log of which some topics are read
@@ -52,22 +52,14 @@ def with_proof(figures: DataFrame, frontier: DataFrame, quarantine: DataFrame) -
 
     figures     transaction_figures; frontier, quarantine  the tables
     """
-    of_broker, told_of_topic = whole_reads(frontier)
-    of_topic = told_of_topic.withColumnRenamed("topic", "real_topic")
     placed = (
         figures.join(F.broadcast(_queues(frontier)), on=list(REAL_QUEUE), how="left")
         .join(F.broadcast(undecided.transaction_queues(frontier)), on=list(undecided.KEY), how="left")
         .join(F.broadcast(_topics(frontier)), on=["broker_name", "real_topic"], how="left")
-        .join(F.broadcast(_logs(frontier)), on="broker_name", how="left")
-        .join(F.broadcast(_readings(frontier)), on="broker_name", how="left")
-        .join(F.broadcast(of_broker), on="broker_name", how="left")
-        .join(F.broadcast(_former_lives(frontier)), on="broker_name", how="left")
-        .join(
-            F.broadcast(of_topic.withColumnRenamed("topic", "real_topic")), on=["broker_name", "real_topic"], how="left"
-        )
+        .join(F.broadcast(_brokers(frontier)), on="broker_name", how="left")
     )
-    read_to = F.greatest("_all_read_to", "_topic_read_to")
-    runs = told_to(F.coalesce("_runs", no_runs()), read_to, F.col("_is_untold"))
+    whole_read_to = F.greatest("_all_read_to", "_topic_read_to")
+    runs = told_to(F.coalesce("_runs", no_runs()), whole_read_to, F.col("_is_untold"))
     named = placed.withColumns(
         {
             "_low": F.coalesce("original_place", F.lit(-1)),
@@ -79,7 +71,7 @@ def with_proof(figures: DataFrame, frontier: DataFrame, quarantine: DataFrame) -
     return judged.withColumns(
         {
             "_proof": _proof(),
-            "_missing": _missing(read_to),
+            "_missing": _missing(whole_read_to),
             "_is_op_read": _is_op_read() & ~_is_of_former_life(),
             "_is_read": undecided.is_read() & ~_is_of_former_life(),
             "_ops_read_at": undecided.ops_read_at(),
@@ -121,8 +113,16 @@ def _proof() -> Column:
 
 
 def _is_of_former_life() -> Column:
-    """Whether the half is from before its broker was made anew: what is read now counts its places from 0 again."""
-    return _is(F.col("half_store_timestamp") <= F.col("_former_at"))
+    """Whether the half, or an op that names its place, is from before its broker was made anew.
+
+    What is read now counts its places from 0 again; and an op of then may name a half of then that never landed.
+    """
+    return _is(F.least("half_store_timestamp", "first_op_timestamp") <= F.col("_former_at"))
+
+
+def is_of_two_lives() -> Column:
+    """Whether some of half and ops are from before their broker was made anew, and some are not."""
+    return _is_of_former_life() & _is(F.greatest("half_store_timestamp", "last_op_timestamp") > F.col("_former_at"))
 
 
 def _begins_before(run: Column) -> Column:
@@ -165,9 +165,9 @@ def _overlaps(hole: Column) -> Column:
     return _is(hole["behind"] < F.col("op_place")) & F.coalesce(hole["before"] > F.col("_low"), F.lit(True))
 
 
-def _missing(read_to: Column) -> Column:
+def _missing(whole_read_to: Column) -> Column:
     """The first reason that fits, in the order of names.UNKNOWN_REASONS."""
-    is_taken = F.coalesce("_is_topic_landed", _some("_taking_logs", lambda _: F.lit(True))) | read_to.isNotNull()
+    is_taken = F.coalesce("_is_topic_landed", _some("_taking_logs", lambda _: F.lit(True))) | whole_read_to.isNotNull()
 
     def is_gone(hole: Column) -> Column:
         return _overlaps(hole) & _is(hole["from_offset"] < F.col("_lowest_kept"))
@@ -242,36 +242,43 @@ def _queues(frontier: DataFrame) -> DataFrame:
     )
 
 
-def _former_lives(frontier: DataFrame) -> DataFrame:
-    return frontier.groupBy("broker_name").agg(F.max("former_timestamp").alias("_former_at"))
-
-
-def _readings(frontier: DataFrame) -> DataFrame:
-    """Of each broker whether all that files told of it can be of one reading, and the last place such a reading saw.
-
-    A queue that was told to end in two places, or that goes on behind the one told, was read twice, or while it grew.
-    The place is that of a real message or a given-up one: ops say nothing of when the real topics were read. _told_at
-    is the newest store time among them.
-    """
-    ends = frontier.where((F.col("queue_id") != WHOLE_QUEUE_ID) & F.col("first_told_end").isNotNull())
-    places = F.array_max(F.transform("runs", lambda run: run["last_commit_log_offset"]))
-    return ends.groupBy("broker_name").agg(
-        F.every(F.col("first_told_end") == F.col("told_end")).alias("_is_one_reading"),
-        F.max(F.when(~F.col("topic").isin(*HALF_TOPICS, *OP_TOPICS), places)).alias("_last_told_place"),
-        F.max("highest_store_timestamp").alias("_told_at"),
+def _topics(frontier: DataFrame) -> DataFrame:
+    """Of each topic whether a queue of it has landed, and up to which physical offset all of them were read."""
+    is_whole = F.col("queue_id") == WHOLE_QUEUE_ID
+    return frontier.groupBy("broker_name", F.col("topic").alias("real_topic")).agg(
+        F.max(F.when(~is_whole, F.lit(True))).alias("_is_topic_landed"),
+        F.max(F.when(is_whole, read_to())).alias("_topic_read_to"),
     )
 
 
-def _topics(frontier: DataFrame) -> DataFrame:
-    queues = frontier.where(F.col("queue_id") != WHOLE_QUEUE_ID)
-    named = queues.select("broker_name", F.col("topic").alias("real_topic")).distinct()  # a row per queue
-    return named.withColumn("_is_topic_landed", F.lit(True))
+def _brokers(frontier: DataFrame) -> DataFrame:
+    """What is known of each broker as a whole.
 
-
-def _logs(frontier: DataFrame) -> DataFrame:
-    is_log = (F.col("topic") == WHOLE_LOG_TOPIC) | F.col("topic").rlike(PATTERNS)
-    logs = frontier.where((F.col("queue_id") == WHOLE_QUEUE_ID) & is_log)
-    queue = F.struct(
+    _all_read_to, _all_read_at  up to which physical offset and store time all queues were read to their ends
+    _logs                       whole logs, each of some topics
+    _is_one_reading             whether all that files told of it can be of one reading: a queue that was told to end in
+                                two places, or that goes on behind the one told, was read twice, or while it grew
+    _last_told_place, _told_at  the last place, and the newest store time, that such a reading saw; the place is that of
+                                a real message or a given-up one: ops say nothing of when real topics were read
+    _former_at                  the newest store time of the life before it was made anew
+    _highest_timestamp          the newest store time of all
+    """
+    topic, is_whole = F.col("topic"), F.col("queue_id") == WHOLE_QUEUE_ID
+    is_all = is_whole & (topic == ALL_QUEUES_TOPIC)
+    is_log = is_whole & ((topic == WHOLE_LOG_TOPIC) | topic.rlike(PATTERNS))
+    log = F.struct(
         "topic", F.coalesce("runs", no_runs()).alias("runs"), "lowest_kept_offset", "highest_store_timestamp"
     )
-    return logs.groupBy("broker_name").agg(F.collect_list(queue).alias("_logs"))
+    is_told = ~is_whole & F.col("first_told_end").isNotNull()
+    is_real = ~topic.isin(*HALF_TOPICS, *OP_TOPICS)
+    places = F.array_max(F.transform("runs", lambda run: run["last_commit_log_offset"]))
+    return frontier.groupBy("broker_name").agg(
+        F.max(F.when(is_all, read_to())).alias("_all_read_to"),
+        F.max(F.when(is_all, F.col("highest_store_timestamp"))).alias("_all_read_at"),
+        F.collect_list(F.when(is_log, log)).alias("_logs"),
+        F.every(F.when(is_told, F.col("first_told_end") == F.col("told_end"))).alias("_is_one_reading"),
+        F.max(F.when(is_told & is_real, places)).alias("_last_told_place"),
+        F.max(F.when(is_told, F.col("highest_store_timestamp"))).alias("_told_at"),
+        F.max("former_timestamp").alias("_former_at"),
+        F.max("highest_store_timestamp").alias("_highest_timestamp"),
+    )

@@ -44,7 +44,7 @@ from txmq_lib.rules.bad_places import has_rival_half
 from txmq_lib.rules.check import check_limit_ms
 from txmq_lib.rules.evidence import FIGURES
 from txmq_lib.rules.policy import Policies
-from txmq_lib.rules.proof import with_proof
+from txmq_lib.rules.proof import is_of_two_lives, with_proof
 from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 
 # A broker with halves in RocksDB checks once more than transactionCheckMax (R119); another round may have begun just
@@ -71,9 +71,8 @@ def judged(
     pass_number: int,
 ) -> DataFrame:
     """Rows of `verdict` from transaction_figures, landing_frontier and quarantine; the first rule that fits decides."""
-    with_brokers = figures.join(F.broadcast(_brokers(frontier, now)), on="broker_name", how="left")
-    with_checks_end = with_brokers.withColumn("checks_end_timestamp", _checks_end(policies))
-    proved = with_proof(with_checks_end, frontier, quarantine)
+    with_checks_end = figures.withColumn("checks_end_timestamp", _checks_end(policies))
+    proved = with_proof(with_checks_end, frontier, quarantine).withColumn("_frontier_timestamp", _read_upto(now))
     verdict = F.coalesce(*[F.when(holds, F.lit(name)) for name, holds in _rules(policies)], F.lit(PENDING))
     reasoned = proved.withColumn("verdict", verdict).withColumn("reason", _reason(policies))
     # A hole among ops that shows later may hold its own.
@@ -202,9 +201,10 @@ def _is_conflict(policies: Policies) -> Column:
 def _has_two_ops() -> Column:
     """Whether two ends of a visible message were accepted: each left an op (R25).
 
-    Of two halves of one offset, each of another life of the broker, an op means either.
+    Of two halves of one offset, each of another life of the broker, an op means either, were one of them never seen.
     """
-    return (F.col("visible_count") == 1) & (F.col("op_count") >= 2) & ~has_rival_half()
+    means_either = has_rival_half() | is_of_two_lives()
+    return (F.col("visible_count") == 1) & (F.col("op_count") >= 2) & ~means_either
 
 
 def _is_expired(policies: Policies) -> Column:
@@ -236,12 +236,12 @@ def _has_passed(moment_ms: Column, read_at: str = "_frontier_timestamp") -> Colu
 
 
 def _brokers(frontier: DataFrame, now: datetime) -> DataFrame:
-    """Per broker how far anything of it has been read.
+    """Per broker how far anything of it has been read: _highest_timestamp, and _frontier_timestamp as of `now`."""
+    highest = frontier.groupBy("broker_name").agg(F.max("highest_store_timestamp").alias("_highest_timestamp"))
+    return highest.withColumn("_frontier_timestamp", _read_upto(now))
 
-    _frontier_timestamp is at most `now`: where a broker's clock once ran ahead, all undecided would expire at once.
-    """
-    highest = F.max("highest_store_timestamp")
-    return frontier.groupBy("broker_name").agg(
-        highest.alias("_highest_timestamp"),
-        F.when(highest.isNotNull(), F.least(highest, F.lit(now))).alias("_frontier_timestamp"),
-    )
+
+def _read_upto(now: datetime) -> Column:
+    """At most `now`: where a broker's clock once ran ahead, all undecided would expire at once."""
+    highest = F.col("_highest_timestamp")
+    return F.when(highest.isNotNull(), F.least(highest, F.lit(now)))
