@@ -436,7 +436,9 @@ def test_of_thousands_of_passes_only_files_that_may_hold_the_newest_are_read(txm
 
 
 def test_watch_shows_it_again_until_interrupted(warehouse):
-    code = "import sys; from txmq_lib.cli import main; sys.exit(main(sys.argv[1:]))"
+    # What is started in the background ignores SIGINT, and so does all that it starts.
+    heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{heeding}; import sys; from txmq_lib.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", code, "--warehouse", warehouse(ROWS), "status", "--watch", "0.1"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
