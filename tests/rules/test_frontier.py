@@ -153,6 +153,14 @@ def runs_after(spark, known, report, **options):
     return {row["topic"]: [tuple(run) for run in row["runs"]] for row in changed.collect()}
 
 
+def runs_of_each(spark, cases):
+    """The runs of each case after one pass: each is a broker of its own, with known rows and a report."""
+    known = [{**row, "broker_name": why} for why, (before, _) in cases.items() for row in before]
+    reports = [{**report, "broker_name": why} for why, (_, report) in cases.items()]
+    changed = advanced(rows(spark, "landing_frontier", known), reported(spark, reports), pass_number=7)
+    return {row["broker_name"]: [tuple(run) for run in row["runs"]] for row in changed.collect()}
+
+
 def test_what_landed_before_and_what_lands_are_joined(spark):
     known = [{"next_offset": 3, "runs": [run(0, 3, 10, 30)], "told_end": 3}]
     more = {"next_offset": 5, "runs": [run(3, 5, 40, 50)], "told_end": 5}
@@ -192,15 +200,16 @@ def test_the_lowest_offset_kept_goes_back_only_where_the_queue_began_anew(spark)
 def test_what_the_last_reading_of_all_queues_said_of_one_stays_when_it_goes_on(spark, topic):
     whole = {"topic": topic, "queue_id": -1, "runs": [run(0, 0, read_to=99)]}
     still = {"runs": [run(0, 3, 10, 30, 50)], "told_end": 3, "is_untold": False}
-    behind_a_gap = {"next_offset": 6, "runs": [run(5, 6, 120, 120, 130)], "told_end": 6}
-    assert runs_after(spark, [whole, still], behind_a_gap) == {"TopicA": [(0, 3, 10, 30, 99), (5, 6, 120, 120, 130)]}
     empty = {"runs": [run(0, 0, read_to=50)], "told_end": 0, "next_offset": 0, "is_untold": False}
-    assert runs_after(spark, [whole, empty], behind_a_gap) == {
-        "TopicA": [(0, 0, None, None, 99), (5, 6, 120, 120, 130)]
+    behind_a_gap = {"next_offset": 6, "runs": [run(5, 6, 120, 120, 130)], "told_end": 6}
+    cases = {  # rows known of it besides, its runs then
+        "it had rows": ([still], [(0, 3, 10, 30, 99), (5, 6, 120, 120, 130)]),
+        "it was empty": ([empty], [(0, 0, None, None, 99), (5, 6, 120, 120, 130)]),
+        "nobody told of it before": ([], [(5, 6, 120, 120, 130)]),
+        "told of no more": ([{**still, "is_untold": True}], [(0, 3, 10, 30, 50), (5, 6, 120, 120, 130)]),
     }
-    assert runs_after(spark, [whole], behind_a_gap) == {"TopicA": [(5, 6, 120, 120, 130)]}, "nobody told of it before"
-    untold = {**still, "is_untold": True}
-    assert runs_after(spark, [whole, untold], behind_a_gap) == {"TopicA": [(0, 3, 10, 30, 50), (5, 6, 120, 120, 130)]}
+    found = runs_of_each(spark, {why: ([whole, *rows_known], behind_a_gap) for why, (rows_known, _) in cases.items()})
+    assert found == {why: runs for why, (_, runs) in cases.items()}
 
 
 def test_what_a_reading_of_all_queues_said_of_one_counts_only_if_it_was_told_of_that_queue(spark):
@@ -211,12 +220,17 @@ def test_what_a_reading_of_all_queues_said_of_one_counts_only_if_it_was_told_of_
         (None, True): 100, (None, False): 500, (None, None): 100, (False, True): 500, (False, None): 500,
         (True, False): 100,
     }  # fmt: skip
-    found = {}
-    for before, now in cases:
-        report = {"next_offset": 12, "told_end": 12, "is_untold": now, "runs": []}
-        runs = runs_after(spark, [whole, {**known, "is_untold": before}], report)
-        found[before, now] = runs["TopicA"][0][-1]
-    assert found == cases
+    report = {"next_offset": 12, "told_end": 12, "runs": []}
+    found = runs_of_each(
+        spark,
+        {
+            f"{before}, {now}": ([whole, {**known, "is_untold": before}], {**report, "is_untold": now})
+            for before, now in cases
+        },
+    )
+    assert {why: runs[0][-1] for why, runs in found.items()} == {
+        f"{before}, {now}": read_to for (before, now), read_to in cases.items()
+    }
 
 
 def test_whether_a_live_broker_tells_of_a_queue_is_what_the_newest_live_landing_says(spark):
@@ -234,38 +248,45 @@ def test_whether_a_live_broker_tells_of_a_queue_is_what_the_newest_live_landing_
     }
 
 
-def changes_after(spark, known, report):
-    changed = advanced(rows(spark, "landing_frontier", known), reported(spark, [report]), pass_number=7)
-    return {row["topic"]: row["changes"] and [(*each,) for each in row["changes"]] for row in changed.collect()}
+def changes_of_each(spark, cases):
+    """The changes of each case after one pass: each is a broker of its own, with known rows and a report."""
+    known = [{**row, "broker_name": why} for why, (before, _) in cases.items() for row in before]
+    reports = [{**report, "broker_name": why} for why, (_, report) in cases.items()]
+    changed = advanced(rows(spark, "landing_frontier", known), reported(spark, reports), pass_number=7)
+    return {row["broker_name"]: row["changes"] and [(*each,) for each in row["changes"]] for row in changed.collect()}
 
 
 def test_where_a_queue_that_began_anew_was_read_to_and_had_begun_stays_known(spark):
     """As far as its rows reach, and its ends were told; all queues' readings count only if they were told of it."""
     whole = {"topic": "**", "queue_id": -1, "runs": [run(0, 0, read_to=500)]}
     began = {**SAME, "next_offset": 12, "changes": [{"behind": None, "before": 700}]}
-    known = {
-        "rows": {"runs": [run(0, 9, 10, 90)], "is_untold": False},
-        "its end": {"runs": [run(0, 9, 10, 90, 100)], "is_untold": None},
-        "all ends": {"runs": [run(0, 9, 10, 90, 100)], "is_untold": False},
-        "nothing": {"runs": []},
-        "before": {"runs": [run(0, 9, 10, 90, 100)], "is_untold": False, "changes": [{"behind": 1, "before": 2}]},
-    }
-    behind = {"rows": 90, "its end": 100, "all ends": 500, "nothing": -1}
-    for why, row in known.items():
-        expected = [(500, 700)] if why == "before" else [(behind[why], 700)]
-        before = [(1, 2)] if why == "before" else []
-        assert changes_after(spark, [whole, {**KNOWN, **row}], began) == {"TopicA": before + expected}, why
+    of_rows = {**KNOWN, "runs": [run(0, 9, 10, 90)], "is_untold": False}
+    to_its_end = {**KNOWN, "runs": [run(0, 9, 10, 90, 100)], "is_untold": None}
+    to_all_ends = {**to_its_end, "is_untold": False}
+    began_before = {**to_all_ends, "changes": [{"behind": 1, "before": 2}]}
     # Places of a broker made anew begin at 0 again.
     lower = {**began, "changes": [{"behind": None, "before": 40}]}
-    assert changes_after(spark, [{**KNOWN, **known["rows"]}], lower) == {"TopicA": [(-1, 91)]}
-    kept = {**KNOWN, "changes": [{"behind": 1, "before": 2}]}
-    assert changes_after(spark, [whole, kept], {**SAME, "next_offset": 13}) == {"TopicA": [(1, 2)]}
+    cases = {  # known, reported, its changes then
+        "rows": ([whole, of_rows], began, [(90, 700)]),
+        "its end": ([whole, to_its_end], began, [(100, 700)]),
+        "all ends": ([whole, to_all_ends], began, [(500, 700)]),
+        "nothing": ([whole, {**KNOWN, "runs": []}], began, [(-1, 700)]),
+        "before": ([whole, began_before], began, [(1, 2), (500, 700)]),
+        "a broker made anew": ([of_rows], lower, [(-1, 91)]),
+        "it goes on": (
+            [whole, {**KNOWN, "changes": [{"behind": 1, "before": 2}]}],
+            {**SAME, "next_offset": 13},
+            [(1, 2)],
+        ),
+    }
+    found = changes_of_each(spark, {why: (known, report) for why, (known, report, _) in cases.items()})
+    assert found == {why: changes for why, (*_, changes) in cases.items()}
 
 
 def test_of_too_many_beginnings_the_first_two_are_one(spark):
     many = [{"behind": 10 * number, "before": 10 * number + 5} for number in range(MOST_CHANGES)]
     known = {**KNOWN, "runs": [run(0, 9, 10, 5_000)], "changes": many}
     began = {**SAME, "next_offset": 12, "changes": [{"behind": None, "before": None}]}
-    (changes,) = changes_after(spark, [known], began).values()
+    (changes,) = changes_of_each(spark, {"many": ([known], began)}).values()
     assert len(changes) == MOST_CHANGES
     assert (changes[0], changes[1], changes[-1]) == ((0, 15), (20, 25), (5_000, None))

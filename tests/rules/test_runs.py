@@ -15,24 +15,34 @@ pytestmark = pytest.mark.spark
 ROWS = "broker_name string, topic string, queue_id int, queue_offset bigint, commit_log_offset bigint"
 
 
-def landed(spark, *places):
-    """Runs of one queue of which these (offset, place) landed, without read_to."""
-    frame = local_frame(spark, [("b", "T", 0, *place) for place in places], ROWS)
-    return [[tuple(run)[:4] for run in row["runs"]] for row in rules.landed_runs(frame).collect()]
+def landed(spark, **places):
+    """Runs of queues of which these (offset, place) landed, without read_to, by the topic of each."""
+    records = [("b", topic, 0, *place) for topic, of_queue in places.items() for place in of_queue]
+    found = rules.landed_runs(local_frame(spark, records, ROWS)).collect()
+    return {row["topic"]: [tuple(run)[:4] for run in row["runs"]] for row in found}
 
 
 def test_rows_that_follow_each_other_are_one_run_however_they_come(spark):
-    assert landed(spark, (2, 30), (0, 10), (1, 20)) == [[(0, 3, 10, 30)]]
-    assert landed(spark, (5, 10), (6, 20), (8, 30)) == [[(5, 7, 10, 20), (8, 9, 30, 30)]]
-    assert landed(spark, (0, 10), (1, 20), (1, 20)) == [[(0, 2, 10, 20)]], "the same one again is no other"
-    assert landed(spark, (0, 10), (1, 20), (2, 15), (3, 18)) == [[(0, 2, 10, 20), (2, 4, 15, 18)]], "not of one life"
-    assert landed(spark, (0, 10), (1, None), (2, 30)) == [[(0, 1, 10, 10), (2, 3, 30, 30)]], "one did not land"
-    assert landed(spark, (1, None)) == []
+    assert landed(
+        spark,
+        in_any_order=[(2, 30), (0, 10), (1, 20)],
+        a_gap=[(5, 10), (6, 20), (8, 30)],
+        the_same_one_again=[(0, 10), (1, 20), (1, 20)],
+        not_of_one_life=[(0, 10), (1, 20), (2, 15), (3, 18)],
+        one_did_not_land=[(0, 10), (1, None), (2, 30)],
+        none_did=[(1, None)],
+    ) == {
+        "in_any_order": [(0, 3, 10, 30)],
+        "a_gap": [(5, 7, 10, 20), (8, 9, 30, 30)],
+        "the_same_one_again": [(0, 2, 10, 20)],
+        "not_of_one_life": [(0, 2, 10, 20), (2, 4, 15, 18)],
+        "one_did_not_land": [(0, 1, 10, 10), (2, 3, 30, 30)],
+    }
 
 
 def test_no_more_than_so_many_runs_are_kept_the_newest(spark, monkeypatch):
     monkeypatch.setattr(rules, "MOST_RUNS", 2)
-    assert landed(spark, (0, 1), (2, 3), (4, 5)) == [[(2, 3, 3, 3), (4, 5, 5, 5)]]
+    assert landed(spark, one=[(0, 1), (2, 3), (4, 5)]) == {"one": [(2, 3, 3, 3), (4, 5, 5, 5)]}
     assert joined(spark, [(0, 1, 1, 1, None), (2, 3, 3, 3, None), (4, 5, 5, 5, None)]) == [
         (2, 3, 3, 3, None),
         (4, 5, 5, 5, None),
