@@ -67,7 +67,11 @@ def decide(
         plan[:] = _plan(current)
         return not to_do(plan)
 
-    job = job_of_steps(_job(request.decision), _decide, is_idle=is_idle, require=require_same_role)
+    def work(current: Pass) -> PassReport:
+        # A pass of our own reads what `is_idle` has read.
+        return _decide(current, plan if current.is_own else _plan(current))
+
+    job = job_of_steps(_job(request.decision), work, is_idle=is_idle, require=require_same_role)
     report = run_passes(
         warehouse, job, now=now, settings=settings, wall_clock=wall_clock, arguments=request.to_arguments
     )
@@ -78,8 +82,7 @@ def _job(decision: str) -> str:
     return {ACTION_RESUME: RESUME, **dict.fromkeys(HOLDING, HOLD)}.get(decision, SETTLE)
 
 
-def _decide(current: Pass) -> PassReport:
-    plan = _plan(current)
+def _decide(current: Pass, plan: Sequence[Planned]) -> PassReport:
     rows_to_do = to_do(plan)
     rows = [_decision_row(current, row) for row in rows_to_do]
     decisions = local_frame(current.warehouse.spark, rows, struct_type(table_spec(DECISIONS)))

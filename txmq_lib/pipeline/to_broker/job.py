@@ -99,18 +99,20 @@ def run_to_broker(
     Errors  UnreachableError where no name server answers; SettingsError where a key for ACL is missing
     """
     access = access_of(settings, environ)
+    requests: list[Request] = []
     outcomes: list[Request] = []
     others: list[str] = []
 
     def is_idle(current: Pass) -> bool:
-        requests = planned_requests(current)
+        requests[:] = planned_requests(current)
         others[:] = findings_of_left_out(current, requests)
         return not requests
 
     def work(current: Pass) -> PassReport:
         if not current.is_own:
             return _closed(current)
-        outcomes[:] = _sent(current, name_servers, access)
+        # Its plan reads what `is_idle` has read.
+        outcomes[:] = _sent(current, requests, name_servers, access)
         return current.commit(Counter(row["state"] for row in outcomes))
 
     job = job_of_steps(JOB, work, is_idle=is_idle, require=require_same_role)
@@ -134,9 +136,8 @@ def _findings(outcomes: Sequence[Request]) -> Iterator[str]:
         yield "accepted is not visible yet: the verdict changes when what the broker writes has landed"
 
 
-def _sent(current: Pass, name_servers: Sequence[str], access: Access) -> list[Request]:
-    """The outcome of every request of the plan, each recorded before and after it is sent."""
-    requests = planned_requests(current)
+def _sent(current: Pass, requests: Sequence[Request], name_servers: Sequence[str], access: Access) -> list[Request]:
+    """The outcome of every request, each recorded before and after it is sent."""
     outcomes: list[Request] = []
     with ExitStack() as stack:
         brokers = _Brokers(_masters(name_servers, access), access, stack)
