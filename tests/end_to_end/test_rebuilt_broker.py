@@ -229,17 +229,18 @@ def test_what_was_damaged_in_a_former_life_is_not_read_by_reading_this_one(open_
 
 def test_an_op_of_a_former_life_whose_half_never_landed_decides_none_of_this_one(open_house, tmp_path):
     before, now = SmallLog(), SmallLog()
-    gone = [before.half(f"gone{number}") for number in range(2)]
+    gone = [before.half(f"gone{number}") for number in range(3)]
     while before.plain("Other")["commitLogOffset"] < FILE_BYTES:
         pass
     for half in gone:
         before.op(half)
     now.plain()
-    # At the offsets of those two halves, which retention took: one that nobody has decided, and one committed.
+    # At the offsets of those halves, which retention took: one that nobody has decided, one committed, one twice so.
     now.half("open")
-    seen, *others = [now.half(name) for name in ("seen", "other0", "other1")]
+    seen, twice, *others = [now.half(name) for name in ("seen", "twice", "other0", "other1", "other2")]
     now.commit(seen)
-    for half in (*others, seen):  # the first two have the keys of ops of the former life
+    now.commit(twice)
+    for half in (*others, seen, twice, twice):  # the others have the keys of ops of the former life
         now.op(half)
     for _ in range(20):
         now.plain()
@@ -251,6 +252,24 @@ def test_an_op_of_a_former_life_whose_half_never_landed_decides_none_of_this_one
     house.audit(LATER)
     found = verdict_and_reason(house)
     assert (found["open"], found["seen"]) == (("RESOLVED_UNKNOWN", "untold"), ("COMMITTED", "visible"))
+    assert found["twice"] == ("CONFLICT", "two_ops")
+
+
+def test_two_ops_behind_the_place_where_a_log_was_cut_back_are_a_conflict(open_house, tmp_path):
+    before, now = SmallLog(), SmallLog()
+    half = [log.half("twice") for log in (before, now)][1]
+    for _ in range(4):
+        before.plain("Other")
+    now.commit(half)
+    now.op(half)
+    now.op(half)
+    for one in now.rows[1:]:  # written after the crash
+        one["storeTimestamp"] += 3_600_000
+    house = open_house("role=audit")
+    house.land_store(before.write_store(tmp_path / "before"))
+    assert house.land_store(now.write_store(tmp_path / "now")).counts["rebuilt"] == 1
+    house.audit(LATER)
+    assert verdict_and_reason(house)["twice"] == ("CONFLICT", "two_ops")
 
 
 def verdict_and_reason(house: House) -> dict[str, tuple[str, str]]:

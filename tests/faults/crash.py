@@ -101,6 +101,11 @@ def run(place: Path, name: str, *, most: int = 0, unsynced: bool = False) -> Ite
         yield from cuts.run(most)
 
 
+def _fallen(error: Exception) -> Ended:
+    """What is no word of ours helps nobody: the step cannot be carried on."""
+    return Ended(lost=1, what=f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:160]}")
+
+
 class _Cuts:
     """A scenario, carried on step by step in one place, each step recorded and replayed in others."""
 
@@ -148,6 +153,8 @@ class _Cuts:
             ready.mend_after_power_cut(str(place), lambda _: None)
         except TxmqError as error:
             return Ended(refusal=error.code)
+        except Exception as error:
+            return _fallen(error)
         key = hash(frozenset(files_that_count(place).items()))
         if key not in carried_on:
             carried_on[key] = self._carried_on(place, step, expected)
@@ -155,12 +162,14 @@ class _Cuts:
 
     def _carried_on(self, place: Path, step: Step, expected: dict[str, Counter[str]]) -> Ended:
         try:
-            driver.run(Warehouse(self._spark, str(place)), self._settings, self._inputs, step)
+            warehouse = Warehouse(self._spark, str(place))
+            warehouse.is_looked_after = True
+            driver.run(warehouse, self._settings, self._inputs, step)
             found = differences(expected, contents(place))
         except TxmqError as error:
             return Ended(refusal=error.code)
-        except Exception as error:  # what is no word of ours helps nobody: the step cannot be carried on
-            return Ended(lost=1, what=f"{type(error).__name__}: {str(error).splitlines()[0][:160]}")
+        except Exception as error:
+            return _fallen(error)
         # A pass that had been committed may be done once more for nothing.
         counted = {table: each for table, each in found.items() if table != "pass" or each[0]}
         what = "; ".join(f"{table}: {lost} lost, {extra} too many" for table, (lost, extra) in counted.items())

@@ -8,12 +8,16 @@ that is replaced counts as a new one.
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from txmq_lib.delta import durable
 from txmq_lib.delta.warehouse import Warehouse
@@ -56,12 +60,26 @@ def files_of(place: Path) -> Contents:
 
 
 def files_that_count(place: Path) -> Contents:
-    """Those below a place that anybody reads: logs, and the files that an entry of a log names."""
-    files = files_of(place)
-    logs = {name: data for name, data in files.items() if "_delta_log" in name and not name.startswith(SET_ASIDE)}
-    named = b"".join(logs.values())
-    rest = files.keys() - logs.keys()
-    return logs | {name: files[name] for name in rest if os.path.basename(name).encode() in named}
+    """All below a place but what was set aside, and data files that no entry or checkpoint of a log names."""
+    files = {name: data for name, data in files_of(place).items() if not name.startswith(SET_ASIDE)}
+    named = b"".join(_words_of(name, data) for name, data in files.items() if "_delta_log" in name)
+
+    def counts(name: str) -> bool:
+        data_file = os.path.basename(name).removeprefix(".").removesuffix(".crc")
+        is_data = "_delta_log" not in name and data_file.endswith(".parquet")
+        return not is_data or data_file.encode() in named
+
+    return {name: data for name, data in files.items() if counts(name)}
+
+
+def _words_of(name: str, data: bytes) -> bytes:
+    """What a file of a log says. A checkpoint is compressed; one that cannot be read says what its bytes do."""
+    if not name.endswith(".parquet"):
+        return data
+    try:
+        return str(pq.read_table(io.BytesIO(data)).to_pylist()).encode()
+    except (pa.ArrowInvalid, OSError):
+        return data
 
 
 def build(place: Path, state: Contents) -> None:

@@ -153,12 +153,18 @@ def runs_after(spark, known, report, **options):
     return {row["topic"]: [tuple(run) for run in row["runs"]] for row in changed.collect()}
 
 
-def runs_of_each(spark, cases):
-    """The runs of each case after one pass: each is a broker of its own, with known rows and a report."""
+def rows_of_each(spark, cases):
+    """What one pass changes, a row a case: each is a broker of its own, with known rows and a report."""
     known = [{**row, "broker_name": why} for why, (before, _) in cases.items() for row in before]
     reports = [{**report, "broker_name": why} for why, (_, report) in cases.items()]
-    changed = advanced(rows(spark, "landing_frontier", known), reported(spark, reports), pass_number=7)
-    return {row["broker_name"]: [tuple(run) for run in row["runs"]] for row in changed.collect()}
+    changed = advanced(rows(spark, "landing_frontier", known), reported(spark, reports), pass_number=7).collect()
+    by_broker = {row["broker_name"]: row for row in changed}
+    assert len(by_broker) == len(changed)
+    return by_broker
+
+
+def runs_of_each(spark, cases):
+    return {why: [tuple(run) for run in row["runs"]] for why, row in rows_of_each(spark, cases).items()}
 
 
 def test_what_landed_before_and_what_lands_are_joined(spark):
@@ -249,11 +255,8 @@ def test_whether_a_live_broker_tells_of_a_queue_is_what_the_newest_live_landing_
 
 
 def changes_of_each(spark, cases):
-    """The changes of each case after one pass: each is a broker of its own, with known rows and a report."""
-    known = [{**row, "broker_name": why} for why, (before, _) in cases.items() for row in before]
-    reports = [{**report, "broker_name": why} for why, (_, report) in cases.items()]
-    changed = advanced(rows(spark, "landing_frontier", known), reported(spark, reports), pass_number=7)
-    return {row["broker_name"]: row["changes"] and [(*each,) for each in row["changes"]] for row in changed.collect()}
+    found = {why: row["changes"] for why, row in rows_of_each(spark, cases).items()}
+    return {why: changes and [(*each,) for each in changes] for why, changes in found.items()}
 
 
 def test_where_a_queue_that_began_anew_was_read_to_and_had_begun_stays_known(spark):

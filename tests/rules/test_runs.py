@@ -19,6 +19,7 @@ def landed(spark, **places):
     """Runs of queues of which these (offset, place) landed, without read_to, by the topic of each."""
     records = [("b", topic, 0, *place) for topic, of_queue in places.items() for place in of_queue]
     found = rules.landed_runs(local_frame(spark, records, ROWS)).collect()
+    assert len(found) == len({row["topic"] for row in found})
     return {row["topic"]: [tuple(run)[:4] for run in row["runs"]] for row in found}
 
 

@@ -135,9 +135,9 @@ def _gathered(said: DataFrame) -> DataFrame:
         F.collect_set(F.when(kind == HALF, F.col("queue_offset"))).alias("half_offsets"),
         F.max(F.when(kind == HALF, F.col("immunity"))).alias("check_immunity"),
         F.max(F.when(kind == HALF, F.col("at"))).alias("half_store_timestamp"),
+        F.min(F.when(kind == HALF, F.col("at"))).alias("first_half_timestamp"),
         F.max(F.when(kind == OP, F.col("place"))).alias("op_place"),
-        F.min(F.when(kind == OP, F.col("at"))).alias("first_op_timestamp"),
-        F.max(F.when(kind == OP, F.col("at"))).alias("last_op_timestamp"),
+        F.collect_list(F.when(kind == OP, F.col("at"))).alias("op_timestamps"),
         F.count_if((kind == OP) & F.col("is_true")).alias("landed_op_count"),
         F.max(F.when(kind == HALF, F.col("place"))).alias("_newest_half"),
         F.max(F.when(kind == GIVEN_UP, F.col("place"))).alias("_last_given_up"),
@@ -169,13 +169,13 @@ def _counted(said: DataFrame) -> DataFrame:
         F.least("_first_timestamp", F.array_min("_visible.at")).alias("first_timestamp"),
         F.greatest("_last_timestamp", F.array_max("_visible.at")).alias("last_timestamp"),
         *("original_place", "half_queue_id", "half_offsets"),
-        *("op_place", "first_op_timestamp", "last_op_timestamp", "landed_op_count"),
+        *("op_place", "op_timestamps", "landed_op_count"),
         F.greatest("_newest_half", "_last_given_up").alias("newest_place"),
         F.array_max("_visible.place").alias("visible_place"),
         elsewhere.alias("elsewhere_count"),
         ((F.col("given_up_count") > 0) & is_final).alias("is_discarded"),
         (F.col("_highest_queue") == ROCKSDB_QUEUE_ID).alias("is_in_rocksdb"),
-        *("check_immunity", "half_store_timestamp"),
+        *("check_immunity", "half_store_timestamp", "first_half_timestamp"),
     )
 
 

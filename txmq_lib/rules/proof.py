@@ -117,12 +117,16 @@ def _is_of_former_life() -> Column:
 
     What is read now counts its places from 0 again; and an op of then may name a half of then that never landed.
     """
-    return _is(F.least("half_store_timestamp", "first_op_timestamp") <= F.col("_former_at"))
+    return _is(F.least("half_store_timestamp", F.array_min("op_timestamps")) <= F.col("_former_at"))
 
 
-def is_of_two_lives() -> Column:
-    """Whether some of half and ops are from before their broker was made anew, and some are not."""
-    return _is_of_former_life() & _is(F.greatest("half_store_timestamp", "last_op_timestamp") > F.col("_former_at"))
+def ops_of_former_life() -> Column:
+    """How many ops that name the place of the half are older than it, from before its broker was made anew."""
+
+    def is_older(op_at: Column) -> Column:
+        return (op_at <= F.col("_former_at")) & (op_at < F.col("first_half_timestamp"))
+
+    return F.size(F.filter("op_timestamps", is_older))
 
 
 def _begins_before(run: Column) -> Column:

@@ -44,7 +44,7 @@ from txmq_lib.rules.bad_places import has_rival_half
 from txmq_lib.rules.check import check_limit_ms
 from txmq_lib.rules.evidence import FIGURES
 from txmq_lib.rules.policy import Policies
-from txmq_lib.rules.proof import is_of_two_lives, with_proof
+from txmq_lib.rules.proof import ops_of_former_life, with_proof
 from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 
 # A broker with halves in RocksDB checks once more than transactionCheckMax (R119); another round may have begun just
@@ -201,10 +201,10 @@ def _is_conflict(policies: Policies) -> Column:
 def _has_two_ops() -> Column:
     """Whether two ends of a visible message were accepted: each left an op (R25).
 
-    Of two halves of one offset, each of another life of the broker, an op means either, were one of them never seen.
+    Of two halves of one offset, each of another life of the broker, an op means either.
     """
-    means_either = has_rival_half() | is_of_two_lives()
-    return (F.col("visible_count") == 1) & (F.col("op_count") >= 2) & ~means_either
+    own_ops = F.col("op_count") - ops_of_former_life()
+    return (F.col("visible_count") == 1) & (own_ops >= 2) & ~has_rival_half()
 
 
 def _is_expired(policies: Policies) -> Column:
