@@ -8,18 +8,20 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from histories import HALF_TOPIC
 from house import BROKER, House, wall_clock
 from live_capture import LiveCapture, live_capture
 from moment import NOW
 from small_log import FILE_BYTES, Row, SmallLog, encoded, spoil
 
+from txmq_lib.config.settings import Settings
 from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline.land.job import run_land_rocketmq
 
 AUDIT = "role=audit"
 LATER = NOW + timedelta(minutes=1)
 # Where the fields of a stored record lie (F2), both hosts IPv4.
-QUEUE_ID, QUEUE_OFFSET, SYS_FLAG, PREPARED, BODY = 12, 20, 36, 76, 88
+QUEUE_ID, QUEUE_OFFSET, PLACE, SYS_FLAG, PREPARED, BODY = 12, 20, 28, 36, 76, 88
 
 
 def said(house: House) -> dict[str, tuple[str, str]]:
@@ -334,6 +336,32 @@ def test_a_bad_record_of_a_live_queue_may_have_been_the_message(open_house, serv
     land_live(house, served, log)
     house.audit()
     assert said(house) == unknown("quarantined")
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+def test_a_place_misread_in_a_half_tells_not_how_far_all_queues_were_read(open_house, served, behind):
+    house, log = open_house(AUDIT), SmallLog()
+    log.plain()
+    seen = log.half("seen")
+    odd = log.half("odd")
+    others = [log.half("other") for _ in range(behind)]
+    served.broker.log_end = log.plain("Other")["commitLogOffset"]
+    queues = log.queues()
+    record = bytearray(queues[HALF_TOPIC, 0][1])
+    struct.pack_into(">q", record, PLACE, odd["commitLogOffset"] + (1 << 20))
+    queues[HALF_TOPIC, 0][1] = bytes(record)
+    served.broker.queues = queues
+    common = {"name_servers": [served.address], "wall_clock": wall_clock, "environ": {}, "now": NOW}
+    run_land_rocketmq(house.warehouse, house.settings, **common)
+    # Committed, and Real is not read any more.
+    log.commit(seen)
+    log.op(seen, *others)
+    queues |= {queue: records for queue, records in log.queues().items() if queue[0] != HALF_TOPIC}
+    served.broker.log_end = log.plain("Other")["commitLogOffset"]
+    without = Settings.load(assignments=[AUDIT, "land.topics=['Other']"], warehouse=house.warehouse.uri)
+    run_land_rocketmq(house.warehouse, without, **common)
+    house.audit()
+    assert said(house)["seen"] == ("RESOLVED_UNKNOWN", "unread")
 
 
 def test_a_topic_left_out_of_a_live_landing_is_told_so(open_house, served):

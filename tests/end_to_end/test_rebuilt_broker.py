@@ -17,7 +17,7 @@ from true_broker import TrueBroker
 
 from txmq_lib.config.settings import Settings
 from txmq_lib.pipeline.land.job import run_land_rocketmq
-from txmq_lib.pipeline.land.store import store_plan
+from txmq_lib.pipeline.land.store import known_logs, store_plan
 
 AUDIT = ("role=audit", "file_reserved_time=3650d")
 KINDS = ("half", "op", "message", "max_time")
@@ -134,6 +134,23 @@ def test_an_older_copy_of_a_store_takes_no_proof_away(open_house, tmp_path):
     house.land_store(log.write_store(tmp_path / "older", upto=upto))
     house.audit(LATER)
     assert verdict_and_reason(house) == {"back": ("ROLLED_BACK", "log_read")}
+
+
+def test_an_older_copy_is_known_by_what_it_has_that_landed(open_house, tmp_path):
+    """It ends in records of a topic that is left out, and the last one that is taken is damaged."""
+    log = SmallLog()
+    log.plain()
+    log.op(log.half("back"))
+    bad = log.plain()
+    for _ in range(known_logs.LOOKED_AT):
+        log.plain("Other")
+    upto = log.plain("Other")["commitLogOffset"]
+    log.plain()
+    stores = [log.write_store(tmp_path / name, upto=end) for name, end in (("store", None), ("older", upto))]
+    house = open_house("role=audit", "land.topics=['Real']")
+    for store in stores:
+        spoil(store, bad, BODY_AT, b"spoilt")
+        assert house.land_store(store).counts["rebuilt"] == 0
 
 
 @pytest.mark.parametrize("plains", [0, pytest.param(9, marks=pytest.mark.long)])

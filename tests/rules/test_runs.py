@@ -55,6 +55,16 @@ def with_runs(spark, runs):
                        f"runs array<{rules.RUN_TYPE}>")  # fmt: skip
 
 
+def test_a_place_behind_the_end_of_the_log_was_misread(spark):
+    runs = [(0, 2, 10, 99, None), (2, 4, 100, 120, 90), (4, 4, None, None, 110)]
+    (row,) = with_runs(spark, runs).select(rules.within_log(F.col("runs"), 100).alias("runs")).collect()
+    assert [tuple(run) for run in row["runs"]] == [
+        (0, 2, 10, 99, None),
+        (2, 4, None, None, 90),
+        (4, 4, None, None, 110),
+    ]
+
+
 def joined(spark, runs):
     (row,) = with_runs(spark, runs).select(rules.joined_runs(F.col("runs")).alias("runs")).collect()
     return [tuple(run) for run in row["runs"]]

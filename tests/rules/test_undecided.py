@@ -48,6 +48,7 @@ READ = [  # why, frontier rows of its broker, rows of quarantine, whether an op 
     ("a hole before the half", [ops((0, 3, 10, 20), (5, 9, 90, 201))], [], True),
     ("a hole between", [ops((0, 3, 10, 120), (5, 9, 130, 201))], [], False),
     ("a hole behind the given-up row", [ops((0, 3, 10, 201), (5, 9, 300, 400))], [], False),
+    ("a place misread far behind the given-up row", [ops((0, 4, 10, 9_000), (4, 9, 90, 150))], [], False),
     ("more were told than landed", [ops((0, 9, 10, 201), told_end=10)], [], False),
     ("ops of another queue", [{**ops((0, 9, 10, 201)), "queue_id": 1}], [], False),
     ("ops of the pair in RocksDB", [{**ops((0, 9, 10, 201)), "topic": "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"}], [],

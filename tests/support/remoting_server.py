@@ -102,12 +102,14 @@ class FakeBroker:
     """Queues of stored records, answered as a broker does: pulls, min and max offsets, and what admin tools ask.
 
     most  records per pull; lowest  offset that retention left, per queue; unregistered  topics without a topic config
-    (the op topic of 4.9), which only admin requests see; anything else asked is a refusal
+    (the op topic of 4.9), which only admin requests see; log_end  where the log ends, if its records do not tell;
+    anything else asked is a refusal
     """
 
     def __init__(self, queues: dict[tuple[str, int], list[bytes]], *, most: int = 32) -> None:
         self.queues, self.most = queues, most
         self.lowest: dict[tuple[str, int], int] = {}
+        self.log_end: int | None = None
         self.unregistered: set[str] = set()
         self.topics: dict[str, object] = {"topicConfigTable": {}}
         self.before: Callable[[Request], Reply | None] = lambda _: None
@@ -144,6 +146,8 @@ class FakeBroker:
                       maxOffset=len(records), suggestWhichBrokerId=0)  # fmt: skip
 
     def _log_end(self) -> int:
+        if self.log_end is not None:
+            return self.log_end
         return max(
             (_physical(record) + len(record) for records in self.queues.values() for record in records), default=0
         )

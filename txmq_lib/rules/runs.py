@@ -113,6 +113,19 @@ def told_to(runs: Column, read_to: Column, is_untold: Column) -> Column:
     return F.transform(runs, later)
 
 
+def within_log(runs: Column, log_end: int) -> Column:
+    """`runs` with those places null that do not lie before the end of the broker's log: they were misread."""
+
+    def if_within(place: Column) -> Column:
+        return F.when(place < log_end, place)
+
+    def checked(one: Column) -> Column:
+        return run(one["first_offset"], one["end_offset"], if_within(one["first_commit_log_offset"]),
+                   if_within(one["last_commit_log_offset"]), one["read_to"])  # fmt: skip
+
+    return F.transform(runs, checked)
+
+
 def without_misread(runs: Column) -> Column:
     """`runs` (ascending) with those places null that contradict the run before or behind; in no order.
 

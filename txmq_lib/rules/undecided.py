@@ -13,7 +13,7 @@ from txmq_lib.names import HALF_TOPICS, OP_TOPICS
 from txmq_lib.rules.bad_places import may_be_bad_op
 from txmq_lib.rules.frontier import CHANGE_TYPE, WHOLE_QUEUE_ID
 from txmq_lib.rules.half import table_queue_id
-from txmq_lib.rules.runs import holes_between, no_runs
+from txmq_lib.rules.runs import holes_between, no_runs, without_misread
 
 KEY = ("broker_name", "half_queue_id")
 
@@ -30,7 +30,7 @@ def transaction_queues(frontier: DataFrame) -> DataFrame:
     last = F.get(runs, F.size(runs) - 1)
     is_told = (F.col("file_end") == last["end_offset"]) & F.col("first_told_end").isNotNull()
     queue = F.struct(
-        runs.alias("runs"),
+        without_misread(runs).alias("runs"),
         holes_between(runs).alias("holes"),
         _is(F.col("told_end") > last["end_offset"]).alias("is_cut"),
         _is(is_told).alias("is_told"),

@@ -112,14 +112,13 @@ def _plan_queues(
     registered, unreadable = frozenset(broker.queues), frozenset(broker.unreadable)
     heard_of = frozenset(queue for queue, each in known.items() if each.is_untold or each.was_told_of)
     reading.queues = BrokerQueues(heard_of, registered, unreadable, gone)
+    news = _with_news(plans, known)
     return {
-        "queues": [
-            [*each.queue, each.low, each.start, each.stop, each.lost, each.high] for each in _with_news(plans, known)
-        ],
+        "queues": [[*each.queue, each.low, each.start, each.stop, each.lost, each.high] for each in news],
         "untold": sorted(reading.queues.gone),
         "anew": anew,
-        # Asked for behind the ends of the queues: what a queue held before it began anew was stored by now.
-        "anew_before": broker_runtime(connection).log_end if anew else None,
+        # Asked for behind the ends of the queues: what they hold was stored by now, and what they held before.
+        "log_end": broker_runtime(connection).log_end if news else None,
         "are_all_whole": not refusals
         and not broker.unreadable
         and queues == broker.queues

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -20,7 +20,16 @@ from txmq_lib.pipeline.land.topics import is_every_topic, real_queues
 from txmq_lib.rocketmq.remoting.broker import Queue
 from txmq_lib.rules import frontier
 from txmq_lib.rules.moments import EPOCH
-from txmq_lib.rules.runs import QUEUE, RUN_FIELDS, RUN_TYPE, landed_runs, no_runs
+from txmq_lib.rules.runs import (
+    QUEUE,
+    RUN_FIELDS,
+    RUN_TYPE,
+    joined_runs,
+    landed_runs,
+    no_runs,
+    within_log,
+    without_misread,
+)
 from txmq_lib.spark.local_frame import local_frame
 
 
@@ -54,14 +63,14 @@ class ReadQueues:
     facts        topic, queue_id, highest_store_timestamp (of good records), first_offset, first_timestamp (of the first
                  good record), identity (of the last record)
     runs         QUEUE, runs: of the good records that landed
-    newest       of the good records of transaction topics
+    newest_ms    store time of the newest good record of transaction topics; None where there is none
     real_queues  gives those that halves name
     lost         queues that could not be read to the end of their ranges
     """
 
     facts: DataFrame
     runs: DataFrame
-    newest: ReadTo
+    newest_ms: int | None
     real_queues: Callable[[], set[Queue]]
     lost: set[Queue]
 
@@ -74,9 +83,9 @@ def queues_of_rows(current: Pass, rows: DataFrame, good: DataFrame, lost: set[Qu
     """
     in_them = good.where(F.col("topic").isin(*TRANSACTION_TOPICS))
     with current.timed("read_to"):
-        newest = in_them.agg(F.max(F.unix_millis("store_timestamp")), F.max("commit_log_offset")).collect()[0]
+        newest_ms = in_them.agg(F.max(F.unix_millis("store_timestamp"))).collect()[0][0]
     placed = good.withColumn("broker_name", F.lit(current.arguments["broker_name"]))
-    return ReadQueues(_facts(rows), landed_runs(placed), ReadTo(*newest), lambda: real_queues(good), lost)
+    return ReadQueues(_facts(rows), landed_runs(placed), newest_ms, lambda: real_queues(good), lost)
 
 
 def frontier_reports(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -> DataFrame:
@@ -84,12 +93,14 @@ def frontier_reports(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -
 
     Queues of which nobody tells, though halves name them, get a row too: what they hold was not read.
     """
-    broker_name = current.arguments["broker_name"]
+    broker_name, log_end = current.arguments["broker_name"], current.arguments.get("log_end")
+    if log_end is not None:
+        read = replace(read, runs=read.runs.withColumn("runs", within_log(F.col("runs"), log_end)))
     landed = current.read("landing_frontier").where(F.col("broker_name") == broker_name)
     # Nobody deletes these topics: their broker was made anew, and what is not looked at now may be of its former life.
     is_anew = any(topic in TRANSACTION_TOPICS for topic, _ in current.arguments.get("anew", ()))
     with current.timed("read_to"):
-        read_to = _read_to(read.newest, landed.limit(0) if is_anew else landed)
+        read_to = _read_to(read, landed.limit(0) if is_anew else landed)
     reports = _of_queues(current, read, read_to).unionByName(untold_reports(current, untold(current, read, of_broker)))
     if read_to.time_ms is not None:
         topics = _read_to_the_end(current.arguments, read)
@@ -104,7 +115,7 @@ def _of_queues(current: Pass, read: ReadQueues, read_to: ReadTo) -> DataFrame:
     # What retention deletes between plan and read is passed over by the reader: the first record is then a later one.
     is_first_missing = F.col("start").isNotNull() & ~F.col("first_offset").eqNullSafe(F.col("start"))
     has_begun_anew = F.col("is_begun_anew")
-    before = F.lit(current.arguments.get("anew_before")).cast("bigint").alias("before")
+    before = F.lit(current.arguments.get("log_end")).cast("bigint").alias("before")
     change = F.struct(F.lit(None).cast("bigint").alias("behind"), before)
     lost_before = F.when(F.col("had_lost") | is_first_missing, F.coalesce("first_timestamp", F.lit(current.now)))
     return (
@@ -210,17 +221,22 @@ def halves_held_back(lost_queues: Iterable[Queue]) -> list[str]:
     return [half for half, op in OP_TOPIC_OF.items() if op in lost]
 
 
-def _read_to(newest: ReadTo, landed: DataFrame) -> ReadTo:
+def _read_to(read: ReadQueues, landed: DataFrame) -> ReadTo:
     """The newest record of the transaction topics, now or before (rows of landing_frontier): time and place.
 
-    Each of them is older than the ends of the real topics, and what an op speaks of is older than it (R23).
+    Each of them is older than the ends of the real topics, and what an op speaks of is older than it (R23). A place
+    that others of its queue contradict was misread, and tells nothing.
     """
-    last = F.array_max(F.transform("runs", lambda one: one["last_commit_log_offset"]))
-    before = landed.where(F.col("topic").isin(*TRANSACTION_TOPICS)).agg(
-        F.max(F.unix_millis("highest_store_timestamp")), F.max(last)
+    is_of_them = F.col("topic").isin(*TRANSACTION_TOPICS)
+    rows = landed.where(is_of_them).withColumn("_at_ms", F.unix_millis("highest_store_timestamp"))
+    now_read = read.runs.where(is_of_them).withColumn("_at_ms", F.lit(read.newest_ms).cast("bigint"))
+    every = rows.unionByName(now_read, allowMissingColumns=True).groupBy(*QUEUE)
+    runs = without_misread(joined_runs(F.flatten(F.collect_list("runs"))))
+    queues = every.agg(
+        F.max("_at_ms").alias("_at_ms"),
+        F.array_max(F.transform(runs, lambda one: one["last_commit_log_offset"])).alias("_place"),
     )
-    both = zip(newest, before.collect()[0], strict=True)
-    return ReadTo(*[max((each for each in pair if each is not None), default=None) for pair in both])
+    return ReadTo(*queues.agg(F.max("_at_ms"), F.max("_place")).collect()[0])
 
 
 def _read_to_the_end(arguments: Mapping[str, Any], read: ReadQueues) -> list[str]:

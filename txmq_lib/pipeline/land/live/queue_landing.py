@@ -20,7 +20,6 @@ from txmq_lib.pipeline.land.kinds import ROCKETMQ
 from txmq_lib.pipeline.land.live.live_reports import (
     BrokerQueues,
     ReadQueues,
-    ReadTo,
     frontier_reports,
     halves_held_back,
     queues_of_rows,
@@ -93,7 +92,7 @@ def _by_tasks(current: Pass, access: Access, unread: dict[Queue, str]) -> ReadQu
     files_of_tasks.append_files(current, written)
     _land_suspects(current, [batch for each in written for batch in each.kept or ()], held_back)
     reached = frontier.reached_by(frontier_runs(current, runs, broker_name)).select(*QUEUE, "runs")
-    return ReadQueues(_facts(current, heard), reached, _newest(runs), lambda: heard.real_queues, {*unread})
+    return ReadQueues(_facts(current, heard), reached, _newest_ms(runs), lambda: heard.real_queues, {*unread})
 
 
 def _pulled(current: Pass, access: Access) -> tuple[list[Written], Told]:
@@ -147,10 +146,10 @@ def _facts(current: Pass, heard: Told) -> DataFrame:
     return local_frame(current.warehouse.spark, rows, FACTS)
 
 
-def _newest(runs: pa.Table) -> ReadTo:
+def _newest_ms(runs: pa.Table) -> int | None:
     own = runs.filter(pc.is_in(runs["topic"], pa.array(TRANSACTION_TOPICS)))
     newest = pc.max(own["highest_store_timestamp"]).as_py()
-    return ReadTo(None if newest is None else epoch_ms(newest), pc.max(own["last_commit_log_offset"]).as_py())
+    return None if newest is None else epoch_ms(newest)
 
 
 def _land_by_spark(current: Pass, unread: dict[Queue, str], of_broker: BrokerQueues) -> set[Queue]:

@@ -38,13 +38,6 @@ class Standing(NamedTuple):
     former_logs: frozenset[str]
 
 
-class _LastRecord(NamedTuple):
-    """One of the records with which a log ends."""
-
-    identity: RecordIdentity
-    topic: str
-
-
 def standing(warehouse: Warehouse, found: LogFiles, broker_name: str, topics: Sequence[str]) -> Standing:
     """How the files of a store stand to the log of which the same topics were taken (patterns of land.topics)."""
     files = found.files
@@ -138,47 +131,53 @@ def _is_older_copy(warehouse: Warehouse, files: Sequence[LogFile], known: Row, t
     A broker made anew begins its places again: its log meets what was read, and has other records there. So does one
     that was cut back by a crash, as soon as it goes on.
     """
-    last = _last_records(files)
-    if not last or last[-1].identity.offset >= _last(known).offset:
+    last, taken = _last_records(files, topics)
+    if last is None or last.offset >= _last(known).offset:
         return False
-    if last[-1].identity.store_timestamp_ms > _last(known).store_timestamp_ms:
+    if last.store_timestamp_ms > _last(known).store_timestamp_ms:
         return False  # a broker made anew that has not got as far
     runs = known["runs"] or ()
-    first, end = files[0].base_offset, last[-1].identity.offset + last[-1].identity.size
+    first, end = files[0].base_offset, last.offset + last.size
     is_met = any(run["first_offset"] < end and first < run["end_offset"] for run in runs)
-    return (bool(runs) and not is_met) or _has_landed(warehouse, known["broker_name"], last, topics)
+    return (bool(runs) and not is_met) or _has_landed(warehouse, known["broker_name"], taken)
 
 
-def _last_records(files: Sequence[LogFile]) -> tuple[_LastRecord, ...]:
-    """The records with which a log ends, of the last file that has some."""
+def _last_records(
+    files: Sequence[LogFile], topics: Sequence[str]
+) -> tuple[RecordIdentity | None, list[RecordIdentity]]:
+    """The record with which a log ends, and the last ones that are to land, of the last file that has some."""
+    last: RecordIdentity | None = None
     for file in reversed(files):
-        found: tuple[_LastRecord, ...] = ()
+        taken: list[RecordIdentity] = []
+        newest = None
         with open_log(file) as log:
             for stretch in walk(log, file.base_offset, file.end_offset):
                 if isinstance(stretch, Records):
-                    found = (*found, *_described(stretch))[-LOOKED_AT:]
-        if found:
-            return found
-    return ()
+                    named = list(_described(stretch))
+                    taken = [*taken, *(each for each, topic in named if is_landed_topic(topic, topics))][-LOOKED_AT:]
+                    newest = named[-1][0]
+        last = last or newest
+        if taken:
+            return last, taken
+    return last, []
 
 
-def _described(records: Records) -> Iterator[_LastRecord]:
-    last = records.between(max(len(records) - LOOKED_AT, 0), len(records))
-    columns = (last.offsets, last.longs(BORN_HOST_END, 0), last.bounds[:, END] - last.bounds[:, START])
+def _described(records: Records) -> Iterator[tuple[RecordIdentity, str]]:
+    columns = (records.offsets, records.longs(BORN_HOST_END, 0), records.bounds[:, END] - records.bounds[:, START])
     identities = map(RecordIdentity, *(column.tolist() for column in columns))
-    topics = (last.data[start:end].decode(errors="replace") for start, end in last.bounds[:, [TOPIC, TOPIC_END]])
-    return map(_LastRecord, identities, topics)
+    places = records.bounds[:, [TOPIC, TOPIC_END]].tolist()
+    return zip(identities, (records.data[start:end].decode(errors="replace") for start, end in places), strict=True)
 
 
-def _has_landed(warehouse: Warehouse, broker_name: str, records: Sequence[_LastRecord], topics: Sequence[str]) -> bool:
-    """Whether the last of these records that is to land has, and nothing else where they are."""
-    taken = [record.identity for record in records if is_landed_topic(record.topic, topics)]
-    if not taken:
+def _has_landed(warehouse: Warehouse, broker_name: str, records: Sequence[RecordIdentity]) -> bool:
+    """Whether the last of these records has landed, and nothing else where they are; damaged ones aside."""
+    if not records:
         return False
-    low, high = records[0].identity.offset, records[-1].identity.offset
+    low, high = records[0].offset, records[-1].offset
     is_there = (F.col("broker_name") == broker_name) & F.col("commit_log_offset").between(low, high)
     at = F.unix_millis("store_timestamp").alias("at")
     landed = [warehouse.read(table).where(is_there).select("commit_log_offset", at) for table in TABLES_OF_RECORDS]
     found = {(row["commit_log_offset"], row["at"]) for row in reduce(DataFrame.unionByName, landed).collect()}
-    stored = {(record.identity.offset, record.identity.store_timestamp_ms) for record in records}
-    return (taken[-1].offset, taken[-1].store_timestamp_ms) in found and found <= stored
+    damaged = {row[0] for row in warehouse.read("quarantine").where(is_there).select("commit_log_offset").collect()}
+    whole = [(each.offset, each.store_timestamp_ms) for each in records if each.offset not in damaged]
+    return bool(whole) and whole[-1] in found and found <= {(each.offset, each.store_timestamp_ms) for each in records}
