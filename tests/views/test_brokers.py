@@ -53,6 +53,26 @@ def test_limits_that_differ_are_told_by_the_status(warehouse, txmq):
     status = json.loads(out)
     assert code == 0
     assert status["differing"] == [{"broker_name": "b", "differences": ROWS["broker_set_up"][0]["differences"]}]
+    assert status["landed"] == [
+        {"broker_name": "b", "read_to_timestamp": "2026-11-21T11:30:00.000Z", "set_ups": "controller, static_topics"}
+    ]
     assert [(each["text"], each["command"]) for each in status["problems"]] == [
         ("b: transactionCheckMax is 3, and transaction_check_max here is 15", "brokers --broker b --wide")
     ]
+
+
+def test_the_status_names_in_what_a_broker_is_not_set_up_as_by_default(warehouse, txmq):
+    as_it_comes = {**ROWS["broker_set_up"][0], "broker_name": "plain", "set_ups": "", "differences": ""}
+    unknown = {"topic": "T", "queue_id": 0, "highest_store_timestamp": "2026-11-21T11:00:00Z"}
+    rows = ROWS | {
+        "broker_set_up": [*ROWS["broker_set_up"], as_it_comes],
+        "landing_frontier": [
+            *ROWS["landing_frontier"],
+            *({**unknown, "broker_name": name} for name in ("files", "plain")),
+        ],
+    }
+    _, out, _ = txmq("--warehouse", warehouse(rows), "status", "--now", NOON)
+    lines = out[out.index("LANDING") :].splitlines()[1:5]
+    ends = {"b": "controller, static_topics", "files": " -", "plain": "as by default"}
+    assert [line.split()[0] for line in lines[1:]] == [*ends]
+    assert all(line.endswith(end) for line, end in zip(lines, ["set up", *ends.values()], strict=True)), lines

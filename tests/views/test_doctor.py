@@ -177,12 +177,12 @@ def test_sources_are_looked_for(found, tmp_path):
     assert found("sources", "--set", f"sources={afar}")[1][0][0] == "warn"
 
 
-def name_server(masters: dict[str, str]):
-    """Answers of a name server: each of these brokers has a half topic; an empty address: it has no master."""
+def name_server(masters: dict[str, str], *topics: str):
+    """Answers of a name server: each of these brokers has a half topic, and these; an empty address: it has no master."""
 
     def reply(request):
         if request["code"] == 206:
-            return answer(request, body=json.dumps({"topicList": [HALF_TOPIC]}).encode())
+            return answer(request, body=json.dumps({"topicList": [HALF_TOPIC, *topics]}).encode())
         document = {
             "queueDatas": [
                 {"brokerName": name, "readQueueNums": 1, "writeQueueNums": 1, "perm": 6} for name in masters
@@ -229,6 +229,37 @@ def test_live_brokers_are_asked_whether_they_let_their_halves_be_read(found, tmp
     assert (unknown[0], "know no broker x" in unknown[1]) == ("fail", True)
     # What is asked for reading commits nothing and goes by a group of its own.
     assert {request["extFields"].get("consumerGroup") for request in open_.requests} <= {None, "TXMQ_READER"}
+
+
+def test_how_a_live_broker_is_set_up_is_named_before_anything_lands(found, tmp_path):
+    config = {"transRocksDBEnable": "true", "transWriteOriginTransHalfEnable": "false", "enableLmq": "true",
+              "transactionCheckMax": "3"}  # fmt: skip
+    lines = "".join(f"{name}={value}\n" for name, value in config.items())
+    tells, silent = FakeBroker({}), FakeBroker({})
+    tells.before = lambda request: answer(request, body=lines.encode()) if request["code"] == 26 else None
+    compacted = {"attributes": {"cleanup.policy": "COMPACTION"}}
+    tells.topics = {"topicConfigTable": {"TopicC": compacted, "TopicA": {}, "TopicNotWanted": compacted},
+                    "topicQueueMappingDetailMap": {f"TopicS{n}": {} for n in range(5)}}  # fmt: skip
+    topics = "TopicA", "TopicC", *(f"TopicS{n}" for n in range(5))
+    with (
+        RemotingServer(tells) as first,
+        RemotingServer(silent) as second,
+        RemotingServer(name_server({"a": first.address, "b": second.address}, *topics)) as server,
+    ):
+        _, sources = found("sources", "--warehouse", str(tmp_path / "w"), *live(server.address))
+    (state, words, _), (other, unsaid, _) = sources
+    assert (state, other) == ("ok", "ok")
+    for name in (
+        "rocksdb_halves: it keeps",
+        "lmq",
+        "compaction: TopicC",
+        "static_topics: TopicS0, TopicS1, TopicS2 and 2 more",
+    ):
+        assert f"; {name}" in words
+    assert "; transactionCheckMax is 3, and transaction_check_max here is 15" in words
+    assert "TopicA" not in words
+    assert "TopicNotWanted" not in words
+    assert "; how it is set up could not be read: " in unsaid
 
 
 def test_a_name_server_that_does_not_answer_fails(found, tmp_path):

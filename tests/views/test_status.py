@@ -167,8 +167,8 @@ def test_lag_is_counted_per_group_with_the_states_of_its_queues(status_told):
 def test_quarantine_landing_and_passes_are_told(status_told):
     assert [(row["reason"], row["count"]) for row in status_told["quarantine"]] == [("OP_TAG", 2), ("BROKEN_JSON", 1)]
     assert status_told["landed"] == [
-        {"broker_name": "a", "read_to_timestamp": "2026-11-21T11:58:00.000Z"},
-        {"broker_name": "b", "read_to_timestamp": None},
+        {"broker_name": "a", "read_to_timestamp": "2026-11-21T11:58:00.000Z", "set_ups": None},
+        {"broker_name": "b", "read_to_timestamp": None, "set_ups": None},
     ]
     passes = [(row["job"], row["pass_number"], row["unfinished_number"]) for row in status_told["passes"]]
     assert passes == [("land", 4, None), ("reconcile", None, 1), ("audit", 2, None)]

@@ -32,10 +32,12 @@ class Differing:
 
 @dataclass(frozen=True)
 class Landed:
-    """How far one broker has been landed: the highest store time of any row, None where no row had one."""
+    """How far one broker has been landed: the highest store time of any row, None where no row had one; and in what it
+    is not set up as by default (docs/pages/which-brokers.md), empty for in nothing, None where no landing looked."""
 
     broker_name: str
     read_to_timestamp: datetime | None
+    set_ups: str | None
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,13 @@ def quarantined(reader: WarehouseReader) -> list[Quarantined]:
 
 def landed(reader: WarehouseReader) -> list[Landed]:
     """Every broker something was landed of, by name."""
-    sql = f"SELECT broker_name, {utc('max(highest_store_timestamp)')} FROM frontier GROUP BY ALL ORDER BY ALL"
-    scan = Scan("landing_frontier", ("broker_name", "highest_store_timestamp"))
-    return [Landed(name, in_utc(read_to)) for name, read_to in reader.query(sql, [], {"frontier": scan})]
+    sql = f"""SELECT broker_name, {utc("max(highest_store_timestamp)")}, any_value(set_ups)
+        FROM frontier LEFT JOIN s USING (broker_name) GROUP BY broker_name ORDER BY broker_name"""
+    scans = {
+        "frontier": Scan("landing_frontier", ("broker_name", "highest_store_timestamp")),
+        "s": Scan("broker_set_up", ("broker_name", "set_ups"), may_be_missing=True),
+    }
+    return [Landed(name, in_utc(read_to), set_ups) for name, read_to, set_ups in reader.query(sql, [], scans)]
 
 
 def newest_passes(reader: WarehouseReader) -> str | None:

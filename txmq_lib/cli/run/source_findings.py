@@ -76,6 +76,7 @@ def path_finding(source: Source, path: str) -> Finding:
 def live_findings(settings: Settings, source: Source, environ: Mapping[str, str]) -> Iterator[Finding]:
     """A name server of the source answers, and so does each broker it tells of, to whom a run would ask."""
     from txmq_lib.pipeline.land.live.live_brokers import access_of, live_brokers, require_readable
+    from txmq_lib.pipeline.land.live.told_set_up import set_up_words
 
     addresses = source.namesrv or ()
     words = f"{LIVE} {' '.join(addresses)}"
@@ -93,13 +94,17 @@ def live_findings(settings: Settings, source: Source, environ: Mapping[str, str]
         yield Finding("sources", WARN, f"{words}: no broker with half messages", "nothing lands before there is one")
     ask = partial(require_readable, access=access, group=settings.rocketmq.consumer_group)
     for broker in brokers:
-        yield broker_finding(broker, words, ask)
+        say = partial(set_up_words, policy=settings.for_broker(broker.name), access=access)
+        yield broker_finding(broker, words, ask, say)
         if source.broker is None and settings.said_role(broker.name) is None:  # else told with the other roles
             yield Finding("role", FAIL, f"{broker.name}: nobody has said its role", SAY_ROLE)
 
 
-def broker_finding(broker: LiveBroker, words: str, ask: Callable[[LiveBroker], None]) -> Finding:
-    """One live broker has a master, and lets its halves be read; `ask` raises where it does not."""
+def broker_finding(
+    broker: LiveBroker, words: str, ask: Callable[[LiveBroker], None], say: Callable[[LiveBroker], list[str]]
+) -> Finding:
+    """One live broker has a master, and lets its halves be read: `ask` raises where it does not. `say` tells how it is
+    set up."""
     words = f"{words}: {broker.name}"
     if broker.address is None:
         return Finding("sources", FAIL, f"{words} has no master", "start it: only a master is read")
@@ -107,4 +112,5 @@ def broker_finding(broker: LiveBroker, words: str, ask: Callable[[LiveBroker], N
         ask(broker)
     except TxmqError as error:
         return Finding("sources", FAIL, f"{words}: {error.message}", "let this machine and its account read the broker")
-    return Finding("sources", OK, f"{words} at {broker.address} answers; {len(broker.queues)} queues to read")
+    answers = f"{words} at {broker.address} answers; {len(broker.queues)} queues to read"
+    return Finding("sources", OK, "; ".join([answers, *say(broker)]))

@@ -213,10 +213,11 @@ def _landing(status: Status) -> Iterator[str]:
             source.broker_name,
             _iso(source.read_to_timestamp) if source.read_to_timestamp else "-",
             span_text(status.now - source.read_to_timestamp) if source.read_to_timestamp else "-",
+            "-" if source.set_ups is None else source.set_ups or "as by default",
         )
         for source in status.landed[:LISTED]
     ]
-    yield from aligned(("broker", "read to", "behind"), rows)
+    yield from aligned(("broker", "read to", "behind", "set up"), rows)
     yield from _more(len(status.landed), "brokers", "passes --job land")
 
 

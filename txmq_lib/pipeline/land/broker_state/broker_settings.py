@@ -32,6 +32,11 @@ def live_findings(config: Mapping[str, str], policy: BrokerPolicy) -> Iterator[s
     if policy.role != ROLE_AUDIT:
         yield "its role here is engine, and a live broker decides by itself: give it role: audit"
     yield from settings_findings(config, policy)
+    yield from set_up_findings(config)
+
+
+def set_up_findings(config: Mapping[str, str]) -> Iterator[str]:
+    """What follows from how a live broker is set up, each behind the name of the set-up, where anything does."""
     if config.get("transRocksDBEnable") == "true" and config.get("transWriteOriginTransHalfEnable") == "false":
         yield f"{ROCKSDB_HALVES}: {HALVES_WORDS}"
     if config.get("enableControllerMode") == "true":
