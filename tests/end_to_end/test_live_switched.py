@@ -30,7 +30,7 @@ IN_ROCKSDB = {"transRocksDBEnable": "true", "transWriteOriginTransHalfEnable": "
 
 def test_a_broker_switched_to_halves_in_rocksdb_is_judged_over_both_pairs(auditor, open_house):  # noqa: F811
     with real_rocketmq("5.5.0") as server:
-        audit = auditor(server, POLICY + "rocketmq: {timeout: 30s}\n", topics="[TopicA]")
+        audit = auditor(server, POLICY, topics="[TopicA]")
         first = server.client("produce", server.namesrv, "GID_OLD", "TopicA", PLANS, "150", "30")
         first.wait_for("done")
         before = sent(first)
