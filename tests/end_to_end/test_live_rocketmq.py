@@ -121,7 +121,7 @@ def auditor(open_house: Callable[..., House], tmp_path: Path, capsys: pytest.Cap
         base = f"role: audit\nwarehouse: {house.warehouse.uri}\nland: {{topics: {topics}}}\n"
         source = f'sources:\n  - {{kind: rocketmq, namesrv: ["{server.namesrv}"]}}\n'
         # A broker on a machine with much else to do may take its time.
-        patience = "" if "rocketmq:" in settings else "rocketmq: {timeout: 30s}\n"
+        patience = "" if "rocketmq:" in settings else "\nrocketmq: {timeout: 30s}\n"
         conf.write_text(base + source + settings + patience, encoding="utf-8")
         house.settings = house.settings.load([str(conf)])
         return Auditor(house, server, conf, capsys)
