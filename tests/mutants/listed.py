@@ -91,7 +91,7 @@ MUTANTS = (
     Mutant("verdict._has_two_ops", "an op of another half makes a conflict", " & ~has_rival_half()", "", PROOF),
     # --- what nobody has decided
     Mutant("transaction_queues", "a place of an op that was misread tells how far ops were read", 'without_misread(runs).alias("runs")', 'runs.alias("runs")', UNDECIDED),
-    Mutant("live_reports._read_to", "a place that was misread tells how far all queues were read", "without_misread(joined_runs(", "((joined_runs(",
+    Mutant("live_reports._read_to", "a place that was misread tells how far all queues were read", "without_misread(joined_runs(", "(joined_runs(",
            ("end_to_end/test_proof_of_rollback.py::test_a_place_misread_in_a_half_tells_not_how_far_all_queues_were_read",)),
     Mutant("within_log", "a place behind the end of the log tells how far all queues were read", "place < log_end", "place > -1",
            ("end_to_end/test_proof_of_rollback.py::test_a_place_misread_in_a_half_tells_not_how_far_all_queues_were_read",)),
