@@ -368,6 +368,25 @@ def test_a_place_misread_in_a_half_tells_not_how_far_all_queues_were_read(open_h
     assert said(house)["seen"] == ("RESOLVED_UNKNOWN", "unread")
 
 
+@pytest.mark.parametrize("is_op", [True, False])
+def test_an_op_that_seems_to_lie_before_its_half_was_misread_or_its_half_was(open_house, is_op):
+    log = SmallLog()
+    log.plain()
+    before = log.plain()
+    half = log.half("seen")
+    log.commit(half)
+    op = log.op(half)
+    wrong, place = (op, 5) if is_op else (half, 1 << 20)
+    house = open_house(AUDIT)
+    for kind in ("half", "op"):
+        rows = log.of(kind, tells_end=False)
+        house.land_rows(kind, [{**row, "commitLogOffset": place} if row is wrong else row for row in rows])
+    queue = [row for row in log.of("message", tells_end=False) if row["queueOffset"] <= before["queueOffset"]]
+    house.land_rows("message", queue)
+    house.audit()
+    assert said(house)["seen"][0] == "RESOLVED_UNKNOWN"
+
+
 def test_a_topic_left_out_of_a_live_landing_is_told_so(open_house, served):
     house = open_house(AUDIT, "land.topics=['Other*']")
     land_live(house, served, story())

@@ -136,10 +136,12 @@ def test_an_older_copy_of_a_store_takes_no_proof_away(open_house, tmp_path):
     assert verdict_and_reason(house) == {"back": ("ROLLED_BACK", "log_read")}
 
 
-def test_an_older_copy_is_known_by_what_it_has_that_landed(open_house, tmp_path):
+@pytest.mark.parametrize("topics", ["Real", "*"])
+def test_an_older_copy_is_known_by_what_it_has_that_landed(open_house, tmp_path, topics):
     """It ends in records of a topic that is left out, and the last one that is taken is damaged."""
     log = SmallLog()
     log.plain()
+    log.plain("Other")
     log.op(log.half("back"))
     bad = log.plain()
     for _ in range(known_logs.LOOKED_AT):
@@ -147,9 +149,11 @@ def test_an_older_copy_is_known_by_what_it_has_that_landed(open_house, tmp_path)
     upto = log.plain("Other")["commitLogOffset"]
     log.plain()
     stores = [log.write_store(tmp_path / name, upto=end) for name, end in (("store", None), ("older", upto))]
-    house = open_house("role=audit", "land.topics=['Real']")
-    for store in stores:
+    house = open_house()
+    for store, taken in zip(stores, (topics, "Real"), strict=True):
         spoil(store, bad, BODY_AT, b"spoilt")
+        assignments = ["role=audit", f"land.topics=['{taken}']"]
+        house.settings = Settings.load(assignments=assignments, warehouse=house.warehouse.uri)
         assert house.land_store(store).counts["rebuilt"] == 0
 
 

@@ -78,6 +78,7 @@ PROVED = [  # why, frontier rows of its broker, by what it is proved or what is 
     ("retention took what lies before the first", [queue((5, 9, 130, 400), lowest_kept_offset=5)], "lost"),
     ("retention took what lay behind what landed", [queue((0, 3, 10, 120), told_end=9, lowest_kept_offset=9)], "lost"),
     ("retention took other messages", [queue((2, 4, 10, 20), (5, 9, 130, 150), lowest_kept_offset=2)], "gap"),
+    ("the first record that came behind an end", [queue((3, 3, 90, 90), (3, 9, 90, 400))], "read_past_op"),
     # 2. the log read from before the half to behind the op
     ("the log read over both", [log((100, 201))], "log_read"),
     ("the log read to the op and no further", [log((0, 200))], "unread"),

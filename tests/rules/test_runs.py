@@ -56,10 +56,10 @@ def with_runs(spark, runs):
 
 
 def test_a_place_behind_the_end_of_the_log_was_misread(spark):
-    runs = [(0, 2, 10, 99, None), (2, 4, 100, 120, 90), (4, 4, None, None, 110)]
+    runs = [(0, 2, 10, 100, None), (2, 4, 100, 120, 90), (4, 4, None, None, 110)]
     (row,) = with_runs(spark, runs).select(rules.within_log(F.col("runs"), 100).alias("runs")).collect()
     assert [tuple(run) for run in row["runs"]] == [
-        (0, 2, 10, 99, None),
+        (0, 2, 10, 10, None),
         (2, 4, None, None, 90),
         (4, 4, None, None, 110),
     ]
@@ -72,6 +72,8 @@ def joined(spark, runs):
 
 JOINED = [  # why, runs, what they are together
     ("one after the other", [(0, 3, 10, 30, None), (3, 5, 40, 50, None)], [(0, 5, 10, 50, None)]),
+    ("one after the other, whose places nobody knows", [(0, 3, 10, 30, None), (3, 5, None, None, None)],
+     [(0, 5, 10, 30, None)]),
     ("a gap between", [(0, 3, 10, 30, None), (4, 5, 40, 50, None)], [(0, 3, 10, 30, None), (4, 5, 40, 50, None)]),
     ("a gap closed", [(0, 3, 10, 30, None), (3, 4, 35, 35, None), (4, 5, 40, 50, None)], [(0, 5, 10, 50, None)]),
     ("over each other", [(0, 4, 10, 40, None), (2, 6, 30, 60, None)], [(0, 6, 10, 60, None)]),

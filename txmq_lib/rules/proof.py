@@ -109,7 +109,8 @@ def _proof() -> Column:
         .when(_some("_queue_runs", is_from_beginning), REASON_FROM_BEGINNING)
     )
     is_doubtful = (F.col("elsewhere_count") > 0) | may_be_rival() | has_rival_half()
-    return F.when(op.isNotNull() & ~is_doubtful & ~_is_of_former_life(), proved)
+    # An op lies behind its half (R23): else the place of one of them was misread.
+    return F.when((op > F.col("_low")) & ~is_doubtful & ~_is_of_former_life(), proved)
 
 
 def _is_of_former_life() -> Column:

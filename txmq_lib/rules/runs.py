@@ -88,11 +88,12 @@ def _both(last: Column, one: Column) -> Column:
     is_longer = one["end_offset"] > last["end_offset"]
     is_as_long = one["end_offset"] == last["end_offset"]
     has_rows = one["first_offset"] < one["end_offset"]
-    end_place = F.when(is_longer & has_rows, one["last_commit_log_offset"]).otherwise(last["last_commit_log_offset"])
+    end_place = F.when(is_longer & has_rows, one["last_commit_log_offset"])
+    last_place = F.coalesce(end_place, last["last_commit_log_offset"])  # of places that ascend a lower one is safe
     furthest = F.greatest(last["read_to"], one["read_to"])
     read_to = F.when(is_as_long, furthest).when(is_longer, one["read_to"]).otherwise(last["read_to"])
-    first_place = last["first_commit_log_offset"]
-    return run(last["first_offset"], F.greatest(last["end_offset"], one["end_offset"]), first_place, end_place, read_to)
+    end = F.greatest(last["end_offset"], one["end_offset"])
+    return run(last["first_offset"], end, last["first_commit_log_offset"], last_place, read_to)
 
 
 def told_to(runs: Column, read_to: Column, is_untold: Column) -> Column:
@@ -114,14 +115,16 @@ def told_to(runs: Column, read_to: Column, is_untold: Column) -> Column:
 
 
 def within_log(runs: Column, log_end: int) -> Column:
-    """`runs` with those places null that do not lie before the end of the broker's log: they were misread."""
+    """`runs` without those places that do not lie before the end of the broker's log: they were misread.
 
-    def if_within(place: Column) -> Column:
-        return F.when(place < log_end, place)
+    Of the last one of a run is known then that it lies no lower than the first.
+    """
 
     def checked(one: Column) -> Column:
-        return run(one["first_offset"], one["end_offset"], if_within(one["first_commit_log_offset"]),
-                   if_within(one["last_commit_log_offset"]), one["read_to"])  # fmt: skip
+        first, last = one["first_commit_log_offset"], one["last_commit_log_offset"]
+        sure_first = F.when(first < log_end, first)
+        return run(one["first_offset"], one["end_offset"], sure_first,
+                   F.when(last < log_end, last).otherwise(sure_first), one["read_to"])  # fmt: skip
 
     return F.transform(runs, checked)
 
@@ -134,10 +137,15 @@ def without_misread(runs: Column) -> Column:
     placed = F.filter(runs, lambda one: one["first_commit_log_offset"].isNotNull())
     unplaced = F.filter(runs, lambda one: one["first_commit_log_offset"].isNull())
 
+    def lies_behind(before: Column, first: Column, last: Column) -> Column:
+        # Where an empty run ends the next record may lie.
+        return (last > first) | ((last == first) & (before["first_offset"] < before["end_offset"]))
+
     def checked(one: Column, place: Column) -> Column:
         first, last = one["first_commit_log_offset"], one["last_commit_log_offset"]
-        is_first_misread = F.coalesce(F.get(placed, place - 1)["last_commit_log_offset"] >= first, F.lit(False))
-        is_last_misread = F.coalesce(F.get(placed, place + 1)["first_commit_log_offset"] <= last, F.lit(False))
+        before, behind = F.get(placed, place - 1), F.get(placed, place + 1)
+        is_first_misread = F.coalesce(lies_behind(before, first, before["last_commit_log_offset"]), F.lit(False))
+        is_last_misread = F.coalesce(lies_behind(one, behind["first_commit_log_offset"], last), F.lit(False))
         return run(one["first_offset"], one["end_offset"], F.when(~is_first_misread, first),
                    F.when(~is_last_misread, last), one["read_to"])  # fmt: skip
 
@@ -161,7 +169,8 @@ def holes_between(runs: Column) -> Column:
     def hole_before(one: Column, place: Column) -> Column:
         before = F.get(placed, place - 1)
         is_first = place == 0
-        behind = F.greatest(before["last_commit_log_offset"], before["read_to"])
+        last_place = F.coalesce(before["last_commit_log_offset"], before["first_commit_log_offset"])
+        behind = F.greatest(last_place, before["read_to"])
         return F.struct(
             F.when(is_first, F.lit(0)).otherwise(before["end_offset"]).cast("bigint").alias("from_offset"),
             one["first_offset"].alias("to_offset"),

@@ -115,7 +115,8 @@ def _of_queues(current: Pass, read: ReadQueues, read_to: ReadTo) -> DataFrame:
     # What retention deletes between plan and read is passed over by the reader: the first record is then a later one.
     is_first_missing = F.col("start").isNotNull() & ~F.col("first_offset").eqNullSafe(F.col("start"))
     has_begun_anew = F.col("is_begun_anew")
-    before = F.lit(current.arguments.get("log_end")).cast("bigint").alias("before")
+    arguments = current.arguments  # plans of an older version have `anew_before`
+    before = F.lit(arguments.get("log_end", arguments.get("anew_before"))).cast("bigint").alias("before")
     change = F.struct(F.lit(None).cast("bigint").alias("behind"), before)
     lost_before = F.when(F.col("had_lost") | is_first_missing, F.coalesce("first_timestamp", F.lit(current.now)))
     return (

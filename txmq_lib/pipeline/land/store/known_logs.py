@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial, reduce
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, Row
@@ -44,7 +44,7 @@ def standing(warehouse: Warehouse, found: LogFiles, broker_name: str, topics: Se
     log = whole_log_topic(topics)
     logs = _logs(warehouse, broker_name)
     others = [known for known in logs.values() if not _shows(files, _last(known))]
-    former_logs = frozenset(known["topic"] for known in others if not _is_older_copy(warehouse, files, known, topics))
+    former_logs = frozenset(known["topic"] for known in others if not _is_older_copy(warehouse, files, known))
     if former_logs or log not in logs:
         return Standing(files[0].base_offset, 0, None, former_logs)
     known = logs[log]
@@ -57,6 +57,11 @@ def standing(warehouse: Warehouse, found: LogFiles, broker_name: str, topics: Se
 def whole_log_topic(topics: Sequence[str]) -> str:
     """The frontier's name for a log of which these topics are read."""
     return WHOLE_LOG_TOPIC if is_every_topic(topics) else f"[{', '.join(sorted(topics))}]"
+
+
+def topics_of_log(name: str) -> list[str]:
+    """The topics that are read of a log with this name in the frontier."""
+    return ["*"] if name == WHOLE_LOG_TOPIC else name[1:-1].split(", ")
 
 
 def _logs(warehouse: Warehouse, broker_name: str) -> Mapping[str, Row]:
@@ -125,13 +130,13 @@ def _is_whole(files: Sequence[LogFile], place: int) -> bool:
     return record["reason"] is None and record["sys_flag"] & SYS_FLAG_TRANSACTION_MASK not in UNSEEN
 
 
-def _is_older_copy(warehouse: Warehouse, files: Sequence[LogFile], known: Row, topics: Sequence[str]) -> bool:
+def _is_older_copy(warehouse: Warehouse, files: Sequence[LogFile], known: Row) -> bool:
     """Whether a store that ends before the record read last ends in what has landed, or before all that was read.
 
     A broker made anew begins its places again: its log meets what was read, and has other records there. So does one
     that was cut back by a crash, as soon as it goes on.
     """
-    last, taken = _last_records(files, topics)
+    last, taken = _last_records(files, topics_of_log(known["topic"]))
     if last is None or last.offset >= _last(known).offset:
         return False
     if last.store_timestamp_ms > _last(known).store_timestamp_ms:
@@ -145,39 +150,45 @@ def _is_older_copy(warehouse: Warehouse, files: Sequence[LogFile], known: Row, t
 def _last_records(
     files: Sequence[LogFile], topics: Sequence[str]
 ) -> tuple[RecordIdentity | None, list[RecordIdentity]]:
-    """The record with which a log ends, and the last ones that are to land, of the last file that has some."""
+    """The record with which a log ends, and the last ones of these topics, of the last file that has some."""
     last: RecordIdentity | None = None
+    is_taken = cache(partial(is_landed_topic, patterns=topics))
     for file in reversed(files):
         taken: list[RecordIdentity] = []
-        newest = None
+        newest: RecordIdentity | None = None
         with open_log(file) as log:
             for stretch in walk(log, file.base_offset, file.end_offset):
                 if isinstance(stretch, Records):
-                    named = list(_described(stretch))
-                    taken = [*taken, *(each for each, topic in named if is_landed_topic(topic, topics))][-LOOKED_AT:]
-                    newest = named[-1][0]
+                    taken = [*taken, *_last_of(stretch, is_taken)][-LOOKED_AT:]
+                    (newest,) = _last_of(stretch, lambda _: True, most=1)
         last = last or newest
         if taken:
             return last, taken
     return last, []
 
 
-def _described(records: Records) -> Iterator[tuple[RecordIdentity, str]]:
-    columns = (records.offsets, records.longs(BORN_HOST_END, 0), records.bounds[:, END] - records.bounds[:, START])
-    identities = map(RecordIdentity, *(column.tolist() for column in columns))
-    places = records.bounds[:, [TOPIC, TOPIC_END]].tolist()
-    return zip(identities, (records.data[start:end].decode(errors="replace") for start, end in places), strict=True)
+def _last_of(records: Records, fits: Callable[[str], bool], most: int = LOOKED_AT) -> list[RecordIdentity]:
+    """The last records whose topic fits."""
+    offsets, stored = records.offsets, records.longs(BORN_HOST_END, 0)
+    places = records.bounds[:, [START, END, TOPIC, TOPIC_END]].tolist()
+    found: list[RecordIdentity] = []
+    for number in range(len(records) - 1, -1, -1):
+        start, end, topic, topic_end = places[number]
+        if fits(records.data[topic:topic_end].decode(errors="replace")):
+            found.append(RecordIdentity(int(offsets[number]), int(stored[number]), end - start))
+            if len(found) == most:
+                break
+    return found[::-1]
 
 
 def _has_landed(warehouse: Warehouse, broker_name: str, records: Sequence[RecordIdentity]) -> bool:
     """Whether the last of these records has landed, and nothing else where they are; damaged ones aside."""
-    if not records:
-        return False
-    low, high = records[0].offset, records[-1].offset
-    is_there = (F.col("broker_name") == broker_name) & F.col("commit_log_offset").between(low, high)
+    places = [each.offset for each in records]
+    is_there = (F.col("broker_name") == broker_name) & F.col("commit_log_offset").isin(places)
     at = F.unix_millis("store_timestamp").alias("at")
     landed = [warehouse.read(table).where(is_there).select("commit_log_offset", at) for table in TABLES_OF_RECORDS]
     found = {(row["commit_log_offset"], row["at"]) for row in reduce(DataFrame.unionByName, landed).collect()}
-    damaged = {row[0] for row in warehouse.read("quarantine").where(is_there).select("commit_log_offset").collect()}
-    whole = [(each.offset, each.store_timestamp_ms) for each in records if each.offset not in damaged]
+    damaged = warehouse.read("quarantine").where(is_there & F.col("reason").isin(*DAMAGES)).select("commit_log_offset")
+    lacking = {row["commit_log_offset"] for row in damaged.collect()}
+    whole = [(each.offset, each.store_timestamp_ms) for each in records if each.offset not in lacking]
     return bool(whole) and whole[-1] in found and found <= {(each.offset, each.store_timestamp_ms) for each in records}
