@@ -8,19 +8,25 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+import zstandard
 from captured import unpack_store
 from house import House, Killed
 from odd_log import write_odd_store
-from record_encoder import encode_records, write_log
+from pyspark.sql import DataFrame
+from record_encoder import encode_record, encode_records, write_log
 from truth import CAPTURES
 
+from txmq_lib.passes import frames
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.land.files import line_landing
 from txmq_lib.pipeline.land.kinds import MESSAGE_TABLES
 from txmq_lib.pipeline.land.records import files_of_tasks, record_files
-from txmq_lib.pipeline.land.store import log_landing
+from txmq_lib.pipeline.land.store import log_landing, store_landing
 from txmq_lib.rocketmq.store import commit_log
+from txmq_lib.spark import local_frame
 
+MIB = 1 << 20
+ZSTD = 0x201
 APPENDS = ("half_message", "op_message", "trans_check_max_time", "message")
 
 
@@ -87,6 +93,27 @@ def test_many_suspects_are_read_once_more_by_tasks(open_house, copied, by_spark,
     monkeypatch.setattr("txmq_lib.pipeline.land.store.store_landing.MATERIALIZED_BYTES", 0)
     ours.land_store(store)
     assert contents(ours) == contents(theirs)
+
+
+def test_a_small_log_of_large_bodies_is_not_held_by_the_driver(open_house, tmp_path, monkeypatch):
+    most, packed = MIB, zstandard.ZstdCompressor().compress(bytes(MIB))
+    log = bytearray()
+    for offset in range(6):
+        large = {"body": packed, "sys_flag": ZSTD} if offset % 2 else {}
+        log += encode_record(len(log), queue_offset=offset, **large)
+    monkeypatch.setattr(store_landing, "MATERIALIZED_BYTES", most)
+    monkeypatch.setattr(frames, "MATERIALIZED_BYTES", most)
+    held: list[int] = []
+
+    def materialized(frame: DataFrame) -> tuple[DataFrame, int]:
+        held.append(frame.toArrow().nbytes)
+        return local_frame.materialized(frame)
+
+    monkeypatch.setattr(frames, "materialized", materialized)
+    house = open_house("role=audit")
+    house.land_store(write_log(tmp_path / "store", [bytes(log)]))
+    assert [len(row["body"]) for row in house.rows("message")].count(MIB) == 3
+    assert max(held, default=0) < most
 
 
 def test_what_landed_before_lands_no_second_time(open_house, tmp_path):

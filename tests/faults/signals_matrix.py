@@ -1,4 +1,8 @@
-"""Every command ended at ten moments by every signal, once and twice: what it says, leaves, and what the next run makes."""
+"""Every command ended at ten moments by every signal, once and twice: what it says, leaves, and what the next run makes.
+
+That is ROUNDS rounds. One (`--rounds 1`) has every command at every moment, and each command meets every signal, once
+and twice. It leaves out most pairs of a moment and a signal.
+"""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
 from txmq_lib.rocketmq.store.commit_log import list_files, open_log
 from txmq_lib.rocketmq.store.consume_queue import queue_bounds
 from txmq_lib.rocketmq.store.consumer_offset_file import consumer_offset_state, read_consumer_offset_file
+from txmq_lib.views.reader import WarehouseReader
 
 SECRET = "root:x:0:0"
 
@@ -186,6 +187,13 @@ def test_scratch_is_for_one_user_alone_and_what_killed_processes_left_goes(tmp_p
             last.communicate("\n")
         living.communicate("\n")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_views_spill_lies_where_nobody_else_can_plant_or_look(tmp_path):
+    opened = WarehouseReader(str(tmp_path))
+    ((place,),) = opened._duckdb.execute("select current_setting('temp_directory')").fetchall()
+    assert Path(place).parent == scratch.scratch()
+    assert stat.S_IMODE(scratch.scratch().stat().st_mode) == 0o700
 
 
 def test_scratch_that_another_process_took_for_a_leftover_is_made_again(tmp_path, monkeypatch):

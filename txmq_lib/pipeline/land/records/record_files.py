@@ -52,15 +52,17 @@ class RecordReading:
 class Written:
     """What a task tells of its records.
 
-    files     by table
-    runs      of good records; null where two have one key, or in too many runs to tell
-    suspects  how many records are in no file
-    kept      those, where they are few; null: read them again
+    files          by table
+    runs           of good records; null where two have one key, or in too many runs to tell
+    suspects       how many records are in no file
+    suspect_bytes  what those hold, unpacked
+    kept           those, where they are few; null: read them again
     """
 
     files: dict[str, list[WrittenFile]]
     runs: pa.Table | None
     suspects: int
+    suspect_bytes: int
     kept: list[pa.RecordBatch] | None
 
 
@@ -106,7 +108,8 @@ def written(looks: Iterable[Look], table_paths: Mapping[str, str], most_suspect_
                 room -= look.suspects.nbytes
                 kept = [*kept, look.suspects] if room >= 0 else []
             runs.add(look.runs)
-        return Written(files.finish(), runs.joined(), suspects, kept if room >= 0 else None)
+        held_bytes = most_suspect_bytes - room
+        return Written(files.finish(), runs.joined(), suspects, held_bytes, kept if room >= 0 else None)
 
 
 def write_stretch(stretch: Stretch, reading: RecordReading) -> Written:

@@ -27,12 +27,14 @@ from txmq_lib.spark.tasks import in_tasks
 class LandedLog:
     """A log whose good records are in files that commits name.
 
-    runs      of all good records, as rules.frontier.reached_by takes them
-    suspects  the records that are in no file, still to be judged; null where there are none
+    runs           of all good records, as rules.frontier.reached_by takes them
+    suspects       the records that are in no file, still to be judged; null where there are none
+    suspect_bytes  what those hold, unpacked: a small log may have large ones
     """
 
     runs: DataFrame
     suspects: DataFrame | None
+    suspect_bytes: int
 
 
 def cuts_worth_a_task(cuts: Sequence[int], size: int, warehouse: Warehouse) -> list[int]:
@@ -70,7 +72,9 @@ def land(current: Pass, parts: Sequence[Stretch], reading: RecordReading) -> Lan
     if runs is None:
         return None
     files_of_tasks.append_files(current, written)
-    return LandedLog(frontier_runs(current, runs, broker_name), _suspects(current, parts, written, reading))
+    suspects = _suspects(current, parts, written, reading)
+    suspect_bytes = sum(each.suspect_bytes for each in written)
+    return LandedLog(frontier_runs(current, runs, broker_name), suspects, suspect_bytes)
 
 
 def _suspects(

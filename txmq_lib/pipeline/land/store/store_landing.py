@@ -73,9 +73,10 @@ def _land_records(current: Pass, broker_name: str) -> tuple[DataFrame, list[tupl
     if landed.suspects is None:
         current.counts |= {"never_visible": 0, "quarantine_store": 0}
         return reached, [(current.arguments["from_offset"], current.arguments["to_offset"])]
-    suspects = current.cached(_described(current, landed.suspects))
-    messages.land_every_kind(current, suspects, broker_name=broker_name, source=STORE, are_suspects=True)
-    return reached, _clean_stretches(current, suspects, None)
+    with current.planned_for(landed.suspect_bytes):
+        suspects = current.cached(_described(current, landed.suspects))
+        messages.land_every_kind(current, suspects, broker_name=broker_name, source=STORE, are_suspects=True)
+        return reached, _clean_stretches(current, suspects, None)
 
 
 def _landed_by_tasks(current: Pass, broker_name: str) -> log_landing.LandedLog | None:
