@@ -21,8 +21,8 @@ from test_live_rocketmq import (
 pytestmark = pytest.mark.real
 
 TOPIC = "TopicGrpc"
-PATIENT = {"transactionTimeOut": "2000", "transactionCheckInterval": "3000", "transactionCheckMax": "40"}
-POLICY = "transaction_timeout: 2s\ntransaction_check_interval: 3s\ntransaction_check_max: 40\n"
+PATIENT = {"transactionTimeOut": "2000", "transactionCheckInterval": "3000", "transactionCheckMax": "100"}
+POLICY = "transaction_timeout: 2s\ntransaction_check_interval: 3s\ntransaction_check_max: 100\n"
 RESOLVER = f"""resolvers:
   {TOPIC}: {{kind: sql, url_env: ORDERS, table: log, key_column: id, state_column: state, commit: [C], rollback: [R]}}
 """
@@ -37,7 +37,7 @@ def test_transactions_over_grpc_are_as_meant_and_a_resolver_by_topic_settles_the
         killed.wait_for("done")
         killed.kill()
         alive.wait_for("done")
-        end = time.monotonic() + 120
+        end = time.monotonic() + 300  # a machine with much else to do takes minutes over the checks
         meant = plans(alive.told("sent"))
         assert len(meant) == 150
         while True:
