@@ -54,7 +54,7 @@ def evidence(
         of = [[100 * number + place for place in found] for found in places[:4]]
         halves += [{**own, "queue_offset": at_, "commit_log_offset": at_} for at_ in of[0]]
         broker = {name: value for name, value in columns.items() if name == "broker_name"}
-        ops += [{**broker, "half_queue_offset": at_, "commit_log_offset": 1, "origin": origin} for at_ in of[1]]
+        ops += [{**broker, "half_queue_offset": at_, "commit_log_offset": FAR // 2, "origin": origin} for at_ in of[1]]
         visible += [{**own, "prepared_transaction_offset": at_, "commit_log_offset": 1} for at_ in of[2]]
         given_up += [{**own, "commit_log_offset": at_, "queue_offset": at_} for at_ in of[3]]
     landed = rows(spark, "message", visible)
