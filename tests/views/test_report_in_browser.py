@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 from moment import NOW
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 from views.report_rows import HOSTILE, rows
 from views.test_live_pages import served
 
@@ -132,7 +133,7 @@ def test_a_link_opens_the_story_it_leads_to(report, opened):
     assert story.get_attribute("open") is None
     page.locator("a[href='#story-1']").focus()
     page.keyboard.press("Enter")
-    page.wait_for_function("document.getElementById('story-1').open")
+    expect(story).to_have_attribute("open", "")
     assert story.get_by_text("half message stored").is_visible()
     assert said == []
 
@@ -164,7 +165,7 @@ def test_a_list_is_filtered_sorted_and_copied_in_the_page(report, opened, width)
     assert page.locator("section#stuck .tools [role=status]").first.inner_text() == "11 of 20"
     field.fill("P7")
     page.get_by_label("Copy: Undecided, the oldest of 20").click()
-    page.wait_for_function("document.querySelector('#stuck .tools [role=status]').textContent === '1 rows copied'")
+    expect(page.locator("#stuck .tools [role=status]").first).to_have_text("1 rows copied")
     head, row = page.evaluate("navigator.clipboard.readText()").rstrip("\n").split("\n")
     assert head.split("\t") == ["transaction", "producer group", "topic", "age", "asked", "why", "do"]
     assert row.split("\t")[:4] == ["P7", "GID_PAY", "-", "7m"]
@@ -178,7 +179,7 @@ def test_no_cell_that_is_copied_is_a_formula(report, opened):
     page, said = opened(report(rows("=1+1", pending=3)), width=NARROW)
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.get_by_label("Copy: Undecided").first.click()
-    page.wait_for_function("document.querySelector('#stuck .tools [role=status]').textContent.endsWith('copied')")
+    expect(page.locator("#stuck .tools [role=status]").first).to_have_text(re.compile("copied$"))
     _, *copied = page.evaluate("navigator.clipboard.readText()").rstrip("\n").split("\n")
     assert {row.split("\t")[1] for row in copied} == {"'=1+1"}
     assert page.evaluate("['-', '-5', '-3m', '@a', '\uff1d1', '-x'].map(defused)") == [
@@ -190,7 +191,7 @@ def test_no_cell_that_is_copied_is_a_formula(report, opened):
 def test_a_story_says_what_it_means_why_and_what_to_do(report, opened):
     page, said = opened(report(rows("GID_PAY")), width=NARROW)
     page.locator("a[href='#given-up-story-1']").click()
-    page.wait_for_function("document.getElementById('given-up-story-1').open")
+    expect(page.locator("#given-up-story-1")).to_have_attribute("open", "")
     words = page.locator("#given-up-story-1 .advice").inner_text()
     assert "given up after the last check: nobody decided it" in words
     assert "look in the producer's database" in words
