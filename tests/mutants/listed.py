@@ -97,7 +97,7 @@ MUTANTS = (
            ("end_to_end/test_proof_of_rollback.py::test_an_op_that_seems_to_lie_before_its_half_was_misread_or_its_half_was",)),
     Mutant("_has_landed", "an older copy whose last record is damaged is another store", "if each.offset not in lacking", "if True",
            (f"{REBUILT}::test_an_older_copy_is_known_by_what_it_has_that_landed",)),
-    Mutant("_is_older_copy", "an older copy is known by all topics", 'topics_of_log(known["topic"])', '["*"]',
+    Mutant("_is_older_copy", "an older copy is known by all topics", '_topics_of_log(known["topic"])', '["*"]',
            (f"{REBUILT}::test_an_older_copy_is_known_by_what_it_has_that_landed",)),
     Mutant("within_log", "a place behind the end of the log tells how far all queues were read", "F.when(last < log_end, last)", "F.when(last > -1, last)",
            ("end_to_end/test_proof_of_rollback.py::test_a_place_misread_in_a_half_tells_not_how_far_all_queues_were_read",)),

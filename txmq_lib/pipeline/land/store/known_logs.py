@@ -59,7 +59,7 @@ def whole_log_topic(topics: Sequence[str]) -> str:
     return WHOLE_LOG_TOPIC if is_every_topic(topics) else f"[{', '.join(sorted(topics))}]"
 
 
-def topics_of_log(name: str) -> list[str]:
+def _topics_of_log(name: str) -> list[str]:
     """The topics that are read of a log with this name in the frontier."""
     return ["*"] if name == WHOLE_LOG_TOPIC else name[1:-1].split(", ")
 
@@ -136,7 +136,7 @@ def _is_older_copy(warehouse: Warehouse, files: Sequence[LogFile], known: Row) -
     A broker made anew begins its places again: its log meets what was read, and has other records there. So does one
     that was cut back by a crash, as soon as it goes on.
     """
-    last, taken = _last_records(files, topics_of_log(known["topic"]))
+    last, taken = _last_records(files, _topics_of_log(known["topic"]))
     if last is None or last.offset >= _last(known).offset:
         return False
     if last.store_timestamp_ms > _last(known).store_timestamp_ms:
@@ -160,15 +160,15 @@ def _last_records(
             for stretch in walk(log, file.base_offset, file.end_offset):
                 if isinstance(stretch, Records):
                     taken = [*taken, *_last_of(stretch, is_taken)][-LOOKED_AT:]
-                    (newest,) = _last_of(stretch, lambda _: True, most=1)
+                    (newest,) = _last_of(stretch.between(len(stretch) - 1, len(stretch)), lambda _: True)
         last = last or newest
         if taken:
             return last, taken
     return last, []
 
 
-def _last_of(records: Records, fits: Callable[[str], bool], most: int = LOOKED_AT) -> list[RecordIdentity]:
-    """The last records whose topic fits."""
+def _last_of(records: Records, fits: Callable[[str], bool]) -> list[RecordIdentity]:
+    """The last LOOKED_AT records whose topic fits."""
     offsets, stored = records.offsets, records.longs(BORN_HOST_END, 0)
     places = records.bounds[:, [START, END, TOPIC, TOPIC_END]].tolist()
     found: list[RecordIdentity] = []
@@ -176,7 +176,7 @@ def _last_of(records: Records, fits: Callable[[str], bool], most: int = LOOKED_A
         start, end, topic, topic_end = places[number]
         if fits(records.data[topic:topic_end].decode(errors="replace")):
             found.append(RecordIdentity(int(offsets[number]), int(stored[number]), end - start))
-            if len(found) == most:
+            if len(found) == LOOKED_AT:
                 break
     return found[::-1]
 
