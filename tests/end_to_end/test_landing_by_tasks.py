@@ -95,12 +95,24 @@ def test_many_suspects_are_read_once_more_by_tasks(open_house, copied, by_spark,
     assert contents(ours) == contents(theirs)
 
 
-def test_a_small_log_of_large_bodies_is_not_held_by_the_driver(open_house, tmp_path, monkeypatch):
-    most, packed = MIB, zstandard.ZstdCompressor().compress(bytes(MIB))
+# Two bytes of text each: what they hold in Spark is beside it.
+MANY_PROPERTIES = "".join(f"{number:x}\x01v\x02" for number in range(5000)).encode()[:32_767]
+
+
+@pytest.mark.parametrize(
+    ("large", "most", "most_held"),
+    [
+        ({"body": zstandard.ZstdCompressor().compress(bytes(MIB)), "sys_flag": ZSTD}, MIB, MIB),
+        ({"properties": MANY_PROPERTIES}, MIB, MIB // 8),
+    ],
+    ids=["bodies", "properties"],
+)
+def test_a_small_log_of_large_records_is_not_held_by_the_driver(
+    open_house, tmp_path, monkeypatch, large, most, most_held
+):
     log = bytearray()
-    for offset in range(6):
-        large = {"body": packed, "sys_flag": ZSTD} if offset % 2 else {}
-        log += encode_record(len(log), queue_offset=offset, **large)
+    for offset in range(8):
+        log += encode_record(len(log), queue_offset=offset, **(large if offset % 2 else {}))
     monkeypatch.setattr(store_landing, "MATERIALIZED_BYTES", most)
     monkeypatch.setattr(frames, "MATERIALIZED_BYTES", most)
     held: list[int] = []
@@ -111,9 +123,10 @@ def test_a_small_log_of_large_bodies_is_not_held_by_the_driver(open_house, tmp_p
 
     monkeypatch.setattr(frames, "materialized", materialized)
     house = open_house("role=audit")
-    house.land_store(write_log(tmp_path / "store", [bytes(log)]))
-    assert [len(row["body"]) for row in house.rows("message")].count(MIB) == 3
-    assert max(held, default=0) < most
+    house.land_store(write_log(tmp_path / "store", [bytes(log)], file_size=MIB))
+    rows = house.rows("message")
+    assert len([row for row in rows if len(row["body"] or b"") == MIB or len(row["properties"]) > 4000]) == 4
+    assert max(held, default=0) < most_held
 
 
 def test_what_landed_before_lands_no_second_time(open_house, tmp_path):

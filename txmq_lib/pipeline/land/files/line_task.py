@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from txmq_lib.files.line_reader import Stretch, read_lines
+from txmq_lib.files.materialized import bytes_in_spark
 from txmq_lib.pipeline.land.files.large_lines import made_small
 from txmq_lib.pipeline.land.files.message_lines import new_shape, records_of
 from txmq_lib.pipeline.land.records.queue_runs import runs_of
@@ -42,6 +43,6 @@ def _looks(stretches: Sequence[Stretch], reading: LineReading) -> Iterator[Look]
         suspects = lines.filter(pa.array(is_suspect))
         is_plain = pa.array(records.is_plain)
         yield Look(rows, suspects, runs_of(parsed.filter(is_plain), told_ends.filter(is_plain)))
-        room -= suspects.nbytes
+        room -= bytes_in_spark(suspects)
         if room < 0:
             return

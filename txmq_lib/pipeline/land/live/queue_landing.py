@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from txmq_lib.files.materialized import MATERIALIZED_BYTES
+from txmq_lib.files.materialized import MATERIALIZED_BYTES, PROPERTY_BYTES
 from txmq_lib.names import HALF_TOPICS, ROLE_ENGINE, TRANSACTION_TOPICS
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.land.kinds import ROCKETMQ
@@ -172,8 +172,10 @@ def _land_by_spark(current: Pass, unread: dict[Queue, str], of_broker: BrokerQue
 
 
 def _bytes_held(stored: DataFrame) -> int:
-    """How much bodies, and what stands for them where a record is bad, hold."""
-    held = stored.agg(F.sum(F.coalesce(F.octet_length("body"), F.octet_length("raw"), F.lit(0)))).collect()[0][0]
+    """How much bodies, what stands for them where a record is bad, and properties hold."""
+    texts = F.coalesce(F.octet_length("body"), F.octet_length("raw"), F.lit(0))
+    names = F.coalesce(F.size("properties"), F.lit(0))
+    held = stored.agg(F.sum(texts + PROPERTY_BYTES * names)).collect()[0][0]
     return int(held or 0)
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import ROW_GROUP_BYTES, TableFile, WrittenFile
+from txmq_lib.files.materialized import bytes_in_spark
 from txmq_lib.pipeline.land.records.queue_runs import Runs, runs_of
 from txmq_lib.pipeline.land.records.record_rows import Landing, Records
 from txmq_lib.rocketmq.store.commit_log import LogFile
@@ -55,7 +56,7 @@ class Written:
     files          by table
     runs           of good records; null where two have one key, or in too many runs to tell
     suspects       how many records are in no file
-    suspect_bytes  what those hold, unpacked
+    suspect_bytes  what those hold in Spark
     kept           those, where they are few; null: read them again
     """
 
@@ -105,7 +106,7 @@ def written(looks: Iterable[Look], table_paths: Mapping[str, str], most_suspect_
                 files.write(table, rows)
             if look.suspects.num_rows:
                 suspects += look.suspects.num_rows
-                room -= look.suspects.nbytes
+                room -= bytes_in_spark(look.suspects)
                 kept = [*kept, look.suspects] if room >= 0 else []
             runs.add(look.runs)
         held_bytes = most_suspect_bytes - room

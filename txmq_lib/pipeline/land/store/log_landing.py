@@ -29,7 +29,7 @@ class LandedLog:
 
     runs           of all good records, as rules.frontier.reached_by takes them
     suspects       the records that are in no file, still to be judged; null where there are none
-    suspect_bytes  what those hold, unpacked: a small log may have large ones
+    suspect_bytes  what those hold in Spark: a small log may have large ones
     """
 
     runs: DataFrame
