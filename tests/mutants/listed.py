@@ -99,6 +99,8 @@ MUTANTS = (
            (f"{REBUILT}::test_an_older_copy_is_known_by_what_it_has_that_landed",)),
     Mutant("_is_older_copy", "an older copy is known by all topics", '_topics_of_log(known["topic"])', '["*"]',
            (f"{REBUILT}::test_an_older_copy_is_known_by_what_it_has_that_landed",)),
+    Mutant("bytes_in_spark", "properties hold no more than their text", "PROPERTY_BYTES * names", "0 * names",
+           ("plain/test_materialized.py::test_a_thousand_properties_hold_more_than_their_text",)),
     Mutant("within_log", "a place behind the end of the log tells how far all queues were read", "F.when(last < log_end, last)", "F.when(last > -1, last)",
            ("end_to_end/test_proof_of_rollback.py::test_a_place_misread_in_a_half_tells_not_how_far_all_queues_were_read",)),
     Mutant("undecided.is_read", "undecided though ops were not read so far", " & (_is_past() | _is_in_log())", "", UNDECIDED),
