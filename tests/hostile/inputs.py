@@ -86,9 +86,10 @@ def large_lines(place: Path) -> tuple[str, Path]:
 
 
 def large_ops(place: Path) -> tuple[str, Path]:
-    """Op messages with bodies as large as a broker stores, and larger: millions of tokens, of nothing, of no offsets."""
-    most = 4 * MIB
-    bodies = [b"7," * (most // 2), *[b"," * most] * 8, *[b"x," * (most // 2)] * 8, *[b"7," * 8 * MIB] * 8]
+    """Op messages with bodies and tokens as many as are read, and more: millions of them, of nothing, of no offsets."""
+    many = [b"," * MIB] * 8 + [b"x," * MIB] * 8
+    too_large = [b"," * 4 * MIB] * 8 + [b"7," * 8 * MIB] * 8
+    bodies = [b"7," * MIB, *many, b"7" * (4 * MIB), *too_large]
     with gzip.open(place / "ops.jsonl.gz", "wt", 1, encoding="utf-8") as out:
         for offset, body in enumerate([*[b"7,"] * GOOD, *bodies]):
             common = {"topic": "RMQ_SYS_TRANS_OP_HALF_TOPIC", "properties": {"TAGS": "d"}}
@@ -169,8 +170,8 @@ INPUTS = (
     Hostile(
         "op bodies of millions of tokens",
         large_ops,
-        GOOD + 2 * MIB,
-        ["OP_BODY_EMPTY"] * 8 + ["OP_BODY_TOO_LARGE"] * 8 + ["OP_TOKEN"] * 8,
+        GOOD + MIB,
+        ["OP_BODY_EMPTY"] * 8 + ["OP_BODY_TOO_LARGE"] * 16 + ["OP_TOKEN"] * 9,
         "op_message",
     ),
     Hostile(
