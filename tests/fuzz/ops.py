@@ -23,7 +23,12 @@ def run_ops(spark: SparkSession, count: int, seed: int) -> Tally:
     """`count` op bodies, one of them of 4 MB, against the rule in plain Python: each token a row or told of."""
     name = "op bodies"
     chance = Random(f"{name}/{seed}")
-    bodies = [_op_body(chance) for _ in range(count)] + [b"12,x345," * 500_000, b"," * 4_000_000, b"7" * 4_000_000]
+    bodies = [_op_body(chance) for _ in range(count)] + [
+        b"12,x345," * 500_000,
+        b"," * (1 << 20),
+        b"," * 4_000_000,
+        b"7" * 4_000_000,
+    ]
     tally, begun = Tally(name, tried=len(bodies)), time.monotonic()
     rows = [
         ("b", OP_TOPIC, 0, place, place, None, 0, "{}", str(place), {"TAGS": "d"}, held)
@@ -43,7 +48,9 @@ def run_ops(spark: SparkSession, count: int, seed: int) -> Tally:
         pieces = held.decode("utf-8", "replace").split(",")
         good = [(at, int(piece)) for at, piece in enumerate(pieces) if _is_offset(piece)]
         reason = None
-        if not any(pieces):
+        if len(pieces) > (1 << 20) + 1:
+            good, reason = [], "OP_BODY_TOO_LARGE"
+        elif not any(pieces):
             reason = "OP_BODY_EMPTY"
         elif any(piece and not _is_offset(piece) for piece in pieces):
             reason = "OP_TOKEN"

@@ -86,10 +86,10 @@ def large_lines(place: Path) -> tuple[str, Path]:
 
 
 def large_ops(place: Path) -> tuple[str, Path]:
-    """Op messages with bodies and tokens as many as are read, and more: millions of them, of nothing, of no offsets."""
-    many = [b"," * MIB] * 8 + [b"x," * MIB] * 8
+    """Op messages with as many tokens as are read, and more: offsets, nothing at all, and what is no offset."""
+    many = [b"," * MIB] * 8 + [b"xxx," * MIB] * 8
     too_large = [b"," * 4 * MIB] * 8 + [b"7," * 8 * MIB] * 8
-    bodies = [b"7," * MIB, *many, b"7" * (4 * MIB), *too_large]
+    bodies = [b"777," * MIB, *many, b"7" * (4 * MIB), *too_large]
     with gzip.open(place / "ops.jsonl.gz", "wt", 1, encoding="utf-8") as out:
         for offset, body in enumerate([*[b"7,"] * GOOD, *bodies]):
             common = {"topic": "RMQ_SYS_TRANS_OP_HALF_TOPIC", "properties": {"TAGS": "d"}}

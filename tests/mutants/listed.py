@@ -279,7 +279,7 @@ MUTANTS = (
     Mutant("_is_read_whole", "any hole of a queue is one of the log", "is_within & ", "", PROOF),
     Mutant("_proof", "what another record's key kept out is seen", " | may_be_rival()", "", PROOF),
     Mutant("_proof", "an op means the half that landed", " | has_rival_half()", "", PROOF),
-    Mutant("_is_op_read", "an op that was kept out was read", " & ~has_rival_op()", "", PROOF),
+    Mutant("_is_op_read", "an op that was kept out was read", " & ~has_unread_op()", "", PROOF),
     Mutant("bad_places._told", "a record without a place lies nowhere", "F.lit(2**63 - 1)", "F.lit(-2)", PROOF),
     Mutant("_lowest_of_more", "of too many rivals the lowest are forgotten", "> MOST_PLACES", "> MOST_PLACES + 2**40", PROOF),
     Mutant("bad_places._of_queues", "whatever is in quarantine is a rival", 'F.col("reason") == KEY_CONFLICT', "F.lit(True)", PROOF),

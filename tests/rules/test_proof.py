@@ -372,7 +372,8 @@ def test_an_op_is_lost_only_where_it_would_have_been_seen(spark):
                 for why, (found, _) in OPS_READ.items()]  # fmt: skip
     found = reasons(spark, evidence(spark, halves=halves, visible=visible), frontier)
     assert found == {why: ("COMMITTED_OP_LOST", reason, reason == "no_op") for why, (_, reason) in OPS_READ.items()}
-    kept_out = [{"broker_name": why, "fingerprint": why, "topic": OPS["topic"], "queue_id": 0, "reason": "KEY_CONFLICT",
-                 "commit_log_offset": LOW + 1} for why in OPS_READ]  # fmt: skip
-    found = reasons(spark, evidence(spark, halves=halves, visible=visible), frontier, kept_out)
-    assert {reason for _, reason, _ in found.values()} == {"op_unread"}
+    for why_unread in ("KEY_CONFLICT", "OP_TOKEN", "OP_BODY_TOO_LARGE"):
+        unread = [{"broker_name": why, "fingerprint": why, "topic": OPS["topic"], "queue_id": 0, "reason": why_unread,
+                   "commit_log_offset": LOW + 1} for why in OPS_READ]  # fmt: skip
+        found = reasons(spark, evidence(spark, halves=halves, visible=visible), frontier, unread)
+        assert {reason for _, reason, _ in found.values()} == {"op_unread"}, why_unread

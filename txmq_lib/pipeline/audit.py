@@ -201,9 +201,10 @@ def _beside_new_rivals(current: Pass) -> list[DataFrame]:
     bad = current.cached(current.new_rows("quarantine"))
     is_unplaced = F.col("topic").isNull() | ~F.coalesce(F.col("queue_id") >= 0, F.lit(False))
     may_be_op = F.col("topic").isin(*OP_TOPICS) | (is_unplaced & F.col("commit_log_offset").isNotNull())
-    undecided = current.read("verdict").where(F.col("verdict").isin(*UNDECIDED))
+    # A message whose op lies in what cannot be read has not lost it.
+    without_op = current.read("verdict").where(F.col("verdict").isin(*UNDECIDED, COMMITTED_OP_LOST))
     of_bad_ops = bad.where(may_be_op).select("broker_name").distinct()
-    keys = [transactions_of(undecided.join(F.broadcast(of_bad_ops), on="broker_name", how="left_semi"))]
+    keys = [transactions_of(without_op.join(F.broadcast(of_bad_ops), on="broker_name", how="left_semi"))]
     rivals = bad.where(F.col("reason") == KEY_CONFLICT)
     if rivals.isEmpty():
         return keys

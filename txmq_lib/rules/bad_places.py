@@ -38,20 +38,16 @@ def has_rival_half() -> Column:
     )
 
 
-def has_rival_op() -> Column:
-    """Whether an op behind the half was kept out so."""
-    return _is(F.col("_rival_op") > F.col("_low"))
+def has_unread_op() -> Column:
+    """Whether an op behind the half was kept out so, or landed without all that it names."""
+    return _is(F.col("_unread_op") > F.col("_low"))
 
 
 def may_be_bad_op(last_place: Column) -> Column:
     """Whether a record in quarantine may be an op of it that nobody has read: what ops landed reach to `last_place`."""
     beyond = F.greatest(F.col("_low"), last_place)
     is_unseen = F.col("_bad_op_is_unplaced") | _is(F.col("_bad_op") > beyond)
-    return (
-        _is(is_unseen)
-        | _is(F.col("_unread_op") > F.col("_low"))
-        | _is(F.exists("_bad_anywhere", lambda place: place > beyond))
-    )
+    return _is(is_unseen) | has_unread_op() | _is(F.exists("_bad_anywhere", lambda place: place > beyond))
 
 
 def _of_queues(quarantine: DataFrame) -> DataFrame:
@@ -75,13 +71,12 @@ def _of_brokers(quarantine: DataFrame) -> DataFrame:
     found = quarantine.groupBy("broker_name").agg(
         _highest(F.collect_set(F.when(~is_placed, place))).alias("_bad_anywhere"),
         F.collect_set(F.when(is_rival & F.col("topic").isin(*HALF_TOPICS), F.col("queue_offset"))).alias("_halves"),
-        F.max(F.when(is_rival & F.col("topic").isin(*OP_TOPICS), place)).alias("_rival_op"),
         F.max(F.when(is_op, place)).alias("_bad_op"),
         F.max(is_op & place.isNull()).alias("_bad_op_is_unplaced"),
         F.max(F.when(is_unread, place)).alias("_unread_op"),
     )
     return found.select(
-        *("broker_name", "_bad_anywhere", "_rival_op", "_bad_op", "_bad_op_is_unplaced", "_unread_op"),
+        *("broker_name", "_bad_anywhere", "_bad_op", "_bad_op_is_unplaced", "_unread_op"),
         _highest(F.col("_halves")).alias("_rival_halves"),
         _lowest_of_more(F.col("_halves")).alias("_rival_halves_unknown_to"),
     )

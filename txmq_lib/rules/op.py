@@ -29,7 +29,7 @@ KEPT = (
 TOLD_TOKENS, TOLD_LENGTH = 5, 40
 # A broker's maxMessageSize, 4 MiB; its own op bodies end near 4,096 bytes (R27). All tokens of one are held at once.
 MOST_BYTES = 4 << 20
-# Offsets that differ take seven bytes each, or nearly: a body of more tokens repeats them. Each takes 100 when read.
+# Offsets that differ take seven bytes each, or nearly: a body of more tokens repeats them. Each takes 100 bytes.
 MOST_TOKENS = 1 << 20
 
 
@@ -89,7 +89,7 @@ def _with_pieces(ops: DataFrame) -> DataFrame:
 
 
 def _commas() -> Column:
-    """How many the body has, where that can be too many; else 0."""
+    """How many commas the body has, where that can be too many; else 0."""
     text = F.col("body").cast("string")
     count = F.octet_length(text) - F.octet_length(F.replace(text, F.lit(","), F.lit("")))
     return F.when(F.octet_length("body") > MOST_TOKENS, count).otherwise(0)

@@ -34,7 +34,7 @@ from txmq_lib.rules import undecided
 from txmq_lib.rules.bad_places import (
     REAL_QUEUE,
     has_rival_half,
-    has_rival_op,
+    has_unread_op,
     may_be_bad,
     may_be_rival,
     with_bad_places,
@@ -206,7 +206,7 @@ def _is_op_read() -> Column:
         "_ops.runs",
         lambda run: _begins_before(run) & _has_rows(run) & _is(run["last_commit_log_offset"] > message),
     )
-    return is_read & ~has_rival_op()
+    return is_read & ~has_unread_op()
 
 
 def _takes(patterns: Column) -> Column:

@@ -172,10 +172,12 @@ def _land_by_spark(current: Pass, unread: dict[Queue, str], of_broker: BrokerQue
 
 
 def _bytes_held(stored: DataFrame) -> int:
-    """How much bodies, what stands for them where a record is bad, and properties hold."""
-    texts = F.coalesce(F.octet_length("body"), F.octet_length("raw"), F.lit(0))
-    names = F.coalesce(F.size("properties"), F.lit(0))
-    held = stored.agg(F.sum(texts + PROPERTY_BYTES * names)).collect()[0][0]
+    """How much bodies (or what stands for them where a record is bad) and properties hold, as bytes_in_spark says."""
+    names, values = F.map_keys("properties"), F.map_values("properties")
+    texts = [F.octet_length(F.array_join(part, "")) for part in (names, values)]
+    body = F.coalesce(F.octet_length("body"), F.octet_length("raw"))
+    parts = (body, *texts, PROPERTY_BYTES * F.when(names.isNotNull(), F.size(names)))
+    held = stored.agg(F.sum(sum((F.coalesce(part, F.lit(0)) for part in parts), F.lit(0)))).collect()[0][0]
     return int(held or 0)
 
 
