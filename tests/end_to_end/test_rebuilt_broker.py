@@ -151,7 +151,7 @@ def test_an_older_copy_is_known_by_what_it_has_that_landed(open_house, tmp_path,
     stores = [log.write_store(tmp_path / name, upto=end) for name, end in (("store", None), ("older", upto))]
     house = open_house()
     for store, taken in zip(stores, (topics, "Real"), strict=True):
-        spoil(store, bad, BODY_AT, b"spoilt")
+        spoil(store, bad, BODY_AT, b"x")
         assignments = ["role=audit", f"land.topics=['{taken}']"]
         house.settings = Settings.load(assignments=assignments, warehouse=house.warehouse.uri)
         assert house.land_store(store).counts["rebuilt"] == 0
