@@ -109,7 +109,7 @@ MUTANTS = (
     Mutant("undecided.is_read", "a copy that is missing has no op", ' & ~_is_torn("_halves")', "", UNDECIDED),
     Mutant("undecided._is_torn", "what was told and did not land is no gap", ' | _is(F.col(f"{queue}.is_cut"))', "", UNDECIDED),
     Mutant("undecided._is_torn", "a gap before the half counts", 'hole["before"] > F.col("_low")', "F.lit(True)", UNDECIDED),
-    Mutant("may_be_bad_op", "an op that names what nobody can read is none", ' > F.col("_low"))', ' > 2**62)', UNDECIDED),
+    Mutant("has_unread_op", "an op that names what nobody can read is none", ' > F.col("_low"))', ' > 2**62)', UNDECIDED),
     Mutant("undecided.is_torn", "ops that never landed are not missed later", ' | F.coalesce("_lacks_ops", F.lit(True))', "", UNDECIDED),
     Mutant("undecided.is_torn", "a second reading refutes nothing", 'F.col("_is_end_told") | ', "", UNDECIDED),
     Mutant("judged", "what nobody decided stands though ops turn out to be missing", " | may_be_decided", "", UNDECIDED),
