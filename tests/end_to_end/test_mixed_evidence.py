@@ -1,5 +1,5 @@
-"""Files with holes, stores, live readings, take-backs, another broker and settings that change, in any order and cut:
-the rows of one landing of all.
+"""Files with holes, stores, live readings, take-backs, another broker and settings that change, in any order that the
+evidence can come in (Evidence), and in any cut: the rows of one landing of all.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Moment:
 
 @dataclass
 class Evidence:
-    """What lands of a broker: files of one kind each in any order, stores and live readings in that of their moments.
+    """What lands of a broker: files of one kind each, stores and live readings in the order of their moments.
 
     A file waits for the live readings that saw less than it holds. A broker that shows less than has landed of it was
     made anew: that is other evidence.
