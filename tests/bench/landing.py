@@ -21,7 +21,7 @@ from txmq_lib.rocketmq.store_source import read_range
 from txmq_lib.rules.landing_contract import MESSAGE_FIELDS
 
 SIZES = {
-    "small": {"lines": 30_000, "rounds": 3, "records": 45_000},
+    "small": {"lines": 30_000, "rounds": 7, "records": 45_000},
     "full": {"lines": 1_000_000, "rounds": 4, "records": 435_000},
 }
 

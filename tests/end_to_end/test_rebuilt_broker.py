@@ -217,6 +217,24 @@ def test_a_sound_copy_of_a_damaged_store_is_read_from_the_damage_on(open_house, 
     assert verdict_and_reason(house) == {"back": ("ROLLED_BACK", "log_read"), "seen": ("COMMITTED", "visible")}
 
 
+def test_of_two_damaged_records_the_one_that_was_read_whole_is_read_once(open_house, tmp_path):
+    log = SmallLog()
+    first, second = (log.commit(log.half(name)) for name in ("first", "second"))
+    log.plain()
+    house = open_house("role=audit")
+    damaged, better = (log.write_store(tmp_path / name) for name in ("damaged", "better"))
+    spoil(damaged, first, BODY_AT, b"x")
+    for copy in (damaged, better):
+        spoil(copy, second, BODY_AT, b"x")
+    house.land_store(damaged)
+    starts = []
+    for _ in range(2):
+        plan = store_plan.plan(house.warehouse, house.settings, path=str(better), broker_name=BROKER)
+        starts.append(plan["from_offset"])
+        house.land_store(better)
+    assert starts == [first["commitLogOffset"], plan["to_offset"]]
+
+
 def test_a_new_life_that_ends_before_all_that_was_read_of_the_former_one_is_no_older_copy(open_house, tmp_path):
     before, now = SmallLog(), life(1, 0)
     before.plain()

@@ -6,13 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from txmq_lib.cli import main
 from txmq_lib.errors import UsageError
-from txmq_lib.service.health_file import serving_pid
+from txmq_lib.service.health_file import Health, serving_pid
 
 KEEPS = """
 import sys, time
@@ -51,6 +52,13 @@ def test_a_second_service_with_the_same_file_is_refused(keeper):
     process, path = keeper
     again = subprocess.run([sys.executable, "-c", KEEPS, str(path)], capture_output=True, text=True, check=False)
     assert f"UsageError: process {process.pid} keeps {path}" in again.stderr
+
+
+def test_a_service_that_a_signal_has_ended_while_it_started_runs_no_more(tmp_path):
+    health = Health(tmp_path / "health.json", lambda: datetime.now(UTC))
+    health.stopped()
+    health.running()
+    assert json.loads((tmp_path / "health.json").read_text())["state"] == "stopped"
 
 
 @pytest.mark.parametrize("pid", [0, -1, 1])

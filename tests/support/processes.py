@@ -78,10 +78,12 @@ def watched(
     seen, has_ended = Seen(), threading.Event()
 
     def look_on() -> None:
+        was_told = False
         while not has_ended.wait(0.2):
             seen.look(process.pid)
-            if is_to_end():
+            if not was_told and is_to_end():
                 process.terminate()
+                was_told = True
 
     looking = threading.Thread(target=look_on)
     looking.start()

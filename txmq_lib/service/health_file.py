@@ -90,8 +90,10 @@ class Health:
 
     def _set(self, state: str) -> None:
         with self._lock:
-            self._state = state
-            self._write_if_possible()
+            # A signal may end the service in one thread while another one still starts it.
+            if self._state != STOPPED:
+                self._state = state
+                self._write_if_possible()
 
     def _tell(self, step: str, fields: dict[str, Any]) -> None:
         with self._lock:
