@@ -11,8 +11,8 @@ from pages import PAGES, ROOT, blocks
 from txmq_lib import errors, names
 from txmq_lib.cli import signals
 from txmq_lib.cli.app import app
+from txmq_lib.rules.end import REFUSALS
 from txmq_lib.rules.landing_contract import MESSAGE_FIELDS
-from txmq_lib.rules.settle import REFUSALS
 from txmq_lib.views.catalogue import VIEWS
 from txmq_lib.views.metric_names import FAMILIES
 

@@ -18,7 +18,7 @@ class Mutant(NamedTuple):
     tests: tuple[str, ...]
 
 
-SETTLE = ("rules/test_settle.py", "rules/test_settle_order.py")
+SETTLE = ("rules/test_end.py", "rules/test_end_order.py")
 CHECK, PENDING, VERDICT = ("rules/test_check.py",), ("rules/test_pending.py",), ("rules/test_verdict.py",)
 FRONTIER_VERDICT, PROOF = ("rules/test_verdict_frontier.py",), ("rules/test_proof.py",)
 RUNS, FRONTIER = ("rules/test_runs.py",), ("rules/test_frontier.py",)
@@ -60,27 +60,27 @@ MUTANTS = (
     Mutant("judged_ends", "a decided transaction is decided again", ' & F.col("prior_decision").isNull()', "", SETTLE),
     Mutant("judged_ends", "ends by landing, not by time", 'ts"), F.col("commit_or_rollback"), F.col("landed_pass',
            'landed_pass"), F.col("ts"), F.col("commit_or_rollback', SETTLE),
-    Mutant("settle._reason", "any producer group may end (R16)", '.when(group_differs, "PRODUCER_GROUP_WRONG")', "", SETTLE),
-    Mutant("settle._reason", "any queue offset may be named (R16)", '!= F.col("half_queue_offset")',
+    Mutant("end._reason", "any producer group may end (R16)", '.when(group_differs, "PRODUCER_GROUP_WRONG")', "", SETTLE),
+    Mutant("end._reason", "any queue offset may be named (R16)", '!= F.col("half_queue_offset")',
            "< 0", SETTLE),
-    Mutant("settle._reason", "immunity ends at its last millisecond (R15)", "is_late & (age_at_end > immunity", "is_late & (age_at_end >= immunity", SETTLE),
-    Mutant("settle._reason", "answers to checks expire as well (R15)", ' & ~F.col("from_transaction_check")', "", SETTLE),
+    Mutant("end._reason", "immunity ends at its last millisecond (R15)", "is_late & (age_at_end > immunity", "is_late & (age_at_end >= immunity", SETTLE),
+    Mutant("end._reason", "answers to checks expire as well (R15)", ' & ~F.col("from_transaction_check")', "", SETTLE),
     Mutant("immunity_limit_ms", "immunity below the timeout counts (R15)", "F.greatest",
            "F.coalesce", SETTLE),
-    Mutant("settle._reason", "the age of an end is that of the pass", 'F.unix_millis("ts") - F.unix_millis("born_timestamp")',
+    Mutant("end._reason", "the age of an end is that of the pass", 'F.unix_millis("ts") - F.unix_millis("born_timestamp")',
            'age_ms(now, F.col("born_timestamp"))', SETTLE),
-    Mutant("settle._reason", "an end without a half is refused at once", " & has_waited",
+    Mutant("end._reason", "an end without a half is refused at once", " & has_waited",
            "", SETTLE),
-    Mutant("settle._reason", "an end without a half is held for ever", '.when(~has_half & has_waited, "HALF_NEVER_LANDED")', "", SETTLE),
-    Mutant("settle._reason", "an unknown is judged (R13)", "_is_unknown(), F.lit(None))\n        .when(", "", SETTLE),
-    Mutant("settle._reason", "system topics may be restored to", '.when(F.col("real_topic").isin(*TRANSACTION_TOPICS), "REAL_TOPIC_IS_SYSTEM")', "", SETTLE),
-    Mutant("settle._outcome", "contradicting ends pass for repeated ones", 'F.col("_deciding") == F.col("decision")',
+    Mutant("end._reason", "an end without a half is held for ever", '.when(~has_half & has_waited, "HALF_NEVER_LANDED")', "", SETTLE),
+    Mutant("end._reason", "an unknown is judged (R13)", "_is_unknown(), F.lit(None))\n        .when(", "", SETTLE),
+    Mutant("end._reason", "system topics may be restored to", '.when(F.col("real_topic").isin(*TRANSACTION_TOPICS), "REAL_TOPIC_IS_SYSTEM")', "", SETTLE),
+    Mutant("end._outcome", "contradicting ends pass for repeated ones", 'F.col("_deciding") == F.col("decision")',
            "F.lit(True)", SETTLE),
     Mutant("matched_ends", "an end means every half at its place", 'F.col("_is_alone") | (F.col("half_queue_offset") == F.col("tran_state_table_offset"))',
            "F.lit(True)", SETTLE),
     Mutant("_halves_at_places", "two halves of one place and offset are both meant", '~F.col("half_queue_offset").eqNullSafe(F.col("_before"))', "F.lit(True)", SETTLE),
-    Mutant("settle._reason", "ids are never looked at", '.when(id_differs, "TRANSACTION_ID_WRONG")', "", SETTLE),
-    Mutant("settle._reason", "ids are looked at everywhere", 'F.col("is_contested") & ', "", SETTLE),
+    Mutant("end._reason", "ids are never looked at", '.when(id_differs, "TRANSACTION_ID_WRONG")', "", SETTLE),
+    Mutant("end._reason", "ids are looked at everywhere", 'F.col("is_contested") & ', "", SETTLE),
     Mutant("_with_contested", "halves in quarantine claim no place", ' | F.coalesce("_is_refused", F.lit(False))', "", SETTLE),
     Mutant("_require_acceptance", "settle looks at ends of the newest copy alone", "_is_of(row)",
            'F.col("commit_log_offset") == row["commit_log_offset"]', (f"{RIVALS}::test_settle_reckons_with_an_end_of_another_copy_that_has_landed_and_is_not_judged_yet",)),
@@ -495,7 +495,7 @@ MUTANTS = (
            ("plain/test_table_writes.py",)),
     Mutant("Writer._write_once", "a frontier moves past what was refused", "_is_occupied(commit) and not may_be_occupied", "False",
            ("end_to_end/test_exactly_once.py::test_whoever_is_given_up_half_way_tells_nothing_of_what_it_could_not_land",)),
-    Mutant("reconcile.job._input_bytes", "what is pending weighs nothing", 'current.warehouse.few_bytes("pending_half", current.input_versions["pending_half"])', "0",
+    Mutant("reconcile.job._input_bytes", "what is pending weighs nothing", 'current.warehouse.bytes_if_few("pending_half", current.input_versions["pending_half"])', "0",
            (f"{LATE}::test_what_is_pending_counts_whatever_the_last_commit_of_its_table_was",)),
     Mutant("audit._input_bytes", "what lacks proof weighs nothing", "LEAST_ROW_BYTES", "0",
            (f"{LATE}::test_what_lacks_proof_counts_as_much_as_what_is_new",)),

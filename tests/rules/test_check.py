@@ -11,8 +11,8 @@ from moment import NOW, NOW_MS
 from pyspark.sql import functions as F
 
 from txmq_lib.rules.check import check_limit_ms, check_requests, is_immune, pending_after, with_action
+from txmq_lib.rules.end import immunity_limit_ms
 from txmq_lib.rules.policy import Backoff, Limits, Policies
-from txmq_lib.rules.settle import immunity_limit_ms
 
 pytestmark = pytest.mark.spark
 

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from builders import at, policies, row, rows
 from moment import NOW
-from test_settle import EDGES
-from test_settle_order import STORIES
+from test_end import EDGES
+from test_end_order import STORIES
 
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import TableFile, WrittenFile, arrow_schema
@@ -22,7 +22,7 @@ from txmq_lib.delta.arrow_writes import ArrowWrite
 from txmq_lib.delta.row_groups import all_files
 from txmq_lib.delta.small_writes import create_table, table_properties
 from txmq_lib.pipeline.reconcile.in_arrow import judging
-from txmq_lib.rules.settle import judged_ends, matched_ends, outcome_rows
+from txmq_lib.rules.end import judged_ends, matched_ends, outcome_rows
 from txmq_lib.spark.row_hash import row_hash
 
 pytestmark = pytest.mark.spark
@@ -166,14 +166,14 @@ def outcomes_of_rules(spark, halves, ends, refused, decided) -> dict[int, dict[s
     matched = matched_ends(
         rows(spark, "end_transaction", ends),
         rows(spark, "half_message", halves),
-        refused_places=places.select("broker_name", "commit_log_offset"),
+        quarantined_places=places.select("broker_name", "commit_log_offset"),
     )
     judged = judged_ends(matched, prior, policies=policies(), now=NOW)
     found = outcome_rows(judged, now=NOW, pass_number=7).toArrow().to_pylist()
     return {each["landing_order"]: each for each in found}
 
 
-def judged_in_arrow(place, halves, ends, files, refused=(), decided=()) -> tuple[list[dict[str, Any]], list[int]]:
+def judged_into_files(place, halves, ends, files, refused=(), decided=()) -> tuple[list[dict[str, Any]], list[int]]:
     """Rows of end_outcome that Arrow made, and the ends (by landing_order) that it has left."""
     warehouse = Warehouse(place, files=files)
     warehouse.land("half_message", halves)
@@ -215,7 +215,7 @@ def test_ends_in_no_order_whose_halves_would_be_read_again_and_again_are_left_to
 @pytest.mark.parametrize("seed", range(4))
 def test_random_ends_get_the_rows_of_the_rules(spark, tmp_path, seed):
     halves, ends = random_histories(seed)
-    judged, left = judged_in_arrow(tmp_path, halves, ends, files=5)
+    judged, left = judged_into_files(tmp_path, halves, ends, files=5)
     rules = outcomes_of_rules(spark, halves, ends, (), ())
     for each in judged:
         assert each == {name: rules[each["landing_order"]][name] for name in each}
@@ -227,7 +227,7 @@ def test_random_ends_get_the_rows_of_the_rules(spark, tmp_path, seed):
 def test_what_arrow_judges_is_what_the_rules_say_and_the_rest_is_left_to_them(spark, tmp_path, files):
     halves, ends, plain = histories()
     refused, decided = [STEP * 20], [30, 31]
-    judged, left = judged_in_arrow(tmp_path, halves, ends, files, refused, decided)
+    judged, left = judged_into_files(tmp_path, halves, ends, files, refused, decided)
     rules = outcomes_of_rules(spark, halves, ends, refused, decided)
     for each in judged:
         assert each == {name: rules[each["landing_order"]][name] for name in each}

@@ -65,7 +65,7 @@ class Warehouse(TableLogs):
         """Whether a version of the table, or the newest, has few files and little in them."""
         return self._few_files(table, version) is not None
 
-    def few_bytes(self, table: str, version: int) -> int | None:
+    def bytes_if_few(self, table: str, version: int) -> int | None:
         """The size of a table as `DeltaLogView.bytes_between` reckons it; None where it has not few rows."""
         files = self._few_files(table, version)
         return None if files is None else reckoned_bytes(files)

@@ -24,7 +24,7 @@ from txmq_lib.spark.local_frame import materialized
 from txmq_lib.spark.tuning import tuned
 
 # How many rows may be sent whole to every task: some 300 MiB of numbers, 100 MiB of keys or of queues.
-NUMBERS_SENT, KEYS_SENT, QUEUES_SENT = 3_000_000, 500_000, 200_000
+MOST_NUMBERS_SENT, MOST_KEYS_SENT, MOST_QUEUES_SENT = 3_000_000, 500_000, 200_000
 
 Rows = TypeVar("Rows")
 
@@ -50,15 +50,15 @@ class Frames(Plan):
         self._persisted.append(frame.persist())
         return self._persisted[-1]
 
-    def kept_if_small(self, frame: DataFrame) -> DataFrame:
+    def kept_in_small_pass(self, frame: DataFrame) -> DataFrame:
         """`frame`, dearer to plan than to compute: kept where rows are few, elsewhere computed by each reader."""
         return self.cached(frame) if self.is_small else frame
 
-    def exact_if_kept(self, exact: DataFrame, wider: DataFrame) -> DataFrame:
-        """`exact` where `kept_if_small` has kept it, else `wider`, which holds all its rows and is cheaper then."""
+    def exact_in_small_pass(self, exact: DataFrame, wider: DataFrame) -> DataFrame:
+        """`exact` where `kept_in_small_pass` kept it, else `wider`, which holds all its rows and is cheaper then."""
         return exact if self.is_small else wider
 
-    def broadcastable(self, frame: DataFrame, *, most: int = NUMBERS_SENT) -> DataFrame | None:
+    def few_or_none(self, frame: DataFrame, *, most: int = MOST_NUMBERS_SENT) -> DataFrame | None:
         """`frame`, kept, where sending it to every task spares a shuffle; None where rows are few, or too many to send.
 
         most  how many rows of its width may be sent
@@ -75,7 +75,7 @@ class Frames(Plan):
 
     def sent_if_few(self, frame: DataFrame) -> DataFrame:
         """`frame` to be joined with many rows: sent whole to every task where that spares a shuffle of them."""
-        few = self.broadcastable(frame, most=KEYS_SENT)
+        few = self.few_or_none(frame, most=MOST_KEYS_SENT)
         return frame if few is None else F.broadcast(few)
 
     def read_here(self, read: Callable[[], Rows | None]) -> Rows | None:

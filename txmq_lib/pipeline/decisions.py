@@ -33,13 +33,13 @@ from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.decision_request import DecisionRequest, Planned, findings, to_do
 from txmq_lib.pipeline.holds import HOLDING, hold_plan
-from txmq_lib.pipeline.reconcile.inputs import ends_without_outcome, prior_decisions, refused_places
+from txmq_lib.pipeline.reconcile.inputs import ends_without_outcome, prior_decisions, quarantined_places
 from txmq_lib.pipeline.shared.policies import policies_of
 from txmq_lib.pipeline.shared.roles import require_same_role
 from txmq_lib.pipeline.shared.standing import collected, requested_rows, standing_now
-from txmq_lib.rules import settle
 from txmq_lib.rules.answers import DEFINITE, end_of_answers
 from txmq_lib.rules.decisions import RESUMABLE, resumes, with_resume_action
+from txmq_lib.rules.end import END_COLUMNS, judged_ends, matched_ends
 from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 from txmq_lib.spark.local_frame import local_frame
 
@@ -145,17 +145,17 @@ def _settled_before(current: Pass, row: Planned) -> Planned | None:
 
 def _require_acceptance(current: Pass, row: Planned) -> None:
     """UsageError where reconcile would not accept the end: a half without a real topic, an end that comes before it."""
-    end = _ends(current, [{**row, "action": current.arguments["decision"]}]).select(*settle.END_COLUMNS)
+    end = _ends(current, [{**row, "action": current.arguments["decision"]}]).select(*END_COLUMNS)
     halves = current.read("half_message").where(F.col("broker_name") == row["broker_name"])
     copies = halves.where(_is_of(row)).select("commit_log_offset").collect()
     # An end of any copy decides the transaction.
     place = (F.col("broker_name") == row["broker_name"]) & F.col("commit_log_offset").isin([each[0] for each in copies])
     ends = end.unionByName(ends_without_outcome(current, place))
     halves = halves.where(place)
-    matched = settle.matched_ends(ends, halves, refused_places=refused_places(current, ends))
+    matched = matched_ends(ends, halves, quarantined_places=quarantined_places(current, ends))
     policies = policies_of(current.settings)
     prior = prior_decisions(current, matched, halves)
-    judged_so = settle.judged_ends(matched, prior, policies=policies, now=current.now)
+    judged_so = judged_ends(matched, prior, policies=policies, now=current.now)
     ours = [
         each
         for each in judged_so.where(F.col("landed_pass") == current.number).collect()

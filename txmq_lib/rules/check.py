@@ -8,10 +8,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.names import GIVEN_UP_CHECK_MAX, GIVEN_UP_EXPIRED, ROLE_ENGINE, TRANSACTION_KEY
+from txmq_lib.rules.end import java_long, milliseconds
 from txmq_lib.rules.half import half_topic, stored_queue_id
 from txmq_lib.rules.moments import age_ms, later
 from txmq_lib.rules.policy import Policies
-from txmq_lib.rules.settle import java_long, milliseconds
 from txmq_lib.rules.transaction_key import join_transaction
 
 ASK, GIVE_UP, WAIT = "ask", "give_up", "wait"

@@ -56,7 +56,7 @@ def _from_queue_end(rows: DataFrame, frontier: DataFrame, rank: Column) -> DataF
 def restored_destinations(deciding: DataFrame, frontier: DataFrame) -> DataFrame:
     """One row per accepted commit: where its message goes (topic, queue_id, queue_offset), and where its half is.
 
-    deciding  ends that decide (rules.settle.decides)
+    deciding  ends that decide (rules.end.decides)
     """
     commits = deciding.where(F.col("decision") == COMMIT).select(
         "broker_name",

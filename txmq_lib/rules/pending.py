@@ -12,7 +12,7 @@ from txmq_lib.rules.offset_bitmap import offset_bitmap, with_membership
 from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 
 NEWEST = ("queue_id", "queue_offset", "commit_log_offset", "offset_msg_id", "check_immunity")
-OF_THE_PASS = ("next_check_timestamp", "is_held")  # columns of pending_half that each pass gives anew
+RENEWED_COLUMNS = ("next_check_timestamp", "is_held")  # columns of pending_half that each pass gives anew
 CHECK_STATE = ("check_times", "last_check_timestamp")
 
 
@@ -57,7 +57,7 @@ def opened(pending: DataFrame, touched_halves: DataFrame) -> DataFrame:
     What txmq asked before stays known; broker copies only extend the chain.
     """
     renewed = folded(touched_halves)
-    untouched = join_transaction(pending, transactions_of(renewed), "left_anti").drop(*OF_THE_PASS)
+    untouched = join_transaction(pending, transactions_of(renewed), "left_anti").drop(*RENEWED_COLUMNS)
     checks = pending.select(*TRANSACTION_KEY, *CHECK_STATE)
     with_state = join_transaction(renewed, checks, "left").withColumn(
         "check_times", F.coalesce("check_times", F.lit(0))

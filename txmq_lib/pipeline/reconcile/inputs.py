@@ -18,9 +18,9 @@ from txmq_lib.pipeline.shared.orphans import known_orphans
 from txmq_lib.pipeline.shared.policies import policies_of
 from txmq_lib.pipeline.shared.pruning import near_messages, near_offsets, near_ops, near_times
 from txmq_lib.rules.decisions import held, resumes
+from txmq_lib.rules.end import END_COLUMNS, HALF_PLACE
 from txmq_lib.rules.pending import messages_there, named_by_ops
 from txmq_lib.rules.policy import Policies
-from txmq_lib.rules.settle import END_COLUMNS, HALF_PLACE
 from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 
 # A pass has work when one of them has moved. It reads others as well.
@@ -32,7 +32,7 @@ class Ends(NamedTuple):
 
     rows: DataFrame
     halves: DataFrame
-    refused_places: DataFrame
+    quarantined_places: DataFrame
 
 
 class Touched(NamedTuple):
@@ -73,9 +73,9 @@ def read_inputs(current: Pass) -> Inputs:
 def _ends(current: Pass) -> Ends | None:
     if not current.has_new_rows("end_transaction") and not has_waiting_ends(current):
         return None
-    with current.timed("settle"):
-        ends = current.kept_if_small(ends_to_judge(current))
-        refused = current.sent_if_few(refused_places(current, ends))
+    with current.timed("judge"):
+        ends = current.kept_in_small_pass(ends_to_judge(current))
+        refused = current.sent_if_few(quarantined_places(current, ends))
         return Ends(ends, halves_named_by(current, ends), refused)
 
 
@@ -83,7 +83,7 @@ def _touched(current: Pass) -> Touched | None:
     if not any(current.has_new_rows(table) for table in WAKING_TABLES):
         return None
     with current.timed("pending"):
-        halves = current.kept_if_small(touched_halves(current))
+        halves = current.kept_in_small_pass(touched_halves(current))
         return Touched(halves, relevant_ops(current, halves))
 
 
@@ -132,8 +132,8 @@ def halves_named_by(current: Pass, ends: DataFrame, *, whole_if_new: bool = True
     return (by_physical | by_queue).rows(current, "half_message", whole_if_new=whole_if_new)
 
 
-def refused_places(current: Pass, ends: DataFrame) -> DataFrame:
-    """Places (settle.HALF_PLACE) of halves in quarantine near the physical offsets that `ends` name."""
+def quarantined_places(current: Pass, ends: DataFrame) -> DataFrame:
+    """Places (end.HALF_PLACE) of halves in quarantine near the physical offsets that `ends` name."""
     near = near_offsets("commit_log_offset", ends, "commit_log_offset").rows(current, "quarantine")
     halves = near.where(F.col("topic").isin(*HALF_TOPICS) & F.col("commit_log_offset").isNotNull())
     return halves.select(*HALF_PLACE).distinct()  # a bad record may be there under several reasons

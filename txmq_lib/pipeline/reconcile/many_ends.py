@@ -16,13 +16,13 @@ from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import TableFile, WrittenFile, stored_schema
 from txmq_lib.delta.conform import conform, struct_type
 from txmq_lib.passes.current import Pass
-from txmq_lib.passes.frames import KEYS_SENT, NUMBERS_SENT
+from txmq_lib.passes.frames import MOST_KEYS_SENT, MOST_NUMBERS_SENT
 from txmq_lib.pipeline.reconcile import inputs
 from txmq_lib.pipeline.reconcile.in_arrow import judging
 from txmq_lib.pipeline.reconcile.in_arrow.judging import ENDS, NOT_WAITING, OUTCOMES
 from txmq_lib.pipeline.reconcile.in_arrow.named_halves import COMMIT_LOG_OFFSET
 from txmq_lib.pipeline.reconcile.inputs import Ends
-from txmq_lib.rules.settle import END_COLUMNS, HALF_PLACE
+from txmq_lib.rules.end import END_COLUMNS, HALF_PLACE
 from txmq_lib.spark.arrays import Numbers
 from txmq_lib.spark.glob_escape import pattern_of
 
@@ -30,24 +30,24 @@ ROWS_AT_ONCE: Final = 1 << 14
 
 
 class InArrow(NamedTuple):
-    """Files of end_outcome with the rows of most ends, which no commit names yet; `left` are to be judged by Spark."""
+    """Files of end_outcome with the rows of most ends, named by no commit yet; and the ends that Spark is to judge."""
 
     files: list[WrittenFile]
-    left: Ends | None
+    for_spark: Ends | None
 
 
-def judged_in_arrow(current: Pass, ends: Ends) -> InArrow | None:
+def judged_into_files(current: Pass, ends: Ends) -> InArrow | None:
     """Most of `ends`, judged from file to file; None where Spark has to judge all of them."""
     if current.is_small or current.is_dry:
         return None
     is_written = not current.is_own and current.has_landed(OUTCOMES, OUTCOMES)  # by another process
     if is_written or current.warehouse.local_path(OUTCOMES) is None:
         return None
-    with current.timed("settle"):
+    with current.timed("judge"):
         waits = inputs.has_waiting_ends(current)
         not_plain = _not_plain(current, ends, waits=waits)
         # Whichever broker's: one more end that Spark judges costs little.
-        refused = _values(ends.refused_places.select(COMMIT_LOG_OFFSET), COMMIT_LOG_OFFSET, most=KEYS_SENT)
+        refused = _values(ends.quarantined_places.select(COMMIT_LOG_OFFSET), COMMIT_LOG_OFFSET, most=MOST_KEYS_SENT)
         if not_plain is None or refused is None:
             return None
         found = judging.judged_by_files(current, not_plain=not_plain, refused=refused)
@@ -77,7 +77,7 @@ def _not_plain(current: Pass, ends: Ends, *, waits: bool) -> Numbers | None:
         halves = inputs.halves_named_by(current, inputs.waiting_before(current), whole_if_new=False)
         frames.append(halves.join(waiting, list(HALF_PLACE)))
     hashes = reduce(DataFrame.unionByName, [frame.select(F.xxhash64("transaction_id").alias("h")) for frame in frames])
-    return _values(hashes, "h", most=NUMBERS_SENT)
+    return _values(hashes, "h", most=MOST_NUMBERS_SENT)
 
 
 def _values(frame: DataFrame, column: str, *, most: int) -> Numbers | None:
@@ -95,5 +95,5 @@ def _left(current: Pass, directory: str | None, *, waits: bool) -> Ends | None:
         schema = StructType([field for field in struct_type(table_spec(ENDS)) if field.name in END_COLUMNS])
         left = current.warehouse.spark.read.schema(schema).parquet(pattern_of(directory)).select(*END_COLUMNS)
         rows = rows.unionByName(left.withColumn("was_held", F.lit(False)))
-    refused = current.sent_if_few(inputs.refused_places(current, rows))
+    refused = current.sent_if_few(inputs.quarantined_places(current, rows))
     return Ends(rows, inputs.halves_named_by(current, rows, whole_if_new=False), refused)

@@ -26,8 +26,8 @@ class Outcomes(NamedTuple):
     waiting: DataFrame | None = None
 
 
-def files_written_ahead(current: Pass, files: list[WrittenFile], others: DataFrame | None) -> Outcomes:
-    """Outcomes, most of them in `files` that no commit names yet; `others` as in `outcomes_written_ahead`."""
+def files_committed_ahead(current: Pass, files: list[WrittenFile], others: DataFrame | None) -> Outcomes:
+    """Outcomes, most of them in `files` that no commit names yet; `others` as in `written_ahead_if_many`."""
     waiting = None
     if others is not None:
         files = files + files_of(current, others.where("not is_held").drop("was_held"))
@@ -38,14 +38,14 @@ def files_written_ahead(current: Pass, files: list[WrittenFile], others: DataFra
     return Outcomes(written if waiting is None else written.unionByName(waiting), paths, waiting)
 
 
-def outcomes_written_ahead(current: Pass, ends: DataFrame, outcomes: DataFrame) -> Outcomes:
+def written_ahead_if_many(current: Pass, ends: DataFrame, outcomes: DataFrame) -> Outcomes:
     """`outcomes` (rows of end_outcome with `was_held`) of all `ends`, computed once; where many, as written."""
     judged = outcomes.where("not is_held").drop("was_held")
     # New ends give outcomes: whether there are any is known without computing them.
     even_if_empty = current.has_new_rows("end_transaction")
     written = current.append_ahead("end_outcome", judged, step="end_outcome", even_if_empty=even_if_empty)
     if written is None:
-        with current.timed("settle"):
+        with current.timed("judge"):
             return Outcomes(current.cached(outcomes))
     written = _with_was_held(current, written)
     if _digest_of_ends(written) == _digest_of_ends(ends):

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from txmq_lib.names import COMMIT, MAX_TIME_TOPIC, OP_TOPIC, ROLE_ENGINE
 from txmq_lib.passes.current import Pass
-from txmq_lib.rules import check, effects, settle
+from txmq_lib.rules import check, effects, end
 from txmq_lib.rules.policy import Policies
 
 QUEUES_OF_END: Final = ("broker_name", "real_topic", "real_queue_id", "half_queue_id")
@@ -90,7 +90,7 @@ def tallied(current: Pass, decided: Decided) -> Tally:
 def _counts_of(outcomes: DataFrame, policies: Policies) -> list[Mapping[str, Any]]:
     """How many ends there are of each kind and, where they decide, of each queue."""
     refused_after = F.unix_millis("ts") + policies.column("file_reserved_time_ms") + 1
-    decides = settle.decides(policies)
+    decides = end.decides(policies)
     queues = [F.when(decides, F.col(name)).alias(name) for name in QUEUES_OF_END]
     rows = (
         outcomes.groupBy(*KINDS, "is_held", "was_held", decides.alias("decides"), *queues)

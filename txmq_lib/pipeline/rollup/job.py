@@ -14,7 +14,7 @@ from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.names import OFFSET_KEY, ORIGIN_ACK
 from txmq_lib.passes.current import Pass, PassReport
-from txmq_lib.passes.frames import QUEUES_SENT
+from txmq_lib.passes.frames import MOST_QUEUES_SENT
 from txmq_lib.passes.job import Job
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.rollup.report_files import OFFSETS, REPORTS, folded_by_files
@@ -87,7 +87,7 @@ def _inputs(current: Pass) -> Inputs:
             return Inputs(state, from_acks, state, None, folded)
         # A table's version 0 is its creation, unless it is another's copy.
         if not current.input_versions[OFFSETS] and state.isEmpty():
-            reports = current.kept_if_small(landed.unionByName(from_acks.select(*landed.columns)))
+            reports = current.kept_in_small_pass(landed.unionByName(from_acks.select(*landed.columns)))
             return Inputs(state, from_acks, state, reports, folded)
         return Inputs(state, from_acks, *_seeds_and_reports(current, state, landed, from_acks), folded)
 
@@ -105,7 +105,7 @@ def _decide(current: Pass, inputs: Inputs) -> Decided:
 
 def _rolled_up(current: Pass, seeds: DataFrame, reports: DataFrame) -> DataFrame:
     with current.timed("find"):
-        kinds = current.broadcastable(queue_kinds(seeds, reports), most=QUEUES_SENT)
+        kinds = current.few_or_none(queue_kinds(seeds, reports), most=MOST_QUEUES_SENT)
     window_ms = CONFLICT_INTERVALS * current.settings.persist_consumer_offset_interval_ms
     return rolled_up(seeds, reports, conflict_window_ms=window_ms, kinds=kinds)
 

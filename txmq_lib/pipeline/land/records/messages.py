@@ -19,7 +19,7 @@ from txmq_lib.names import (
     TRANSACTION_TOPICS,
 )
 from txmq_lib.passes.current import Pass
-from txmq_lib.passes.frames import KEYS_SENT
+from txmq_lib.passes.frames import MOST_KEYS_SENT
 from txmq_lib.pipeline.land.kinds import MESSAGE_TABLES
 from txmq_lib.pipeline.land.records.faults import as_json, conflict_rows, fault_columns
 from txmq_lib.pipeline.shared.quarantining import append_quarantine
@@ -143,7 +143,7 @@ def _land_kind(
     faulty = _with_faults(stored, kind, takes_prepared=takes_prepared)
     # Several small queries follow.
     common = {"broker_name": F.lit(broker_name), "properties": stored_properties(F.col("properties"))}
-    records = current.kept_if_small(faulty.withColumns(common))
+    records = current.kept_in_small_pass(faulty.withColumns(common))
     with current.timed("decode"):
         batch = _measured(records)
     good = records.where("reason is null")
@@ -184,8 +184,8 @@ def _land_direct(
     key: tuple[str, ...] = TOPIC_KEY
     if kind in ("half", "op"):
         key, direct = QUEUE_KEY, direct.withColumn("queue_id", table_queue_id())
-    few_repeated = current.broadcastable(repeated_keys(direct, key), most=KEYS_SENT)
-    judged = current.kept_if_small(judged_by_key(direct, existing, key, few_repeated))
+    few_repeated = current.few_or_none(repeated_keys(direct, key), most=MOST_KEYS_SENT)
+    judged = current.kept_in_small_pass(judged_by_key(direct, existing, key, few_repeated))
     tally = _tallied(current, judged)
     new = direct
     if tally.keys() - {NEW}:
@@ -248,7 +248,7 @@ def _land_prepared(current: Pass, good: DataFrame, broker_name: str, batch: Row)
     known = current.read("half_message").where(F.col("broker_name") == broker_name)
     # A prepared message has no half offset of its own yet: it is known by its physical offset.
     prepared = good.where("is_prepared")
-    few_repeated = current.broadcastable(repeated_keys(prepared, PHYSICAL_KEY), most=KEYS_SENT)
+    few_repeated = current.few_or_none(repeated_keys(prepared, PHYSICAL_KEY), most=MOST_KEYS_SENT)
     judged = current.cached(judged_by_key(prepared, known, PHYSICAL_KEY, few_repeated))
     tally = _tallied(current, judged)
     new = judged.where(F.col("status") == NEW).drop("status")

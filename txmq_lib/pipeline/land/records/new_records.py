@@ -64,7 +64,7 @@ def holds_key(current: Pass, rows: DataFrame, runs: pa.Table) -> bool:
 
 def _holds_any(current: Pass, table: str, runs: pa.Table, broker_name: str) -> bool:
     """Whether a row of the table has the key of one of these records."""
-    if current.warehouse.few_bytes(table, current.input_versions[table]) == 0:
+    if current.warehouse.bytes_if_few(table, current.input_versions[table]) == 0:
         return False
     low, high = pc.min(runs["first_offset"]).as_py(), pc.max(runs["end_offset"]).as_py()
     # Offsets are dense and ascend as they land, so their span leaves out nearly all files of the past.

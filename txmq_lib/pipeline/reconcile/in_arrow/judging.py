@@ -33,7 +33,7 @@ from txmq_lib.pipeline.reconcile.in_arrow.named_halves import (
     has_between,
 )
 from txmq_lib.pipeline.reconcile.in_arrow.plain_ends import HALF_COLUMNS, are_plain, outcome_rows
-from txmq_lib.rules.settle import END_COLUMNS
+from txmq_lib.rules.end import END_COLUMNS
 from txmq_lib.spark.arrays import Numbers
 
 ENDS, OUTCOMES = "end_transaction", "end_outcome"

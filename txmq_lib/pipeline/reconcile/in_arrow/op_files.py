@@ -22,7 +22,7 @@ from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import TableFile, WrittenFile, arrow_schema
 from txmq_lib.names import OP_TAG, OP_TOPIC, ORIGIN_TXMQ
 from txmq_lib.passes.current import Pass
-from txmq_lib.passes.frames import NUMBERS_SENT
+from txmq_lib.passes.frames import MOST_NUMBERS_SENT
 from txmq_lib.rules.effects import OPS_OF_A_TASK, QUEUE
 from txmq_lib.rules.offset_bitmap import offset_bitmap
 from txmq_lib.spark.arrays import Numbers
@@ -43,8 +43,8 @@ def op_files(current: Pass, named: DataFrame, queue_ends: DataFrame) -> list[Wri
         return []
     with current.timed(OPS):
         bitmap = offset_bitmap(named.withColumnRenamed("half_queue_offset", "queue_offset"))
-        words = bitmap.limit(NUMBERS_SENT + 1).toArrow()
-        if words.num_rows > NUMBERS_SENT:
+        words = bitmap.limit(MOST_NUMBERS_SENT + 1).toArrow()
+        if words.num_rows > MOST_NUMBERS_SENT:
             return None
         stretches = list(_stretches(words, _next_offsets(queue_ends)))
         write = partial(_written, path, current.now, current.number)

@@ -1,7 +1,7 @@
 """Plain ends in Arrow: nothing is to be judged of them but whether they commit or roll back (R11-R18). Pure.
 
 Such an end names a half that is alone at its place, by its queue offset and its producer group, and nobody else ends
-that transaction. Its row of end_outcome is the one that txmq_lib/rules/settle.py makes of it; tests hold both together.
+that transaction. Its row of end_outcome is the one that txmq_lib/rules/end.py makes of it; tests hold both together.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def are_plain(ends: pa.RecordBatch, halves: pa.RecordBatch) -> Numbers:
 
     Whether another end is of the same transaction, or it was decided before, is not looked at.
 
-    Columns  END_COLUMNS (rules/settle.py), HALF_COLUMNS
+    Columns  END_COLUMNS (rules/end.py), HALF_COLUMNS
     """
     code = ends["commit_or_rollback"]
     conditions = (

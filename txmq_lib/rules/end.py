@@ -77,13 +77,16 @@ def landed_offset_bitmap(halves: DataFrame) -> DataFrame:
 
 
 def matched_ends(
-    ends: DataFrame, halves: DataFrame, landed_bitmap: DataFrame | None = None, refused_places: DataFrame | None = None
+    ends: DataFrame,
+    halves: DataFrame,
+    landed_bitmap: DataFrame | None = None,
+    quarantined_places: DataFrame | None = None,
 ) -> DataFrame:
     """`ends` with the half at their physical offset (R14), and whether the half at their queue offset has landed.
 
     Adds     HALF_OF_END (null where no half is there), is_contested (another half claims that place),
              is_queue_offset_landed
-    refused_places  HALF_PLACE of halves in quarantine, each once
+    quarantined_places  HALF_PLACE of halves in quarantine, each once
     landed_bitmap   what `landed_offset_bitmap` gives, where that fits into every task: ends are shuffled once less
     """
     named = ends.withColumnRenamed("transaction_id", "end_transaction_id")
@@ -92,7 +95,7 @@ def matched_ends(
     is_meant = F.col("_is_alone") | (F.col("half_queue_offset") == F.col("tran_state_table_offset"))
     joined = theirs.join(ours, on=[*same, is_meant], how="left")
     matched = _with_contested(
-        joined.select("end.*", *HALF_OF_END, (~F.col("_is_alone")).alias("_is_rival")), refused_places
+        joined.select("end.*", *HALF_OF_END, (~F.col("_is_alone")).alias("_is_rival")), quarantined_places
     )
     if landed_bitmap is not None:
         place = {"queue_id": F.lit(0), "queue_offset": F.col("tran_state_table_offset")}
@@ -107,11 +110,11 @@ def matched_ends(
     )
 
 
-def _with_contested(matched: DataFrame, refused_places: DataFrame | None) -> DataFrame:
+def _with_contested(matched: DataFrame, quarantined_places: DataFrame | None) -> DataFrame:
     is_rival = F.coalesce("_is_rival", F.lit(False))
-    if refused_places is None:
+    if quarantined_places is None:
         return matched.withColumn("is_contested", is_rival).drop("_is_rival")
-    refused = refused_places.withColumn("_is_refused", F.lit(True))
+    refused = quarantined_places.withColumn("_is_refused", F.lit(True))
     joined = matched.join(refused, on=list(HALF_PLACE), how="left")
     is_contested = is_rival | F.coalesce("_is_refused", F.lit(False))
     return joined.withColumn("is_contested", is_contested).drop("_is_rival", "_is_refused")

@@ -6,7 +6,7 @@ import pytest
 from builders import at, policies, rows, table_of
 from moment import NOW
 
-from txmq_lib.rules.settle import judged_ends, matched_ends
+from txmq_lib.rules.end import judged_ends, matched_ends
 
 pytestmark = pytest.mark.spark
 

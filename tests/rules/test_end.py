@@ -7,7 +7,7 @@ from builders import RESERVED_MS, at, policies, rows, schema_of, table_of
 from chispa import assert_df_equality
 from moment import NOW
 
-from txmq_lib.rules.settle import immunity_limit_ms, java_long, judged_ends, matched_ends, outcome_rows
+from txmq_lib.rules.end import immunity_limit_ms, java_long, judged_ends, matched_ends, outcome_rows
 from txmq_lib.spark.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
@@ -183,7 +183,7 @@ def test_an_id_counts_where_another_half_claims_the_place(spark):
     ]
     refused = local_frame(spark, [("b", 70), ("c", 80)], "broker_name string, commit_log_offset bigint")
     matched = matched_ends(
-        rows(spark, "end_transaction", ends), rows(spark, "half_message", halves), refused_places=refused
+        rows(spark, "end_transaction", ends), rows(spark, "half_message", halves), quarantined_places=refused
     )
     judged = judged_ends(matched, no_decisions(spark), policies=policies(), now=NOW)
     wrong = "TRANSACTION_ID_WRONG"
