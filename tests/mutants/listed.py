@@ -148,7 +148,7 @@ MUTANTS = (
     Mutant("pruning_predicate", "whatever is sought is named", "_one_of if count", "_one_of if count * 0", TRACE),
     Mutant("trace_events._rows", "of one id all is told", "MOST_ROWS", "9 * MOST_ROWS", TRACE),
     Mutant("WarehouseReader.rows", "ends without an id are all of one", "{name} IS NULL OR ", "", TRACE),
-    Mutant("_by_who_is_there", "whoever went is thought to be there", 'there.row["clients"]', "True", CONNECTED),
+    Mutant("_to_do", "whoever went is thought to be there", 'there.row["clients"]', "True", CONNECTED),
     # --- check: who is due (R44-R52, R61-R63)
     Mutant("is_immune", "due at its very timeout (R48)", " <= check_limit_ms", " < check_limit_ms", CHECK),
     Mutant("is_immune", "one from the future waits (R52)", " & ~is_from_future", "", CHECK),

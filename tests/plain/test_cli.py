@@ -137,7 +137,7 @@ def test_the_demo_names_the_commands_that_tell_which_messages_are_stuck_the_olde
     names = ("transaction_id", "producer_group", "verdict")
     tell_next(tmp_path, [dict(zip(names, row, strict=True)) for row in stuck])
     out = capsys.readouterr().out
-    assert f"--conf {tmp_path}/txmq.yaml verdicts --state pending --state discarded --group GID_A\n" in out
+    assert f"--conf {tmp_path}/txmq.yaml verdicts --state stuck --group GID_A\n" in out
     assert f"--conf {tmp_path}/txmq.yaml trace A\n" in out
     tell_next(tmp_path, [])
     assert "stuck" not in capsys.readouterr().out

@@ -49,6 +49,13 @@ TO_DO = {
     f"or look in the producer's database, then {SETTLE}\n"
     "where a broker decides, with --to-broker",
 }
+# A timer property on a half overwrote its real topic (R8): a commit would put the message into the half topic again.
+WITHOUT_TOPIC = (
+    "a timer property took its real topic away: no consumer gets it, whatever is answered\n"
+    "do not commit it; where the producer's database did, let the application send the message anew\n"
+    "then end it: txmq settle {id} --rollback --reason TEXT\n"
+    "where a broker decides, with --to-broker"
+)
 # Where it is known whether a client of the group was connected, what comes first.
 CONNECTED_TO_DO = {
     names.PENDING: "wait for the next check: as its broker last landed, a client of {group} was there to answer it\n"
@@ -155,7 +162,7 @@ def _by_verdict(events: Sequence[Event], role: str | None) -> Advice | None:
         return None
     is_expired = any(event.row["reason"] == names.GIVEN_UP_EXPIRED for event in events if event.event == "given_up")
     meaning = MEANING[verdict]
-    to_do = "\n".join(settled_by) if settled_by else _by_who_is_there(verdict, events)
+    to_do = "\n".join(settled_by) if settled_by else _to_do(row, events)
     if verdict == names.CONFLICT and row["op_count"] < 2:
         meaning = CONTRADICTED
     elif verdict == names.DISCARDED and is_expired:
@@ -200,8 +207,11 @@ def _filled(lines: Sequence[str], row: Row) -> tuple[str, ...]:
     return (*(line.format(**{**named, "id": "ID"}) for line in lines), behind)
 
 
-def _by_who_is_there(verdict: str, events: Sequence[Event]) -> str:
-    """What to do, in lines, by whether a client could answer, where that is known."""
+def _to_do(row: Row, events: Sequence[Event]) -> str:
+    """What to do, in lines, by what became of its topic, and by whether a client could answer, where that is known."""
+    verdict = row["verdict"]
+    if verdict in names.UNDECIDED and row["real_topic"] in names.TRANSACTION_TOPICS:
+        return WITHOUT_TOPIC
     there = next((event for event in events if event.table == "connected_producer"), None)
     if there is None:
         return TO_DO[verdict]

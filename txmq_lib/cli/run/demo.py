@@ -189,8 +189,8 @@ def tell_next(directory: Path, rows: Sequence[Row]) -> None:
     if stuck is not None:
         say("Which messages are stuck, of all groups and of one; why is this one, and what to do:")
         for command in (
-            "verdicts --state pending --state discarded",
-            f"verdicts --state pending --state discarded --group {stuck['producer_group']}",
+            "verdicts --state stuck",
+            f"verdicts --state stuck --group {stuck['producer_group']}",
             f"trace {stuck['transaction_id']}",
         ):
             say(f"  {txmq} {command}")
