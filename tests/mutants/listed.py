@@ -18,7 +18,7 @@ class Mutant(NamedTuple):
     tests: tuple[str, ...]
 
 
-SETTLE = ("rules/test_end.py", "rules/test_end_order.py")
+END = ("rules/test_end.py", "rules/test_end_order.py")
 CHECK, PENDING, VERDICT = ("rules/test_check.py",), ("rules/test_pending.py",), ("rules/test_verdict.py",)
 FRONTIER_VERDICT, PROOF = ("rules/test_verdict_frontier.py",), ("rules/test_proof.py",)
 RUNS, FRONTIER = ("rules/test_runs.py",), ("rules/test_frontier.py",)
@@ -54,34 +54,34 @@ CONFLICTS = ("rules/test_offsets.py", "model/test_offsets_model.py")
 MUTANTS = (
     # --- settle: who is taken, in which order, and who is refused (R11-R18)
     Mutant("judged_ends", "a rollback before a commit of the same time", '("commit_or_rollback"), ',
-           '("commit_or_rollback").desc(), ', SETTLE),
+           '("commit_or_rollback").desc(), ', END),
     Mutant("judged_ends", "the last end decides", "= 1",
-           '= F.count("*").over(in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing))', SETTLE),
-    Mutant("judged_ends", "a decided transaction is decided again", ' & F.col("prior_decision").isNull()', "", SETTLE),
+           '= F.count("*").over(in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing))', END),
+    Mutant("judged_ends", "a decided transaction is decided again", ' & F.col("prior_decision").isNull()', "", END),
     Mutant("judged_ends", "ends by landing, not by time", 'ts"), F.col("commit_or_rollback"), F.col("landed_pass',
-           'landed_pass"), F.col("ts"), F.col("commit_or_rollback', SETTLE),
-    Mutant("end._reason", "any producer group may end (R16)", '.when(group_differs, "PRODUCER_GROUP_WRONG")', "", SETTLE),
+           'landed_pass"), F.col("ts"), F.col("commit_or_rollback', END),
+    Mutant("end._reason", "any producer group may end (R16)", '.when(group_differs, "PRODUCER_GROUP_WRONG")', "", END),
     Mutant("end._reason", "any queue offset may be named (R16)", '!= F.col("half_queue_offset")',
-           "< 0", SETTLE),
-    Mutant("end._reason", "immunity ends at its last millisecond (R15)", "is_late & (age_at_end > immunity", "is_late & (age_at_end >= immunity", SETTLE),
-    Mutant("end._reason", "answers to checks expire as well (R15)", ' & ~F.col("from_transaction_check")', "", SETTLE),
+           "< 0", END),
+    Mutant("end._reason", "immunity ends at its last millisecond (R15)", "is_late & (age_at_end > immunity", "is_late & (age_at_end >= immunity", END),
+    Mutant("end._reason", "answers to checks expire as well (R15)", ' & ~F.col("from_transaction_check")', "", END),
     Mutant("immunity_limit_ms", "immunity below the timeout counts (R15)", "F.greatest",
-           "F.coalesce", SETTLE),
+           "F.coalesce", END),
     Mutant("end._reason", "the age of an end is that of the pass", 'F.unix_millis("ts") - F.unix_millis("born_timestamp")',
-           'age_ms(now, F.col("born_timestamp"))', SETTLE),
+           'age_ms(now, F.col("born_timestamp"))', END),
     Mutant("end._reason", "an end without a half is refused at once", " & has_waited",
-           "", SETTLE),
-    Mutant("end._reason", "an end without a half is held for ever", '.when(~has_half & has_waited, "HALF_NEVER_LANDED")', "", SETTLE),
-    Mutant("end._reason", "an unknown is judged (R13)", "_is_unknown(), F.lit(None))\n        .when(", "", SETTLE),
-    Mutant("end._reason", "system topics may be restored to", '.when(F.col("real_topic").isin(*TRANSACTION_TOPICS), "REAL_TOPIC_IS_SYSTEM")', "", SETTLE),
+           "", END),
+    Mutant("end._reason", "an end without a half is held for ever", '.when(~has_half & has_waited, "HALF_NEVER_LANDED")', "", END),
+    Mutant("end._reason", "an unknown is judged (R13)", "_is_unknown(), F.lit(None))\n        .when(", "", END),
+    Mutant("end._reason", "system topics may be restored to", '.when(F.col("real_topic").isin(*TRANSACTION_TOPICS), "REAL_TOPIC_IS_SYSTEM")', "", END),
     Mutant("end._outcome", "contradicting ends pass for repeated ones", 'F.col("_deciding") == F.col("decision")',
-           "F.lit(True)", SETTLE),
+           "F.lit(True)", END),
     Mutant("matched_ends", "an end means every half at its place", 'F.col("_is_alone") | (F.col("half_queue_offset") == F.col("tran_state_table_offset"))',
-           "F.lit(True)", SETTLE),
-    Mutant("_halves_at_places", "two halves of one place and offset are both meant", '~F.col("half_queue_offset").eqNullSafe(F.col("_before"))', "F.lit(True)", SETTLE),
-    Mutant("end._reason", "ids are never looked at", '.when(id_differs, "TRANSACTION_ID_WRONG")', "", SETTLE),
-    Mutant("end._reason", "ids are looked at everywhere", 'F.col("is_contested") & ', "", SETTLE),
-    Mutant("_with_contested", "halves in quarantine claim no place", ' | F.coalesce("_is_refused", F.lit(False))', "", SETTLE),
+           "F.lit(True)", END),
+    Mutant("_halves_at_places", "two halves of one place and offset are both meant", '~F.col("half_queue_offset").eqNullSafe(F.col("_before"))', "F.lit(True)", END),
+    Mutant("end._reason", "ids are never looked at", '.when(id_differs, "TRANSACTION_ID_WRONG")', "", END),
+    Mutant("end._reason", "ids are looked at everywhere", 'F.col("is_contested") & ', "", END),
+    Mutant("_with_contested", "halves in quarantine claim no place", ' | F.coalesce("_is_refused", F.lit(False))', "", END),
     Mutant("_require_acceptance", "settle looks at ends of the newest copy alone", "_is_of(row)",
            'F.col("commit_log_offset") == row["commit_log_offset"]', (f"{RIVALS}::test_settle_reckons_with_an_end_of_another_copy_that_has_landed_and_is_not_judged_yet",)),
     Mutant("requests._rivals", "a half that was put back is ended all the same", "rivals.add(_copied(row))", "pass", ("views/test_send_plan.py",)),

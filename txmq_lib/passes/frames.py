@@ -59,7 +59,7 @@ class Frames(Plan):
         return exact if self.is_small else wider
 
     def few_or_none(self, frame: DataFrame, *, most: int = MOST_NUMBERS_SENT) -> DataFrame | None:
-        """`frame`, kept, where sending it to every task spares a shuffle; None where rows are few, or too many to send.
+        """`frame`, kept, where sending it whole spares a shuffle; None in a small pass, and where it has too many rows.
 
         most  how many rows of its width may be sent
         """

@@ -87,7 +87,7 @@ def matched_ends(
     Adds     HALF_OF_END (null where no half is there), is_contested (another half claims that place),
              is_queue_offset_landed
     quarantined_places  HALF_PLACE of halves in quarantine, each once
-    landed_bitmap   what `landed_offset_bitmap` gives, where that fits into every task: ends are shuffled once less
+    landed_bitmap       what `landed_offset_bitmap` gives, where it fits into every task: ends are shuffled once less
     """
     named = ends.withColumnRenamed("transaction_id", "end_transaction_id")
     ours, theirs = _halves_at_places(halves).alias("half"), named.alias("end")
