@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,8 +54,47 @@ def test_the_next_landing_carries_on_what_a_signal_ended_and_nobody_else_can_rea
     rows = DeltaTable(str(warehouse / "half_message")).to_pyarrow_table().to_pylist()
     keys = [(row["queue_id"], row["queue_offset"]) for row in rows]
     assert len(keys) == len(set(keys)) > 100
-    states = DeltaTable(str(warehouse / "pass")).to_pyarrow_table().to_pylist()
-    assert sorted(row["state"] for row in states if row["pass_number"] == 1) == ["committed", "started"]
+    assert states_of_pass_1(warehouse) == ["committed", "started"]
+
+
+JVM_GOES_BEHIND_THE_PLAN = """
+import sys
+from pyspark import SparkContext
+from txmq_lib.cli import main
+from txmq_lib.passes.claims import Claims
+
+append_row = Claims.append_row
+
+def append_and_end_the_jvm(plan, state, *rest):
+    append_row(plan, state, *rest)
+    if state == "started":
+        jvm = SparkContext._gateway.proc
+        jvm.kill()
+        jvm.wait()
+
+Claims.append_row = append_and_end_the_jvm
+sys.argv[0] = "txmq"
+sys.exit(main())
+"""
+
+
+def test_a_plan_whose_jvm_was_ended_first_stays_open_for_the_next_run(tmp_path: Path):
+    # As a signal may do it: the JVM goes, and the process comes upon that before it ends itself.
+    warehouse = tmp_path / "warehouse"
+    ended = subprocess.run(
+        [sys.executable, "-c", JVM_GOES_BEHIND_THE_PLAN, *landing(warehouse)[1:]],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ended.returncode, "ENVIRONMENT: Spark's JVM has gone" in ended.stderr) == (3, True), ended.stderr
+    assert states_of_pass_1(warehouse) == ["started"]
+
+
+def states_of_pass_1(warehouse: Path) -> list[str]:
+    passes = DeltaTable(str(warehouse / "pass")).to_pyarrow_table().to_pylist()
+    return sorted(row["state"] for row in passes if row["pass_number"] == 1)
 
 
 def test_serve_stops_cleanly_when_interrupted(tmp_path: Path):

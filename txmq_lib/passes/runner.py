@@ -43,6 +43,7 @@ from txmq_lib.passes.pass_log import (
 )
 from txmq_lib.passes.ready import make_ready
 from txmq_lib.spark.jvm import let_go_of_plans
+from txmq_lib.spark.session import is_session_alive
 from txmq_lib.spark.tuning import tuned
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -158,7 +159,8 @@ def _carried_out(current: Pass, job: Job[Any, Any]) -> PassReport:
     except Exception as error:
         # A plan that cannot be carried out must not stand in the way of the next one; one cut off can be. A write may
         # have landed and failed behind its commit, and another process may be about to make one.
-        is_untouched = not (current.has_written or is_left_off(error)) and current.has_landed_nothing()
+        is_cut_off = is_left_off(error) or not is_session_alive(spark)
+        is_untouched = not (current.has_written or is_cut_off) and current.has_landed_nothing()
         if is_untouched and current.claim(DROPPED):
             current.abandon()
         raise

@@ -19,7 +19,7 @@ from txmq_lib.pipeline.cycle import Work, works_of_cycle, works_on_offsets
 from txmq_lib.service.rounds import Listeners, Step, run_round
 from txmq_lib.service.thread import PeriodicService
 from txmq_lib.spark.jvm import set_active
-from txmq_lib.spark.session import session_beside
+from txmq_lib.spark.session import is_session_alive, session_beside
 
 # As a client begins to report offsets (R85).
 OFFSETS_FIRST_DELAY_S = 10.0
@@ -64,15 +64,6 @@ def services(
         is_at_fixed_rate=True,
     )
     return [cycle, offsets]
-
-
-def is_session_alive(spark: SparkSession) -> bool:
-    """Whether the JVM answers and its context runs."""
-    try:
-        context = spark.sparkContext._jsc
-        return context is not None and not context.sc().isStopped()
-    except Exception:  # py4j has no one error for a JVM that is gone
-        return False
 
 
 def _service(

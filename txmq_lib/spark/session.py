@@ -131,6 +131,15 @@ def session_beside(spark: SparkSession, settings: Settings) -> SparkSession:
     return beside
 
 
+def is_session_alive(spark: SparkSession) -> bool:
+    """Whether the JVM answers and its context runs."""
+    try:
+        context = spark.sparkContext._jsc
+        return context is not None and not context.sc().isStopped()
+    except Exception:  # py4j has no one error for a JVM that is gone
+        return False
+
+
 def _start_context(app_name: str, configuration: Mapping[str, str]) -> None:
     """Start the SparkContext without pyspark's handler for SIGINT.
 

@@ -20,10 +20,10 @@ from txmq_lib.config.sections import Thresholds
 from txmq_lib.config.settings import Settings
 from txmq_lib.config.table_specs import table_specs
 from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.errors import EXIT_FINDINGS
+from txmq_lib.errors import EXIT_FINDINGS, EnvironmentFault
 from txmq_lib.passes.current import PassReport
 from txmq_lib.passes.mending import mend_after_power_cut
-from txmq_lib.spark.session import build_session, open_to_others
+from txmq_lib.spark.session import build_session, is_session_alive, open_to_others
 
 # Takes a warehouse and its settings, and `on_step` where it has steps to tell of.
 Job = Callable[..., PassReport]
@@ -114,6 +114,13 @@ def spark_warehouse(label: str, settings: Settings) -> Iterator[tuple[Warehouse,
         progress.watch(spark.sparkContext.statusTracker())
         try:
             yield Warehouse(spark, location(settings.warehouse)), progress
+        except (OSError, Py4JError) as error:
+            if is_session_alive(spark):
+                raise
+            raise EnvironmentFault(
+                "Spark's JVM has gone: somebody ended it, or memory ran out (spark.spark.driver.memory says how much"
+                " it takes); the same command carries an unfinished pass on"
+            ) from error
         finally:
             if is_ours:
                 # A JVM that is gone needs no stop, and what was said of it is not to be drowned.

@@ -32,8 +32,9 @@ from txmq_lib.passes.ready import make_ready
 from txmq_lib.pipeline.shared.roles import require_roles_of_sources
 from txmq_lib.service.health_file import Health
 from txmq_lib.service.rounds import Listeners, Step
-from txmq_lib.service.service import is_session_alive, services
+from txmq_lib.service.service import services
 from txmq_lib.service.thread import PeriodicService
+from txmq_lib.spark.session import is_session_alive
 from txmq_lib.views.runs import SERVE
 
 STOP, WAKE, LOST = "stop", "wake", "lost"
