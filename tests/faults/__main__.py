@@ -42,6 +42,9 @@ def main() -> int:
     parser.add_argument(
         "--rounds", type=int, default=ROUNDS, help="how often each is sent one at each moment, each time another (6)"
     )
+    parser.add_argument(
+        "--from-round", type=int, default=1, help="the first of them, where others were done before (1)"
+    )
     parser.add_argument("--shard", default="1/1", help="K/N: of the commands that are sent signals this share (1/1)")
     parser.add_argument("--quick", action="store_true", help="of these only such as start no JVM")
     parser.add_argument("--at-once", type=int, default=1, help="so many of those beside each other (1)")
@@ -96,7 +99,7 @@ def _by_signals(
     if not commands:
         return True
     trials = Trials(place, commands, options.moments, options.at_once)
-    for line in trials.run(options.minutes, options.rounds):
+    for line in trials.run(options.minutes, options.rounds, options.from_round):
         console.print(line, markup=False, soft_wrap=True)
     trials.close()
     for counted in trials.counted.values():

@@ -111,14 +111,14 @@ class Trials:
         self._session.stop()
         self._places.close()
 
-    def run(self, minutes: float, rounds: int = ROUNDS) -> Iterator[str]:
-        """A line per trial of so many rounds; none is begun once so many minutes are over."""
+    def run(self, minutes: float, rounds: int = ROUNDS, from_round: int = 1) -> Iterator[str]:
+        """A line per trial of the rounds up to that number; none is begun once so many minutes are over."""
         limit = time.monotonic() + 60 * minutes
         for name in self.counted:
             self._undisturbed(name)
         # Spread, so that whatever was done when the time is over is of all: 5, 8, 1, 4, 7, ...
         moments = sorted(range(self._moments), key=lambda moment: (7 * moment + 5) % self._moments)
-        for turn in range(rounds):
+        for turn in range(from_round - 1, rounds):
             for moment in moments:
                 for starts_jvm, run in ((False, self._quick.map), (True, map)):
                     trials = [
