@@ -146,8 +146,13 @@ VERDICTS: Final = (
     PENDING,
 )
 # Nobody has decided it, or nobody saw it decided.
+ENDED_TWICE: Final = (DUPLICATED, CONFLICT)  # a second end was accepted
 GIVEN_UP_VERDICTS: Final = (DISCARDED, DISCARDED_UNSEEN)  # its checks are over, and nobody decided
-NOT_ASKED_ABOUT: Final = (*GIVEN_UP_VERDICTS, EXPIRED_UNSEEN)
+WITHOUT_TRACE: Final = (
+    DISCARDED_UNSEEN,
+    EXPIRED_UNSEEN,
+)  # no row tells that it is not asked about, only the last audit
+NOT_ASKED_ABOUT: Final = (DISCARDED, *WITHOUT_TRACE)
 UNDECIDED: Final = (PENDING, *NOT_ASKED_ABOUT)
 
 # --- why a verdict is what it is (column reason of verdict)

@@ -80,6 +80,9 @@ def test_every_metric_is_in_the_pages_with_its_labels():
 
 def test_every_verdict_and_exit_code_is_in_the_pages():
     assert first_cells("verdicts.md", "The verdicts") == set(names.VERDICTS)
+    for page in (VIEWS_PAGE, "differences.md"):
+        words_of_page = set(re.findall(r"[A-Z_]+", (PAGES / page).read_text(encoding="utf-8")))
+        assert set(names.VERDICTS) - {names.COMMITTED, names.ROLLED_BACK, names.PENDING} <= words_of_page, page
     codes = {str(value) for name, value in vars(errors).items() if name.startswith("EXIT_")}
     by_signal = ", ".join(str(128 + ending) for ending in signals.ENDING)
     assert {row[0] for row in table_rows("cron.md", "Exit codes")} == codes | {by_signal, "code"}

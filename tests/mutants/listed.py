@@ -408,7 +408,7 @@ MUTANTS = (
            (f"{TAKE_BACK}::test_a_pass_killed_as_soon_as_it_was_planned_beside_a_take_back_is_planned_anew",)),
     Mutant("_carried_out", "a plan is given up though its write landed", " and current.has_landed_nothing()", "",
            (f"{ONCE}::test_a_write_that_landed_and_failed_behind_its_commit_is_carried_on",)),
-    Mutant("_carried_out", "a plan is given up because its JVM went", " or not is_session_alive(spark)", "",
+    Mutant("_carried_out", "a plan is given up because its JVM went", "is_session_alive(spark) and ", "",
            ("tests/jobs/test_ended_by_signals.py::test_a_plan_whose_jvm_was_ended_first_stays_open_for_the_next_run",)),
     Mutant("_carried_out", "a plan is given up while another process writes it", " and current.claim(DROPPED)", "",
            (f"{ONCE}::test_a_plan_that_another_process_carries_on_is_not_given_up_by_its_own",)),

@@ -120,9 +120,8 @@ def run_passes(
 ) -> PassReport:
     """Carry unfinished passes of others on, then one of our own; the report of our own.
 
-    `arguments` are asked for anew before each pass, also where a plan of others is open. An unfinished
-    pass whose inputs are gone is abandoned where nothing of it has landed, or where the job does only what is missing;
-    else PlanInputsGone.
+    `arguments` are asked for anew before each pass, also where a plan of others is open. Where the inputs of a plan are
+    gone it is abandoned if nothing of it has landed, or if the job does only what is missing; else PlanInputsGone.
     """
     while True:
         make_ready(warehouse)
@@ -159,9 +158,8 @@ def _carried_out(current: Pass, job: Job[Any, Any]) -> PassReport:
     except Exception as error:
         # A plan that cannot be carried out must not stand in the way of the next one; one cut off can be. A write may
         # have landed and failed behind its commit, and another process may be about to make one.
-        is_cut_off = is_left_off(error) or not is_session_alive(spark)
-        is_untouched = not (current.has_written or is_cut_off) and current.has_landed_nothing()
-        if is_untouched and current.claim(DROPPED):
+        is_whole = is_session_alive(spark) and not (current.has_written or is_left_off(error))
+        if is_whole and current.has_landed_nothing() and current.claim(DROPPED):
             current.abandon()
         raise
     finally:

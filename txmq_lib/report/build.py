@@ -16,7 +16,7 @@ from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.limits import Limits
 from txmq_lib.views.problems import problems
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.status import CONTRADICTED, Status, read_status, span_text
+from txmq_lib.views.status import Status, read_status, span_text
 
 
 def built_report(
@@ -62,7 +62,7 @@ def built_report(
 
 def _tiles(status: Status) -> list[Tile]:
     oldest = status.oldest
-    contradicted = status.with_verdict(*CONTRADICTED)
+    contradicted = status.with_verdict(*names.ENDED_TWICE)
     discarded = status.with_verdict(*names.GIVEN_UP_VERDICTS)
     return [
         Tile("undecided", count_text(status.pending_count), "stuck"),

@@ -15,7 +15,7 @@ from txmq_lib.views import reasons
 from txmq_lib.views.declared.verdicts import VERDICTS
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.select import ViewQuery, row_count, view_rows
-from txmq_lib.views.status import CONTRADICTED, Status
+from txmq_lib.views.status import Status
 
 HUES_OF_VERDICTS: Mapping[str, str] = {
     names.COMMITTED: "var(--hue-3)",
@@ -78,7 +78,7 @@ def verdict_section(reader: WarehouseReader, period: Period, status: Status) -> 
 def contradiction_section(reader: WarehouseReader, links: Links) -> Section:
     """Transactions visible twice or contradicted, each with a link to its story."""
     title = "Duplicated and contradicted transactions"
-    query = ViewQuery(filters={"state": CONTRADICTED}, limit=STORIES_TOLD)
+    query = ViewQuery(filters={"state": names.ENDED_TWICE}, limit=STORIES_TOLD)
     columns = (
         *("broker_name", "transaction_id", "producer_group", "born_timestamp", "verdict", "real_topic"),
         *("visible_count", "op_count", "contradicting_count", "last_timestamp"),

@@ -98,7 +98,7 @@ CHECKS_STOPPED = "do not wait for a check: look for an exception of each round i
 PASSED_OVER = "do not wait for a check: no round of the broker comes back to it"
 LEFT_IN_ROCKSDB = "do not wait for a check: its broker looks into RocksDB no more (transRocksDBEnable)"
 # What txmq itself decided reads otherwise: it applies one end, and gives up what has grown too old without a check.
-CONTRADICTED = "decided, and an end that says otherwise came later: it was not applied, the first one counts"
+ENDED_OTHERWISE = "decided, and an end that says otherwise came later: it was not applied, the first one counts"
 GIVEN_UP_EXPIRED = "given up when it grew older than the reserved time: nobody decided it"
 # How often an event was there when the verdict was given.
 FIGURE_OF = {
@@ -164,7 +164,7 @@ def _by_verdict(events: Sequence[Event], role: str | None) -> Advice | None:
     meaning = MEANING[verdict]
     to_do = "\n".join(settled_by) if settled_by else _to_do(row, events)
     if verdict == names.CONFLICT and row["op_count"] < 2:
-        meaning = CONTRADICTED
+        meaning = ENDED_OTHERWISE
     elif verdict == names.DISCARDED and is_expired:
         meaning, to_do = GIVEN_UP_EXPIRED, f"look in the producer's database, then {SETTLE}"
     first, *others = to_do.split("\n")

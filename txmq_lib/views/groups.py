@@ -28,7 +28,7 @@ WORST_FIRST: Final = (
 # Columns of the figures below, by the verdicts that each counts.
 COUNTED: Final = {
     "given_up": names.GIVEN_UP_VERDICTS,
-    "contradicted": (names.DUPLICATED, names.CONFLICT, names.COMMITTED_AND_DISCARDED),
+    "contradicted": (*names.ENDED_TWICE, names.COMMITTED_AND_DISCARDED),
     "unproved": (names.RESOLVED_UNKNOWN, names.EXPIRED_UNSEEN, names.DIVERTED, names.COMMITTED_OP_LOST),
     "committed": (names.COMMITTED,),
     "rolled_back": (names.ROLLED_BACK,),

@@ -9,7 +9,7 @@ from datetime import timedelta
 from txmq_lib import names
 from txmq_lib.escaping import shortened
 from txmq_lib.views.limits import Limits, Problem, past, past_span
-from txmq_lib.views.status import CONTRADICTED, Status, span_text
+from txmq_lib.views.status import Status, span_text
 
 # What each verdict that somebody should look at means; the others are how transactions should end.
 TROUBLES = {
@@ -92,7 +92,7 @@ def _decided(status: Status, limits: Limits) -> Iterator[Problem]:
     given_up = status.undecided(names.DISCARDED) + unseen
     command = "verdicts --state discarded" + (" --state discarded_unseen" if unseen else "")
     yield from past("given_up", given_up, limits.given_up, "given up and undecided", command)
-    contradicted = status.with_verdict(*CONTRADICTED)
+    contradicted = status.with_verdict(*names.ENDED_TWICE)
     command = "verdicts --state duplicated --state conflict"
     yield from past("contradicted", contradicted, limits.contradicted, "duplicated or contradicted", command)
 

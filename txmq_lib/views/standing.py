@@ -63,7 +63,7 @@ SELECT {", ".join(f"p.{name}" for name in names.TRANSACTION_KEY if name != "born
         WHEN v.verdict = '{names.RESOLVED_UNKNOWN}' THEN v.verdict
         WHEN newest IS NOT NULL AND (upto IS NULL OR newest > upto)
             AND coalesce(p.commit_log_offset <= last_place, true) THEN '{names.DISCARDED}'  -- no half behind it (R73)
-        WHEN v.verdict IN ('{names.DISCARDED_UNSEEN}', '{names.EXPIRED_UNSEEN}') THEN v.verdict
+        WHEN v.verdict IN ({{without_trace}}) THEN v.verdict
         ELSE '{names.PENDING}' END AS verdict,
     coalesce(visible, 0) > 0 OR coalesce(has_op, false) AS is_decided, upto IS NOT NULL AS is_resumed,
     settled_as, settled_by, settled_why, epoch_ms(p.born_timestamp) AS born_ms,
@@ -123,8 +123,8 @@ def standing(reader: WarehouseReader, chosen: Chosen, limits: Limits) -> list[Pl
         "decided": Scan("manual_decision", ours, where, may_be_missing=True),
         "verdict": Scan("verdict", (*names.TRANSACTION_KEY, "verdict"), where),
     }
-    undecided = ", ".join(f"'{verdict}'" for verdict in names.UNDECIDED)
-    rows = reader.query(STANDING.format(undecided=undecided), [], scans)
+    sql = STANDING.format(undecided=_listed(names.UNDECIDED), without_trace=_listed(names.WITHOUT_TRACE))
+    rows = reader.query(sql, [], scans)
     found = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
     kept = [row for row in found if _is_meant(row, chosen)]
     return [{**row, "is_brokers": limits.is_brokers(row["broker_name"])} for row in kept]
@@ -144,7 +144,7 @@ def given_up_ids(reader: WarehouseReader, chosen: Chosen) -> list[str]:
         SELECT DISTINCT transaction_id FROM (
             SELECT transaction_id, producer_group, broker_name FROM given
             UNION ALL SELECT transaction_id, producer_group, broker_name FROM verdict
-                WHERE verdict = '{names.DISCARDED_UNSEEN}')
+                WHERE verdict IN ({_listed(names.GIVEN_UP_VERDICTS)}))
         WHERE {condition or "true"} AND transaction_id IS NOT NULL"""
     return [row[0] for row in reader.query(sql, list(values), scans)]
 
@@ -153,6 +153,10 @@ def is_expired(row: Mapping[str, Any], limits: Limits, now: datetime) -> bool:
     """Whether a row of `standing` is older than its broker keeps halves: given up again at once (R45, R73)."""
     age_ms = now.timestamp() * 1000 - (row["born_ms"] or 0)
     return row["born_ms"] is not None and age_ms > limits.reserved_ms(row["broker_name"])
+
+
+def _listed(verdicts: Sequence[str]) -> str:
+    return ", ".join(f"'{verdict}'" for verdict in verdicts)
 
 
 def _broker_alone(chosen: Chosen) -> tuple[KeyValues, ...]:

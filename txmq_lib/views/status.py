@@ -24,7 +24,6 @@ TABLES = (
     *("consumer_offset_commit", "end_outcome", "landing_frontier", "manual_decision", "message", "orphan", "pass"),
     *("pending_half", "quarantine", "run", "trans_check_max_time", "verdict"),
 )
-CONTRADICTED = (names.DUPLICATED, names.CONFLICT)
 
 
 @dataclass(frozen=True)

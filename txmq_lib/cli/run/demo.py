@@ -50,8 +50,7 @@ COLUMNS = (
 )
 
 SETTINGS_FILE = "txmq.yaml"
-CONTRADICTING = (names.CONFLICT, names.DUPLICATED)
-MOST_TELLING = (names.COMMITTED_AND_DISCARDED, *CONTRADICTING, names.DISCARDED, *names.VERDICTS)
+MOST_TELLING = (names.COMMITTED_AND_DISCARDED, *names.ENDED_TWICE, names.DISCARDED, *names.VERDICTS)
 
 
 def run_demo(options: Options) -> None:
@@ -154,7 +153,7 @@ def tell_findings(reader: WarehouseReader, rows: Sequence[Row]) -> None:
     )
     given_up = [row for row in rows if row["given_up_count"]]
     tell_some("Given up", given_up, ("transaction_id", "producer_group", "verdict", "broker_check_times"))
-    contradicted = [row for row in rows if row["verdict"] in CONTRADICTING]
+    contradicted = [row for row in rows if row["verdict"] in names.ENDED_TWICE]
     columns = ("transaction_id", "producer_group", "verdict", "visible_count", "op_count")
     tell_some("Decided more than once", contradicted, columns)
     example = most_telling(rows)
