@@ -88,6 +88,10 @@ class Frames(Plan):
         self.is_small = rows is not None
         return rows
 
+    def by_files(self, make: Callable[[], Rows | None]) -> Rows | None:
+        """What `make` makes from file to file where rows are many; None in a small pass, whose rows are here."""
+        return None if self.is_small else make()
+
     @contextmanager
     def planned_for(self, held_bytes: int) -> Iterator[None]:
         """Within it the pass is planned for rows that hold so much, whatever its input looked like."""

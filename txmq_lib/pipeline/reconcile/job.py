@@ -85,11 +85,11 @@ def _decide(current: Pass, inputs: Inputs) -> Decided:
 
 def _outcomes(current: Pass, inputs: Inputs) -> Outcomes:
     """What becomes of the ends to judge. Where they are many it is committed here already: see outcomes_ahead.py."""
-    if inputs.ends is None:
+    if (ends := inputs.ends) is None:
         no_rows = current.warehouse.empty("end_outcome").withColumn("was_held", F.lit(False))
         return Outcomes(current.kept_in_small_pass(no_rows))
-    if (in_arrow := judged_into_files(current, inputs.ends)) is None:
-        return written_ahead_if_many(current, inputs.ends.rows, _judged(current, inputs, inputs.ends))
+    if (in_arrow := current.by_files(lambda: judged_into_files(current, ends))) is None:
+        return written_ahead_if_many(current, ends.rows, _judged(current, inputs, ends))
     by_spark = None if in_arrow.for_spark is None else current.cached(_judged(current, inputs, in_arrow.for_spark))
     return files_committed_ahead(current, in_arrow.files, by_spark)
 

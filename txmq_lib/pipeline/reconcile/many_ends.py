@@ -38,10 +38,8 @@ class InArrow(NamedTuple):
 
 def judged_into_files(current: Pass, ends: Ends) -> InArrow | None:
     """Most of `ends`, judged from file to file; None where Spark has to judge all of them."""
-    if current.is_small or current.is_dry:
-        return None
     is_written = not current.is_own and current.has_landed(OUTCOMES, OUTCOMES)  # by another process
-    if is_written or current.warehouse.local_path(OUTCOMES) is None:
+    if current.is_dry or is_written or current.warehouse.local_path(OUTCOMES) is None:
         return None
     with current.timed("judge"):
         waits = inputs.has_waiting_ends(current)

@@ -163,7 +163,7 @@ def _write_ops(current: Pass, decided: Decided, queue_ends: DataFrame, tally: Ta
         named = named.unionByName(
             decided.giving_up.select("broker_name", "queue_id", F.col("queue_offset").alias("half_queue_offset"))
         )
-    if (files := op_files(current, named, queue_ends)) is not None:
+    if (files := current.by_files(lambda: op_files(current, named, queue_ends))) is not None:
         current.append_files("op_message", files, step="op_message")
         return
     count = tally.decisions.total() + (given_up_count if rolls_back else 0)

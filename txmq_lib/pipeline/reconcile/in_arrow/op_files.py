@@ -37,7 +37,7 @@ def op_files(current: Pass, named: DataFrame, queue_ends: DataFrame) -> list[Wri
     named  as rules.effects.op_rows takes it
     """
     path = current.warehouse.local_path(OPS)
-    if path is None or current.is_small:
+    if path is None:
         return None
     if not current.is_own and current.has_landed(OPS, OPS):
         return []
