@@ -145,13 +145,10 @@ VERDICTS: Final = (
     EXPIRED_UNSEEN,
     PENDING,
 )
-# Nobody has decided it, or nobody saw it decided.
 ENDED_TWICE: Final = (DUPLICATED, CONFLICT)  # a second end was accepted
 GIVEN_UP_VERDICTS: Final = (DISCARDED, DISCARDED_UNSEEN)  # its checks are over, and nobody decided
-WITHOUT_TRACE: Final = (
-    DISCARDED_UNSEEN,
-    EXPIRED_UNSEEN,
-)  # no row tells that it is not asked about, only the last audit
+WITHOUT_TRACE: Final = (DISCARDED_UNSEEN, EXPIRED_UNSEEN)  # nobody asks about it any more: the last audit alone tells
+# Nobody has decided it, or nobody saw it decided.
 NOT_ASKED_ABOUT: Final = (DISCARDED, *WITHOUT_TRACE)
 UNDECIDED: Final = (PENDING, *NOT_ASKED_ABOUT)
 

@@ -14,7 +14,7 @@ from txmq_lib.views.client_ends import TAKEN
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "pages" / "contributing.md").read_text(encoding="utf-8")
-LIST = PAGE.partition("## To add a verdict\n")[2].partition("\nWhere no column has its evidence")[0]
+LIST = PAGE.partition("## To add a verdict\n")[2].partition("\n#")[0]
 TOLD_APART = {name for name, value in vars(names).items() if isinstance(value, str) and value in names.VERDICTS}
 
 # What became of its transaction, as the verdict tells it. A new one is in one of them.

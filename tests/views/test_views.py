@@ -259,7 +259,7 @@ def test_no_rows_are_said_on_stderr_and_are_no_failure(warehouse, txmq):
     uri = warehouse({})
     assert txmq("--warehouse", uri, "given-up") == (0, "", "no rows in given-up\n")
     assert txmq("--warehouse", uri, "given-up", "--format", "json") == (0, "", "no rows in given-up\n")
-    elsewhere = "txmq verdicts --state discarded lists what was given up undecided"
+    elsewhere = "txmq verdicts --state stuck lists what was given up, too"
     assert txmq("--warehouse", uri, "pending") == (0, "", f"no rows in pending; {elsewhere}\n")
 
 

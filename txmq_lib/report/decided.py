@@ -14,7 +14,7 @@ from txmq_lib.report.stories import STORIES_TOLD, Links, link_to, told_stories
 from txmq_lib.views import reasons
 from txmq_lib.views.declared.verdicts import VERDICTS
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.select import ViewQuery, row_count, view_rows
+from txmq_lib.views.select import ViewQuery, row_count, state_options, view_rows
 from txmq_lib.views.status import Status
 
 HUES_OF_VERDICTS: Mapping[str, str] = {
@@ -102,7 +102,7 @@ def contradiction_section(reader: WarehouseReader, links: Links) -> Section:
         for place, row in enumerate(rows, start=1)
     ]
     head = ("transaction", "verdict", "producer group", "topic", "visible", "ops", "contradicting ends", "last seen")
-    note = left_out(total, "transactions", "txmq verdicts --state duplicated --state conflict", STORIES_TOLD)
+    note = left_out(total, "transactions", f"txmq verdicts {state_options(names.ENDED_TWICE)}", STORIES_TOLD)
     table = Table(f"The newest of {count_text(total)}, each with its story", head, listed, numbers=(4, 5, 6), note=note)
     words = ("Consumers must drop repeats by the transaction id. A conflict is most likely a commit and a rollback.",)
     return Section("contradictions", title, words, tables=[table], stories=stories)

@@ -13,7 +13,7 @@ from txmq_lib.report.stories import STORIES_TOLD, Links, link_to, told_stories
 from txmq_lib.views.declared.transactions import PENDING
 from txmq_lib.views.declared.verdicts import VERDICTS
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.select import ViewQuery, row_count, view_rows
+from txmq_lib.views.select import ViewQuery, row_count, state_options, view_rows
 from txmq_lib.views.status import span_text
 from txmq_lib.views.view import View
 
@@ -27,7 +27,6 @@ def stuck_section(reader: WarehouseReader, now: datetime, links: Links) -> Secti
     waiting = _Listed(
         reader, now, PENDING, ViewQuery(limit=STORIES_TOLD), "first_store_timestamp", "undecided", "txmq pending"
     )
-    states = " ".join(f"--state {state.lower()}" for state in names.NOT_ASKED_ABOUT)
     given_up = _Listed(
         reader,
         now,
@@ -35,7 +34,7 @@ def stuck_section(reader: WarehouseReader, now: datetime, links: Links) -> Secti
         ViewQuery(filters={"state": names.NOT_ASKED_ABOUT}, limit=STORIES_TOLD),
         "first_timestamp",
         "given-up",
-        f"txmq verdicts {states}",
+        f"txmq verdicts {state_options(names.NOT_ASKED_ABOUT)}",
     )
     tables = [each.table(f"{title} {count_text(each.total)}", links) for each, title in (
         (waiting, "Undecided, the oldest of"), (given_up, "Given up and decided by nobody, the newest of")

@@ -9,6 +9,7 @@ from datetime import timedelta
 from txmq_lib import names
 from txmq_lib.escaping import shortened
 from txmq_lib.views.limits import Limits, Problem, past, past_span
+from txmq_lib.views.select import state_options
 from txmq_lib.views.status import Status, span_text
 
 # What each verdict that somebody should look at means; the others are how transactions should end.
@@ -88,12 +89,11 @@ def _pending(status: Status, limits: Limits) -> Iterator[Problem]:
 
 
 def _decided(status: Status, limits: Limits) -> Iterator[Problem]:
-    unseen = status.undecided(names.DISCARDED_UNSEEN)
-    given_up = status.undecided(names.DISCARDED) + unseen
-    command = "verdicts --state discarded" + (" --state discarded_unseen" if unseen else "")
-    yield from past("given_up", given_up, limits.given_up, "given up and undecided", command)
+    given_up = {verdict: count for verdict in names.GIVEN_UP_VERDICTS if (count := status.undecided(verdict))}
+    command = f"verdicts {state_options([*given_up])}"
+    yield from past("given_up", sum(given_up.values()), limits.given_up, "given up and undecided", command)
     contradicted = status.with_verdict(*names.ENDED_TWICE)
-    command = "verdicts --state duplicated --state conflict"
+    command = f"verdicts {state_options(names.ENDED_TWICE)}"
     yield from past("contradicted", contradicted, limits.contradicted, "duplicated or contradicted", command)
 
 

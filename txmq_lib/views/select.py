@@ -119,6 +119,11 @@ def row_count(reader: WarehouseReader, view: View, query: ViewQuery) -> int:
     return int(next(reader.query(sql, parameters, _scans(reader, view, needed, found, query)))[0])
 
 
+def state_options(states: Sequence[str]) -> str:
+    """`states` as a command asks for them: `--state discarded --state discarded_unseen`."""
+    return " ".join(f"--state {state.lower()}" for state in states)
+
+
 def checked_states(view: View, names: Sequence[str], states: Sequence[str]) -> list[str]:
     """`names` as `states` of the view spells them, whatever the case; `stuck` of verdicts is all that nobody decided.
 

@@ -93,7 +93,7 @@ def limits_of(settings: Settings) -> Limits:
 def summary(plan: Sequence[dict[str, Any]], *, is_sent: bool) -> str:
     """How many of each action a plan has, and that it is only a plan."""
     if not plan:
-        return "nothing to do: no given-up transaction fits; txmq verdicts --state discarded lists those there are"
+        return "nothing to do: no given-up transaction fits; txmq verdicts --state stuck lists what nobody decided"
     actions = sorted({row["action"] for row in plan})
     is_left = not is_sent and actions == [PLAN_BROKERS]
     does = "--apply would do nothing either" if is_left else "--apply does it"

@@ -29,7 +29,7 @@ PENDING = View(
     command="pending",
     doc="Undecided transactions, the oldest first: how often asked, when next due.",
     table="pending_half",
-    elsewhere="txmq verdicts --state discarded lists what was given up undecided",
+    elsewhere="txmq verdicts --state stuck lists what was given up, too",
     narrow=(
         "transaction_id",
         "check_times",
