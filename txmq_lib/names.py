@@ -146,10 +146,12 @@ VERDICTS: Final = (
     PENDING,
 )
 ENDED_TWICE: Final = (DUPLICATED, CONFLICT)  # a second end was accepted
-GIVEN_UP_VERDICTS: Final = (DISCARDED, DISCARDED_UNSEEN)  # its checks are over, and nobody decided
-WITHOUT_TRACE: Final = (DISCARDED_UNSEEN, EXPIRED_UNSEEN)  # nobody asks about it any more: the last audit alone tells
+GIVEN_UP_IN_A_ROW: Final = (DISCARDED,)  # a row of trans_check_max_time tells that its checks are over
+GIVEN_UP_UNSEEN: Final = (DISCARDED_UNSEEN,)  # the last audit alone tells it
+GIVEN_UP_VERDICTS: Final = (*GIVEN_UP_IN_A_ROW, *GIVEN_UP_UNSEEN)
+WITHOUT_TRACE: Final = (*GIVEN_UP_UNSEEN, EXPIRED_UNSEEN)  # nobody asks about it any more: the last audit alone tells
 # Nobody has decided it, or nobody saw it decided.
-NOT_ASKED_ABOUT: Final = (DISCARDED, *WITHOUT_TRACE)
+NOT_ASKED_ABOUT: Final = (*GIVEN_UP_IN_A_ROW, *WITHOUT_TRACE)
 UNDECIDED: Final = (PENDING, *NOT_ASKED_ABOUT)
 
 # --- why a verdict is what it is (column reason of verdict)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from builders import at, rows, table_of
 from chispa import assert_df_equality
-from pyspark.sql.functions import lit
 
 from txmq_lib.rules.frontier import MOST_CHANGES, advanced, file_reports, of_another_life, reached
 from txmq_lib.rules.runs import RUN_FIELDS
@@ -22,8 +21,8 @@ def placed(spark, *records):
     return local_frame(spark, list(records), PLACED)
 
 
-def reported(spark, reports, *, is_anew=False):
-    return rows(spark, "landing_frontier", reports).drop("pass_number").withColumn("is_anew", lit(is_anew))
+def reported(spark, reports):
+    return rows(spark, "landing_frontier", reports).drop("pass_number")
 
 
 def run(first, end, first_place=None, last_place=None, read_to=None):
@@ -177,8 +176,8 @@ def test_what_landed_before_and_what_lands_are_joined(spark):
 
 def test_another_log_in_the_place_of_the_one_before_has_been_read_on_its_own(spark):
     whole = {"topic": "*", "queue_id": -1, "runs": [run(0, 900)]}
-    anew = {**whole, "runs": [run(0, 100), run(101, 200)]}
-    assert runs_after(spark, [whole], anew, is_anew=True) == {"*": [(0, 100, *[None] * 3), (101, 200, *[None] * 3)]}
+    anew = {**whole, "runs": [run(0, 100), run(101, 200)], "former_timestamp": at(0)}
+    assert runs_after(spark, [whole], anew) == {"*": [(0, 100, *[None] * 3), (101, 200, *[None] * 3)]}
 
 
 def test_of_a_broker_made_anew_nothing_that_was_read_before_proves_anything(spark):
@@ -186,7 +185,7 @@ def test_of_a_broker_made_anew_nothing_that_was_read_before_proves_anything(spar
     before = [{"topic": "*", "queue_id": -1, "runs": [run(0, 150)]}, left_out, {**left_out, "topic": "Read"}]
     known = rows(spark, "landing_frontier", before)
     whole, read = {"topic": "*", "queue_id": -1, "runs": [run(0, 100)]}, {"topic": "Read", "runs": [run(4, 5, 40, 50)]}
-    now_read = reported(spark, [whole], is_anew=True).unionByName(reported(spark, [read]))
+    now_read = reported(spark, [whole, read])
     changed = advanced(known, of_another_life(known, now_read, now=at(5)), pass_number=2).collect()
     runs = {row.topic: [tuple(run)[:4] for run in row.runs] for row in changed}
     assert runs == {"*": [(0, 100, None, None)], "LeftOut": [], "Read": [(4, 5, 40, 50)]}

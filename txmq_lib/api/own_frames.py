@@ -120,7 +120,7 @@ def records_of(stored: DataFrame, broker: str, *, log_is_whole: bool = False) ->
     of = {kind: rows.where(F.col("topic").isin(*topics)) for kind, topics in TOPICS_OF_KIND.items()}
     hashed = of["op"].withColumns({"queue_id": table_queue_id(), "content_hash": F.lit(None).cast("bigint")})
     places = rows.select(*("broker_name", "topic", "queue_id", "queue_offset", "store_timestamp", "commit_log_offset"))
-    read = file_reports(places.withColumn("told_end", F.lit(None).cast("bigint"))).drop("is_anew")
+    read = file_reports(places.withColumn("told_end", F.lit(None).cast("bigint")))
     if log_is_whole:
         read = read.unionByName(_whole_log(stored, broker), allowMissingColumns=True)
     return Records(

@@ -19,7 +19,7 @@ from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import UsageError
 from txmq_lib.names import (
     ACTION_RESUME,
-    DISCARDED,
+    GIVEN_UP_IN_A_ROW,
     ORIGIN_MANUAL,
     OUTCOME_ACCEPTED,
     PENDING,
@@ -186,7 +186,7 @@ def _ends(current: Pass, rows: Sequence[Planned]) -> DataFrame:
 def _resume_plan(current: Pass) -> list[Planned]:
     given_up = transactions_of(requested_rows(current, "trans_check_max_time"))
     now_standing = current.cached(standing_now(current, given_up))
-    plan = collected(with_resume_action(now_standing.where(F.col("verdict") == DISCARDED)))
+    plan = collected(with_resume_action(now_standing.where(F.col("verdict").isin(*GIVEN_UP_IN_A_ROW))))
     asked_for = {*current.arguments["transaction_ids"]}
     if not asked_for - {row["transaction_id"] for row in plan}:
         return plan

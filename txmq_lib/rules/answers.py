@@ -12,9 +12,9 @@ from txmq_lib.names import (
     ASKED_FOR_CHECK,
     ASKED_FOR_GIVEN_UP,
     COMMIT,
-    DISCARDED_UNSEEN,
     END_COMMIT,
     END_ROLLBACK,
+    GIVEN_UP_UNSEEN,
     ROLLBACK,
     TRANSACTION_KEY,
 )
@@ -52,7 +52,7 @@ def when_given_up(given_up: DataFrame, verdicts: DataFrame) -> DataFrame:
     columns = (*TRANSACTION_KEY, "given_up_timestamp", "check_times", "broker_check_times")
     # In rows of an older version nothing says when the checks were over.
     checks_end = F.coalesce("checks_end_timestamp", "last_timestamp").alias("given_up_timestamp")
-    unseen = verdicts.where(F.col("verdict") == DISCARDED_UNSEEN).withColumn("given_up_timestamp", checks_end)
+    unseen = verdicts.where(F.col("verdict").isin(*GIVEN_UP_UNSEEN)).withColumn("given_up_timestamp", checks_end)
     return given_up.select(*columns).unionByName(unseen.select(*columns))
 
 

@@ -99,9 +99,9 @@ def advanced(known: DataFrame, reports: DataFrame, *, pass_number: int) -> DataF
     """Rows of `landing_frontier` that change when `reports` (its columns, one row per queue) come in.
 
     next_offset, told ends, the lowest offset kept and store time only move forward; runs are joined; what the source
-    says of itself is taken as reported. So is where a whole log ends: another log may stand in its place. `is_anew`
-    says that one does, and what was read of the row before proves nothing any more. Of a queue that has begun anew
-    `changes` has one, without where it was read to; former_timestamp says so of a broker.
+    says of itself is taken as reported. So is where a whole log ends: another log may stand in its place. Of a queue
+    that has begun anew `changes` has one, without where it was read to. Of a broker that has, former_timestamp says so
+    in each row, and what was read before proves nothing any more.
     """
     before = known.select(*QUEUE, *[F.col(name).alias(f"_{name}") for name in known.columns if name not in QUEUE])
     of_broker, of_topic = _whole_reads(known)
@@ -144,7 +144,7 @@ def _first_told_before() -> Column:
 
 def _lowest_kept() -> Column:
     """Retention only moves it on: an older copy of a store takes nothing back, what began anew does."""
-    has_begun_anew = F.col("is_anew") | (F.coalesce(F.size("changes"), F.lit(0)) > 0)
+    has_begun_anew = F.col("former_timestamp").isNotNull() | (F.coalesce(F.size("changes"), F.lit(0)) > 0)
     # Of a log it is where the last copy of it begins.
     is_reported = has_begun_anew | (F.col("queue_id") == WHOLE_QUEUE_ID)
     on = F.greatest("lowest_kept_offset", "_lowest_kept_offset")
@@ -180,7 +180,7 @@ def _runs_known_before() -> Column:
     is_untold = F.coalesce("_is_untold", has_begun_anew, F.col("is_untold"), F.lit(True))
     queue = told_to(F.coalesce("_runs", no_runs()), F.greatest("_all_read_to", "_topic_read_to"), is_untold)
     is_queue = F.col("queue_id") != WHOLE_QUEUE_ID
-    return F.when(F.col("is_anew"), no_runs()).when(is_queue, queue).otherwise(F.coalesce("_runs", no_runs()))
+    return F.when(is_queue, queue).otherwise(F.coalesce("_runs", no_runs()))
 
 
 def _kept_runs() -> Column:
@@ -195,7 +195,7 @@ def of_another_life(known: DataFrame, reports: DataFrame, *, now: datetime) -> D
     now  no record of the former life was stored later, whatever a damaged one says
     """
     others = known.join(reports.select(*QUEUE), on=list(QUEUE), how="left_anti")
-    proving_nothing = {"runs": no_runs(), "changes": F.lit(None).cast(f"array<{CHANGE_TYPE}>"), "is_anew": F.lit(True)}
+    proving_nothing = {"runs": no_runs(), "changes": F.lit(None).cast(f"array<{CHANGE_TYPE}>")}
     every = reports.unionByName(others.withColumns(proving_nothing).select(*reports.columns))
     newest = F.coalesce(F.max("highest_store_timestamp"), F.timestamp_seconds(F.lit(0)))
     former = known.agg(F.least(newest, F.lit(now)).alias("former_timestamp"))
@@ -218,6 +218,5 @@ def as_file_reports(of_queues: DataFrame) -> DataFrame:
             "is_untold": F.lit(None).cast("boolean"),
             "changes": F.lit(None).cast(f"array<{CHANGE_TYPE}>"),
             "former_timestamp": F.lit(None).cast("timestamp"),
-            "is_anew": F.lit(False),
         }
     )

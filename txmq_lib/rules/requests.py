@@ -8,7 +8,7 @@ from typing import Any
 from txmq_lib.names import (
     ACTION_RESEND,
     ACTION_RESUME,
-    DISCARDED,
+    GIVEN_UP_IN_A_ROW,
     NOT_ASKED_ABOUT,
     REQUEST_ACCEPTED,
     REQUEST_NOT_SENT,
@@ -104,7 +104,7 @@ def _rivals(row: Row) -> Done:
     if row["action"] == ACTION_RESUME:
         # An end without an answer blocks no resume: where it never arrived, nothing else could go out any more.
         rivals |= {(*key_of(row), ACTION_RESEND), (*key_of(row), REQUEST_ACCEPTED)}
-    elif row["action"] == ACTION_RESEND or row["former_verdict"] == DISCARDED:
+    elif row["action"] == ACTION_RESEND or row["former_verdict"] in GIVEN_UP_IN_A_ROW:
         # A resume of this giving up: who is asked again may commit, and the copy to end has not landed.
         rivals.add((*key_of(row), ACTION_RESUME, row["given_up_queue_offset"]))
     return rivals

@@ -242,7 +242,7 @@ def _is_overtaken(verdict: Row, events: Sequence[Event]) -> bool:
     return (
         any(kinds[event] > verdict[figure] for event, figure in FIGURE_OF.items())
         or any(event.row["check_times"] > verdict["check_times"] for event in events if event.event == "check_asked")
-        or (verdict["verdict"] == names.DISCARDED and is_resumed and kinds["pending"] > 0)
+        or (verdict["verdict"] in names.GIVEN_UP_IN_A_ROW and is_resumed and kinds["pending"] > 0)
     )
 
 

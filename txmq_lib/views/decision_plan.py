@@ -40,7 +40,7 @@ def resume_plan(reader: WarehouseReader, chosen: Chosen, limits: Limits, now: da
     ids = given_up_ids(reader, chosen)
     plan = []
     for row in standing(reader, Chosen(ids, chosen.groups, chosen.brokers), limits) if ids else []:
-        if row["verdict"] == names.DISCARDED:
+        if row["verdict"] in names.GIVEN_UP_IN_A_ROW:
             plan.append({**row, "action": _resume_action(row, limits, now)})
         elif row["verdict"] == names.PENDING and row["is_resumed"] and row["transaction_id"] in chosen.transaction_ids:
             plan.append({**row, "action": PLAN_RESUMED_BEFORE})

@@ -10,7 +10,7 @@ from txmq_lib.names import (
     ACTION_RESEND,
     ACTION_RESUME,
     COMMIT,
-    DISCARDED_UNSEEN,
+    GIVEN_UP_UNSEEN,
     GIVEN_UP_VERDICTS,
     ROLLBACK,
     TRANSACTION_KEY,
@@ -70,7 +70,7 @@ def resumes_by_brokers(
 
 def _asked_about(row: Planned) -> Planned:
     """The given-up row that is resumed; of what was given up without a trace it is the half (R120)."""
-    if row["verdict"] == DISCARDED_UNSEEN:
+    if row["verdict"] in GIVEN_UP_UNSEEN:
         return {}
     return {
         "tran_state_table_offset": row["given_up_queue_offset"],

@@ -184,7 +184,7 @@ def tell_next(directory: Path, rows: Sequence[Row]) -> None:
     say()
     say(f"The tables are in {directory}.")
     # The newest come first, and so the oldest last.
-    stuck = next((row for row in reversed(rows) if row["verdict"] == names.DISCARDED), None)
+    stuck = next((row for row in reversed(rows) if row["verdict"] in names.GIVEN_UP_IN_A_ROW), None)
     if stuck is not None:
         say("Which messages are stuck, of all groups and of one; why is this one, and what to do:")
         for command in (

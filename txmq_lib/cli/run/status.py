@@ -21,7 +21,7 @@ from txmq_lib.config.settings import Settings
 from txmq_lib.config.source_steps import steps_of_sources
 from txmq_lib.errors import EXIT_FINDINGS
 from txmq_lib.escaping import line
-from txmq_lib.names import DISCARDED
+from txmq_lib.names import GIVEN_UP_IN_A_ROW
 from txmq_lib.views.figures import AGE_CLASSES, OLDER
 from txmq_lib.views.groups import worst_first
 from txmq_lib.views.limits import Limits, Problem
@@ -166,7 +166,7 @@ def _checks(status: Status) -> Iterator[str]:
         f"CHECKS   asked {checks.asked:,}{_ago(status, checks.last_asked_timestamp)}   answered {checks.answered:,}"
         + (f" ({answers})" if answers else "")
     )
-    undecided = sum(row.count for row in status.verdicts if row.verdict == DISCARDED)
+    undecided = sum(row.count for row in status.verdicts if row.verdict in GIVEN_UP_IN_A_ROW)
     still = f"   {undecided:,} of them undecided" if status.given_up and status.verdicts else ""
     yield f"GIVEN UP {status.given_up:,}{_ago(status, status.last_given_up_timestamp)}{still}"
 

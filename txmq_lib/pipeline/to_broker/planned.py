@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from txmq_lib.names import (
     ACTION_RESUME,
-    DISCARDED,
-    DISCARDED_UNSEEN,
+    GIVEN_UP_IN_A_ROW,
+    GIVEN_UP_UNSEEN,
     GIVEN_UP_VERDICTS,
     TRANSACTION_KEY,
     UNDECIDED,
@@ -103,16 +103,16 @@ def _resumable(current: Pass) -> DataFrame:
     """
     given_up = requested_rows(current, "trans_check_max_time")
     # As of the last audit; that it still is, is judged anew.
-    unseen = transactions_of(requested_rows(current, "verdict").where(F.col("verdict") == DISCARDED_UNSEEN))
+    unseen = transactions_of(requested_rows(current, "verdict").where(F.col("verdict").isin(*GIVEN_UP_UNSEEN)))
     concerned = transactions_of(given_up).unionByName(unseen).distinct()
     standing = current.cached(
         standing_now(current, concerned)
         .where(F.col("verdict").isin(*GIVEN_UP_VERDICTS) & F.expr("is_brokers and not is_expired"))
         .select(*TRANSACTION_KEY, "verdict", "real_topic")
     )
-    of_unseen = standing.where(F.col("verdict") == DISCARDED_UNSEEN)
+    of_unseen = standing.where(F.col("verdict").isin(*GIVEN_UP_UNSEEN))
     halves = join_transaction(current.read("half_message"), transactions_of(of_unseen), "left_semi")
-    questions = _questions(standing.where(F.col("verdict") == DISCARDED), given_up, "queue_offset", current)
+    questions = _questions(standing.where(F.col("verdict").isin(*GIVEN_UP_IN_A_ROW)), given_up, "queue_offset", current)
     return questions.unionByName(_questions(of_unseen, halves, "commit_log_offset", current))
 
 

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.conform import struct_type
 from txmq_lib.names import OP_TOPIC_OF, TRANSACTION_TOPICS
 from txmq_lib.passes.current import Pass
+from txmq_lib.pipeline.land.former_life import begins_another_life
 from txmq_lib.pipeline.land.live.live_brokers import is_wanted
 from txmq_lib.pipeline.land.topics import is_every_topic, real_queues
 from txmq_lib.rocketmq.remoting.broker import Queue
@@ -97,14 +98,13 @@ def frontier_reports(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -
     if log_end is not None:
         read = replace(read, runs=read.runs.withColumn("runs", within_log(F.col("runs"), log_end)))
     landed = current.read("landing_frontier").where(F.col("broker_name") == broker_name)
-    # Nobody deletes these topics: their broker was made anew, and what is not looked at now may be of its former life.
-    is_anew = any(topic in TRANSACTION_TOPICS for topic, _ in current.arguments.get("anew", ()))
+    is_anew = begins_another_life(current.arguments)  # what is not looked at now may be of its former life
     with current.timed("read_to"):
         read_to = _read_to(read, landed.limit(0) if is_anew else landed)
     reports = _of_queues(current, read, read_to).unionByName(untold_reports(current, untold(current, read, of_broker)))
     if read_to.time_ms is not None:
         topics = _read_to_the_end(current.arguments, read)
-        whole = [_whole_topic(broker_name, topic, read_to.time_ms, read_to.place, is_anew=is_anew) for topic in topics]
+        whole = [_whole_topic(broker_name, topic, read_to.time_ms, read_to.place) for topic in topics]
         reports = reports.unionByName(local_frame(current.warehouse.spark, whole, reports.schema))
     return frontier.of_another_life(landed, reports, now=current.now) if is_anew else reports
 
@@ -138,7 +138,6 @@ def _of_queues(current: Pass, read: ReadQueues, read_to: ReadTo) -> DataFrame:
             F.lit(False).alias("is_untold"),
             F.when(has_begun_anew, F.array(change)).alias("changes"),
             F.lit(None).cast("timestamp").alias("former_timestamp"),
-            F.lit(False).alias("is_anew"),
         )
     )
 
@@ -163,11 +162,11 @@ def untold_reports(current: Pass, queues: Iterable[Queue]) -> DataFrame:
     """Frontier reports of queues of which the broker tells no more: nothing but that."""
     rows = [
         {**queue._asdict(), "broker_name": current.arguments["broker_name"], "next_offset": 0, "is_end_known": False,
-         "runs": [], "is_untold": True, "is_anew": False}
+         "runs": [], "is_untold": True}
         for queue in queues
     ]  # fmt: skip
     fields = [field for field in struct_type(table_spec("landing_frontier")) if field.name != "pass_number"]
-    return local_frame(current.warehouse.spark, rows, StructType([*fields, StructField("is_anew", BooleanType())]))
+    return local_frame(current.warehouse.spark, rows, StructType(fields))
 
 
 def _queues_read(current: Pass, lost_queues: set[Queue], read_to: ReadTo) -> DataFrame:
@@ -202,7 +201,7 @@ def _facts(rows: DataFrame) -> DataFrame:
     )
 
 
-def _whole_topic(broker_name: str, topic: str, time_ms: int, place: int | None, *, is_anew: bool) -> dict[str, Any]:
+def _whole_topic(broker_name: str, topic: str, time_ms: int, place: int | None) -> dict[str, Any]:
     """A row that says: all queues of the topic were read to their ends."""
     return {
         "broker_name": broker_name,
@@ -212,7 +211,6 @@ def _whole_topic(broker_name: str, topic: str, time_ms: int, place: int | None, 
         "highest_store_timestamp": EPOCH + timedelta(milliseconds=time_ms),
         "is_end_known": True,
         "runs": [dict(zip(RUN_FIELDS, (0, 0, None, None, place), strict=True))],
-        "is_anew": is_anew,
     }
 
 

@@ -70,7 +70,6 @@ def _of_queues(arguments: Mapping[str, Any], reached: DataFrame, kept: DataFrame
                 "source_identity": F.lit(None).cast("string"),
                 "runs": F.concat(F.coalesce("runs", no_runs()), F.coalesce(end_of_queue, no_runs())),
                 "told_end": F.greatest("told_end", "_end"),
-                "is_anew": F.lit(arguments["is_rebuilt"]),
             }
         )
         .drop("_end")
@@ -105,5 +104,4 @@ def _of_log(arguments: Mapping[str, Any], stretches: Sequence[tuple[int, int]]) 
         "is_end_known": True,
         "source_identity": f"{offset}:{store_ms}:{size}",
         "runs": [dict(zip(RUN_FIELDS, each, strict=False)) for each in stretches],
-        "is_anew": arguments["is_rebuilt"],
     }
