@@ -412,7 +412,7 @@ MUTANTS = (
     Mutant("_carried_out", "a plan is given up though its write landed", " and current.has_landed_nothing()", "",
            (f"{ONCE}::test_a_write_that_landed_and_failed_behind_its_commit_is_carried_on",)),
     Mutant("_carried_out", "a plan is given up because its JVM went", "is_session_alive(spark) and ", "",
-           ("tests/jobs/test_ended_by_signals.py::test_a_plan_whose_jvm_was_ended_first_stays_open_for_the_next_run",)),
+           ("jobs/test_ended_by_signals.py::test_a_plan_whose_jvm_was_ended_first_stays_open_for_the_next_run",)),
     Mutant("_carried_out", "a plan is given up while another process writes it", " and current.claim(DROPPED)", "",
            (f"{ONCE}::test_a_plan_that_another_process_carries_on_is_not_given_up_by_its_own",)),
     Mutant("runner._carry_on", "a plan that was dropped is carried on", "current.claim(CARRIED_ON)", "True",

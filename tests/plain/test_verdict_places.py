@@ -59,6 +59,17 @@ def test_the_list_of_a_new_verdict_names_each_module_that_tells_verdicts_apart_a
     assert (found - listed, listed - found - no_name) == (set(), set())
 
 
+def test_the_list_of_a_new_verdict_names_each_page_that_tells_verdicts_apart():
+    marked = EVERY - {"COMMITTED", "PENDING"}  # words of other things, too
+    files = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.ipynb")]
+    pages = [path for path in files if {*re.findall(r"\w+", path.read_text(encoding="utf-8"))} & marked]
+    at_hand = {path: str(path.relative_to(ROOT / "docs" / "pages")) for path in pages if "pages" in path.parts}
+    names_of_pages = [
+        at_hand.get(path, str(path.relative_to(ROOT))) for path in pages if path.name != "contributing.md"
+    ]
+    assert [name for name in names_of_pages if f"({name})" not in LIST and f"`{name}`" not in LIST] == []
+
+
 def test_the_sets_of_names_py_divide_the_verdicts():
     assert {*names.UNDECIDED} == UNDECIDED
     assert {*names.NOT_ASKED_ABOUT} == UNDECIDED - {"PENDING"}

@@ -129,7 +129,7 @@ def test_the_report_lists_what_is_stuck_with_what_to_do_and_a_story_each(warehou
     txmq("--warehouse", uri, "report", "--out", str(out), "--now", NOW.isoformat())
     section = re.search(r'<section id="stuck".*?</section>', out.read_text(), re.DOTALL)[0]
     assert "Undecided, the oldest of 60" in section
-    assert "Given up and decided by nobody, the newest of 1" in section
+    assert "Asked about no more and decided by nobody, the newest of 1" in section
     assert section.count('<a href="#undecided-story-') == 50
     assert f"10 more transactions: txmq --warehouse {uri} pending --format csv" in section
     # The oldest first: P59 is 59 minutes old.

@@ -131,7 +131,7 @@ def decision_section(reader: WarehouseReader, period: Period) -> Section:
         "Transactions by time from half to decision",
         ("time", *series.values()),
         [(classes[place], *(count_text(line[place]) for line in counts.values())) for place in shown],
-        numbers=(1, 2),
+        numbers=tuple(range(1, 1 + len(series))),
     )
     words = (
         "From the time the first half row was stored to that of the last row of the transaction, which is the op"

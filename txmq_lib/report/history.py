@@ -130,7 +130,7 @@ def decision_times(reader: WarehouseReader, period: Period) -> list[DecisionTime
 
 
 _TAKEN = f"""SELECT verdict, producer_group, greatest(epoch(last_timestamp) - epoch(first_timestamp), 0) AS taken
-    FROM verdict WHERE verdict IN ('{names.COMMITTED}', '{names.ROLLED_BACK}') AND last_timestamp >= $begin"""
+    FROM verdict WHERE verdict IN ({", ".join(f"'{verdict}'" for verdict in DECIDED)}) AND last_timestamp >= $begin"""
 _TAKEN_SCAN = Scan("verdict", ("verdict", "producer_group", "first_timestamp", "last_timestamp"))
 
 

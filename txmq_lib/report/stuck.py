@@ -37,7 +37,7 @@ def stuck_section(reader: WarehouseReader, now: datetime, links: Links) -> Secti
         f"txmq verdicts {state_options(names.NOT_ASKED_ABOUT)}",
     )
     tables = [each.table(f"{title} {count_text(each.total)}", links) for each, title in (
-        (waiting, "Undecided, the oldest of"), (given_up, "Given up and decided by nobody, the newest of")
+        (waiting, "Undecided, the oldest of"), (given_up, "Asked about no more and decided by nobody, the newest of")
     ) if each.rows]  # fmt: skip
     stories = [*waiting.stories, *given_up.stories] if links is Links.STORIES else []
     words = ("Only the producer's database knows whether a local transaction committed: ask it before you decide.",)

@@ -116,12 +116,10 @@ def _undecided(current: Pass, inputs: Inputs, deciding: DataFrame) -> DataFrame:
     decided_bitmap = current.few_or_none(decided_offset_bitmap(ops, deciding))
     candidates, named_keys = opened_unless_named(inputs.pending, halves, decided_bitmap)
     candidates = current.cached(candidates)
-    no_longer_open = _closed(current, halves, ops, candidates).unionByName(
+    closed_keys = _closed(current, halves, ops, candidates).unionByName(
         _decided_keys(current, deciding, named_keys, candidates)
     )
-    undecided = check.with_held_by_people(
-        join_transaction(candidates, no_longer_open, "left_anti"), inputs.held_by_people
-    )
+    undecided = check.with_held_by_people(join_transaction(candidates, closed_keys, "left_anti"), inputs.held_by_people)
     return current.cached(check.with_action(undecided, policies=inputs.policies, now=current.now))
 
 
