@@ -120,31 +120,6 @@ def test_what_was_read_of_a_former_life_proves_nothing_of_a_topic_that_is_left_o
     assert {found["31"], found["32"]} == {"RESOLVED_UNKNOWN"}
 
 
-@pytest.mark.parametrize("how", ["store", "live"])
-def test_of_a_former_life_an_audit_in_between_changes_nothing(open_house, tmp_path, how):
-    before = SmallLog()
-    before.plain()
-    seen = before.half("seen")  # the new life's half has its offset, too
-    before.commit(seen)
-    before.op(seen)
-    back, _ = before.half("back"), before.half("open")
-    before.op(back)
-    for _ in range(8):
-        before.plain()
-    house = open_house(*AUDIT)
-    with live_capture("restart", tmp_path, BROKER) as served:
-        for log in (before, life(1, 0)):
-            if how == "store":
-                house.land_store(log.write_store(tmp_path / f"store{len(log.rows)}"))
-            else:
-                served.broker.queues = log.queues()
-                common = {"now": NOW, "wall_clock": wall_clock, "environ": {}}
-                run_land_rocketmq(house.warehouse, house.settings, name_servers=[served.address], **common)
-    # What is read now says nothing of them: the one was proved before, the other may have been decided since.
-    found = verdicts(house)
-    assert (found["back"], found["open"]) == (("ROLLED_BACK", "read_past_op", True), ("PENDING", "op_unread", False))
-
-
 def test_an_older_copy_of_a_store_takes_no_proof_away(open_house, tmp_path):
     log = SmallLog()
     log.plain()

@@ -54,7 +54,8 @@ def test_the_next_landing_carries_on_what_a_signal_ended_and_nobody_else_can_rea
     rows = DeltaTable(str(warehouse / "half_message")).to_pyarrow_table().to_pylist()
     keys = [(row["queue_id"], row["queue_offset"]) for row in rows]
     assert len(keys) == len(set(keys)) > 100
-    assert states_of_pass_1(warehouse) == ["committed", "started"]
+    # Carried on; or given up with nothing landed, where the process came upon its JVM's end before it ended itself.
+    assert ended_as(warehouse) in ({1: "committed", 2: "committed"}, {1: "abandoned", 2: "committed"})
 
 
 JVM_GOES_BEHIND_THE_PLAN = """
@@ -78,8 +79,7 @@ sys.exit(main())
 """
 
 
-def test_a_plan_whose_jvm_was_ended_first_stays_open_for_the_next_run(tmp_path: Path):
-    # As a signal may do it: the JVM goes, and the process comes upon that before it ends itself.
+def test_a_landing_whose_jvm_goes_says_so_and_leaves_nothing_in_the_way(tmp_path: Path):
     warehouse = tmp_path / "warehouse"
     ended = subprocess.run(
         [sys.executable, "-c", JVM_GOES_BEHIND_THE_PLAN, *landing(warehouse)[1:]],
@@ -88,13 +88,13 @@ def test_a_plan_whose_jvm_was_ended_first_stays_open_for_the_next_run(tmp_path: 
         timeout=120,
         check=False,
     )
-    assert (ended.returncode, "ENVIRONMENT: Spark's JVM has gone" in ended.stderr) == (3, True), ended.stderr
-    assert states_of_pass_1(warehouse) == ["started"]
+    assert (ended.returncode, "ENVIRONMENT: Spark has gone" in ended.stderr) == (3, True), ended.stderr
+    assert ended_as(warehouse) == {1: "abandoned"}
 
 
-def states_of_pass_1(warehouse: Path) -> list[str]:
+def ended_as(warehouse: Path) -> dict[int, str]:
     passes = DeltaTable(str(warehouse / "pass")).to_pyarrow_table().to_pylist()
-    return sorted(row["state"] for row in passes if row["pass_number"] == 1)
+    return {row["pass_number"]: row["state"] for row in passes if row["state"] != "started"}
 
 
 def test_serve_stops_cleanly_when_interrupted(tmp_path: Path):

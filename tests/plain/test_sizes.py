@@ -24,7 +24,6 @@ REASONS = {
     "rocketmq/store/set_up.py": "every way of keeping a store that is known, each with its words and what to do",
     "rules/proof.py": "what proves a rollback: every kind of proof beside what puts it in doubt",
     "rules/end.py": "how a broker takes an end, case by case in its order",
-    "rules/verdict.py": "when each verdict is given, in one order, and when it is judged anew",
     "views/advice.py": "what each verdict and reason means and asks for: a list of texts",
     "views/reader.py": "which files a query needs, and the query",
     "views/select.py": "a view's SQL from its filters, and what may be asked of it",

@@ -43,7 +43,6 @@ from txmq_lib.passes.pass_log import (
 )
 from txmq_lib.passes.ready import make_ready
 from txmq_lib.spark.jvm import let_go_of_plans
-from txmq_lib.spark.session import is_session_alive
 from txmq_lib.spark.tuning import tuned
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -158,8 +157,8 @@ def _carried_out(current: Pass, job: Job[Any, Any]) -> PassReport:
     except Exception as error:
         # A plan that cannot be carried out must not stand in the way of the next one; one cut off can be. A write may
         # have landed and failed behind its commit, and another process may be about to make one.
-        is_whole = is_session_alive(spark) and not (current.has_written or is_left_off(error))
-        if is_whole and current.has_landed_nothing() and current.claim(DROPPED):
+        is_untouched = not (current.has_written or is_left_off(error)) and current.has_landed_nothing()
+        if is_untouched and current.claim(DROPPED):
             current.abandon()
         raise
     finally:

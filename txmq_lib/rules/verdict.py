@@ -31,7 +31,6 @@ from txmq_lib.names import (
     REASON_RESERVED_TIME,
     REASON_TWO_OPS,
     REASON_UNDECIDED,
-    REASON_UNTOLD,
     REASONS,
     RESOLVED_UNKNOWN,
     ROLE_AUDIT,
@@ -131,17 +130,11 @@ def _reason(policies: Policies) -> Column:
 
 
 def changed(verdicts: DataFrame, known: DataFrame) -> DataFrame:
-    """`verdicts` less those that stand in `known` with the same figures already.
-
-    A rollback that was proved stays so where its broker tells no more of what was read then (it was made anew).
-    """
+    """`verdicts` less those that stand in `known` with the same figures already."""
     same = [name for name in verdicts.columns if name != "pass_number" and name not in TRANSACTION_KEY]
     before = known.select(*TRANSACTION_KEY, F.struct(*same).alias("_known"))
     joined = join_transaction(verdicts, before, "left")
-    was_proved = F.col("_known.is_settled") & (F.col("_known.verdict") == ROLLED_BACK)
-    is_untold = was_proved & (F.col("reason") == REASON_UNTOLD)
-    stands = F.struct(*same).eqNullSafe(F.col("_known")) | F.coalesce(is_untold, F.lit(False))
-    return joined.where(~stands).drop("_known")
+    return joined.where(~F.struct(*same).eqNullSafe(F.col("_known"))).drop("_known")
 
 
 def expiring(unsettled: DataFrame, frontier: DataFrame, *, policies: Policies, now: datetime) -> DataFrame:

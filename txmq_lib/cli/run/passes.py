@@ -20,7 +20,7 @@ from txmq_lib.config.sections import Thresholds
 from txmq_lib.config.settings import Settings
 from txmq_lib.config.table_specs import table_specs
 from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.errors import EXIT_FINDINGS, EnvironmentFault
+from txmq_lib.errors import EXIT_FINDINGS, EnvironmentFault, code_and_words
 from txmq_lib.passes.current import PassReport
 from txmq_lib.passes.mending import mend_after_power_cut
 from txmq_lib.spark.session import build_session, is_session_alive, open_to_others
@@ -118,8 +118,8 @@ def spark_warehouse(label: str, settings: Settings) -> Iterator[tuple[Warehouse,
             if is_session_alive(spark):
                 raise
             raise EnvironmentFault(
-                "Spark's JVM has gone: somebody ended it, or memory ran out (spark.spark.driver.memory says how much"
-                " it takes); the same command carries an unfinished pass on"
+                "Spark has gone: somebody ended its JVM, or memory ran out (spark.spark.driver.memory says how much it"
+                f" takes); the same command does what is missing ({code_and_words(error)[1]})"
             ) from error
         finally:
             if is_ours:

@@ -17,7 +17,6 @@ from txmq_lib.pipeline.land import unchanged_inputs
 from txmq_lib.pipeline.land.broker_state import broker_offsets
 from txmq_lib.pipeline.land.files import events, message_landing
 from txmq_lib.pipeline.land.files.listing import LandingFile, list_files
-from txmq_lib.pipeline.land.former_life import audited_before
 from txmq_lib.pipeline.land.kinds import EVENT_TABLES, MESSAGE_TABLES, ROCKETMQ, STORE
 from txmq_lib.pipeline.land.live import broker_landing
 from txmq_lib.pipeline.land.live.broker_reading import BrokerReading
@@ -48,7 +47,7 @@ def run_landing(
     is_idle: Callable[[Pass], bool] | None = None,
     reading: BrokerReading | None = None,
 ) -> PassReport:
-    """Plan what `arguments` gives, and land it. Of a broker that begins another life the former one is audited first.
+    """Plan what `arguments` gives, and land it.
 
     is_idle  whether a plan has nothing to land, and is not to be recorded
     reading  of a live broker, where its plan is of one
@@ -58,13 +57,10 @@ def run_landing(
         with session_conf(warehouse.spark, where_unset(warehouse.spark, WHILE_LANDING)):
             return _land(mine, reading)
 
-    def planned() -> Mapping[str, Any]:
-        return audited_before(arguments(), warehouse, settings, now=now, wall_clock=wall_clock)
-
     job = job_of_steps(
         JOB, work, is_idle=is_idle, input_bytes=_input_bytes, require=_require_same_role, lands_again=True
     )
-    return run_passes(warehouse, job, now=now, settings=settings, wall_clock=wall_clock, arguments=planned)
+    return run_passes(warehouse, job, now=now, settings=settings, wall_clock=wall_clock, arguments=arguments)
 
 
 def _require_same_role(current: Pass) -> None:

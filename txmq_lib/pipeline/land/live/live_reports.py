@@ -15,7 +15,6 @@ from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.conform import struct_type
 from txmq_lib.names import OP_TOPIC_OF, TRANSACTION_TOPICS
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.land.former_life import begins_another_life
 from txmq_lib.pipeline.land.live.live_brokers import is_wanted
 from txmq_lib.pipeline.land.topics import is_every_topic, real_queues
 from txmq_lib.rocketmq.remoting.broker import Queue
@@ -98,7 +97,8 @@ def frontier_reports(current: Pass, read: ReadQueues, of_broker: BrokerQueues) -
     if log_end is not None:
         read = replace(read, runs=read.runs.withColumn("runs", within_log(F.col("runs"), log_end)))
     landed = current.read("landing_frontier").where(F.col("broker_name") == broker_name)
-    is_anew = begins_another_life(current.arguments)  # what is not looked at now may be of its former life
+    # Nobody deletes these topics: their broker was made anew, and what is not looked at now may be of its former life.
+    is_anew = any(topic in TRANSACTION_TOPICS for topic, _ in current.arguments.get("anew", ()))
     with current.timed("read_to"):
         read_to = _read_to(read, landed.limit(0) if is_anew else landed)
     reports = _of_queues(current, read, read_to).unionByName(untold_reports(current, untold(current, read, of_broker)))
