@@ -25,8 +25,9 @@ WORST_FIRST: Final = (
     *(names.LAG_BELOW_OLDEST, names.LAG_STOPPED, names.LAG_STALLED, names.LAG_NEVER_COMMITTED, names.LAG_REWOUND),
     *(names.LAG_AHEAD, names.LAG_FALLING_BEHIND, names.LAG_UNKNOWN, names.LAG_POP, names.LAG_FINE),
 )
-# Columns of the figures below, by the verdicts that each counts: contradicted, where more than one thing became of a
-# transaction; unproved, where what became of it is not known for sure. Each verdict is in one, but for PENDING.
+# Columns of the figures below, by the verdicts that each counts: given_up, where the checks are over; contradicted,
+# where more than one thing became of a transaction; unproved, where what became of it is not known for sure; committed
+# and rolled_back, where all is as it should be. Each verdict is in one, but for PENDING.
 COUNTED: Final = {
     "given_up": names.GIVEN_UP_VERDICTS,
     "contradicted": (*names.ENDED_TWICE, names.COMMITTED_AND_DISCARDED),
