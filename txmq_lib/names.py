@@ -152,7 +152,8 @@ GIVEN_UP_VERDICTS: Final = (*GIVEN_UP_IN_A_ROW, *GIVEN_UP_UNSEEN)
 WITHOUT_TRACE: Final = (*GIVEN_UP_UNSEEN, EXPIRED_UNSEEN)  # nobody asks about it any more: the last audit alone tells
 # Nobody has decided it, or nobody saw it decided.
 NOT_ASKED_ABOUT: Final = (*GIVEN_UP_IN_A_ROW, *WITHOUT_TRACE)
-UNDECIDED: Final = (PENDING, *NOT_ASKED_ABOUT)
+STILL_ASKED: Final = (PENDING,)  # nobody decided it, and its group is asked, or would be
+UNDECIDED: Final = (*STILL_ASKED, *NOT_ASKED_ABOUT)
 
 # --- why a verdict is what it is (column reason of verdict)
 # RESOLVED_UNKNOWN: what is missing; the first that fits.

@@ -72,7 +72,7 @@ def test_the_list_of_a_new_verdict_names_each_page_that_tells_verdicts_apart():
 
 def test_the_sets_of_names_py_divide_the_verdicts():
     assert {*names.UNDECIDED} == UNDECIDED
-    assert {*names.NOT_ASKED_ABOUT} == UNDECIDED - {"PENDING"}
+    assert {*names.NOT_ASKED_ABOUT} == UNDECIDED - {*names.STILL_ASKED}
     assert {*names.GIVEN_UP_VERDICTS} | {*names.WITHOUT_TRACE} == {*names.NOT_ASKED_ABOUT}
     assert {*names.ENDED_TWICE} < VISIBLE
 
@@ -86,11 +86,15 @@ def test_of_whatever_is_not_an_ordinary_end_status_and_trace_say_what_to_do():
     ordinary = {"COMMITTED", "ROLLED_BACK"}
     assert {*advice.TO_DO} == EVERY - ordinary
     # How many are pending, and how many not known for which reason, `status` tells in lines of their own.
-    assert {*problems.TROUBLES} == EVERY - ordinary - {"PENDING", "RESOLVED_UNKNOWN", "COMMITTED_AND_DISCARDED"}
+    assert {*problems.TROUBLES} == EVERY - ordinary - {
+        *names.STILL_ASKED,
+        "RESOLVED_UNKNOWN",
+        "COMMITTED_AND_DISCARDED",
+    }
 
 
 def test_of_whatever_a_client_can_be_asked_about_it_counts_whether_one_is_there():
-    assert {*advice.CONNECTED_TO_DO} == {*advice.GONE_TO_DO} == {"PENDING", *names.GIVEN_UP_VERDICTS}
+    assert {*advice.CONNECTED_TO_DO} == {*advice.GONE_TO_DO} == {*names.STILL_ASKED, *names.GIVEN_UP_VERDICTS}
 
 
 def test_what_later_evidence_alone_decides_is_judged_again():

@@ -136,4 +136,4 @@ def test_every_verdict_and_lag_state_has_its_column_or_rank():
 
     assert sorted(WORST_FIRST) == sorted(names.LAG_STATES)
     counted = [verdict for verdicts in COUNTED.values() for verdict in verdicts]
-    assert sorted([*counted, names.PENDING]) == sorted(names.VERDICTS)
+    assert sorted([*counted, *names.STILL_ASKED]) == sorted(names.VERDICTS)

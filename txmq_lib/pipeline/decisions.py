@@ -22,9 +22,9 @@ from txmq_lib.names import (
     GIVEN_UP_IN_A_ROW,
     ORIGIN_MANUAL,
     OUTCOME_ACCEPTED,
-    PENDING,
     PLAN_RESUMED_BEFORE,
     PLAN_SETTLED_BEFORE,
+    STILL_ASKED,
     TRANSACTION_KEY,
     UNDECIDED,
 )
@@ -194,7 +194,7 @@ def _resume_plan(current: Pass) -> list[Planned]:
     resumed = transactions_of(resumes(current.read(DECISIONS)))
     plan += collected(
         join_transaction(now_standing, resumed, "left_semi")
-        .where(F.col("verdict") == PENDING)
+        .where(F.col("verdict").isin(*STILL_ASKED))
         .withColumn("action", F.lit(PLAN_RESUMED_BEFORE))
     )
     missing = sorted(asked_for - {row["transaction_id"] for row in plan})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from txmq_lib.errors import UsageError
-from txmq_lib.names import ACTION_HOLD, ACTION_RELEASE, PENDING, PLAN_HELD_BEFORE, TRANSACTION_KEY
+from txmq_lib.names import ACTION_HOLD, ACTION_RELEASE, PLAN_HELD_BEFORE, STILL_ASKED, TRANSACTION_KEY
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.shared.standing import collected, requested_rows, standing_now
 from txmq_lib.rules.decisions import held
@@ -29,7 +29,7 @@ def hold_plan(current: Pass) -> list[dict[str, Any]]:
                 f"transaction {row['transaction_id']}: its broker asks about it, and nothing can stop it; txmq"
                 " holds what it asks about itself (role engine)"
             )
-        if decision == ACTION_HOLD and row["verdict"] != PENDING:
+        if decision == ACTION_HOLD and row["verdict"] not in STILL_ASKED:
             raise UsageError(f"transaction {row['transaction_id']} is {row['verdict']} already: nobody is asked")
     held_ones = {_key(row) for row in held(current.read("manual_decision")).toArrow().to_pylist()}
     is_hold = decision == ACTION_HOLD

@@ -13,7 +13,7 @@ from txmq_lib.report.period import PARTS, Period
 from txmq_lib.views.column_sql import in_utc, utc
 from txmq_lib.views.figures import AGE_CLASSES, OLDER
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.scan import Scan
+from txmq_lib.views.scan import Scan, sql_literals
 
 # Upper ends of the classes of times to a decision, in seconds.
 DECISION_BOUNDS = (0.1, 0.3, 1, 3, 10, 30, 60, 180, 600, 1800, 3600, 10_800, 43_200, 86_400, 259_200)
@@ -54,7 +54,7 @@ class GivenUpCounts:
 def pending_over_time(reader: WarehouseReader, period: Period) -> dict[str, list[int]]:
     """Undecided transactions at the end of each part, by their age then, as verdicts tell: no row, no figure.
 
-    A transaction was undecided from its first half row to the last row seen of it, or is still (PENDING).
+    A transaction was undecided from its first half row to the last row seen of it, or is still, as it is asked about.
     """
     edges = [0, *AGE_CLASSES.values()]
     classes = ", ".join(
@@ -66,7 +66,8 @@ def pending_over_time(reader: WarehouseReader, period: Period) -> dict[str, list
     part = period.part
     sql = f"""
         WITH lives AS (
-            SELECT first_timestamp AS born, CASE WHEN verdict <> '{names.PENDING}' THEN last_timestamp END AS decided
+            SELECT first_timestamp AS born,
+                CASE WHEN verdict NOT IN ({sql_literals(names.STILL_ASKED)}) THEN last_timestamp END AS decided
             FROM verdict WHERE verdict <> '{names.DIVERTED}'),
         -- Most are decided before the part ends: they are undecided at no end of a part.
         lasting AS (SELECT * FROM lives WHERE decided IS NULL OR {part("born")} < {part("decided")}),
@@ -130,7 +131,7 @@ def decision_times(reader: WarehouseReader, period: Period) -> list[DecisionTime
 
 
 _TAKEN = f"""SELECT verdict, producer_group, greatest(epoch(last_timestamp) - epoch(first_timestamp), 0) AS taken
-    FROM verdict WHERE verdict IN ({", ".join(f"'{verdict}'" for verdict in DECIDED)}) AND last_timestamp >= $begin"""
+    FROM verdict WHERE verdict IN ({sql_literals(DECIDED)}) AND last_timestamp >= $begin"""
 _TAKEN_SCAN = Scan("verdict", ("verdict", "producer_group", "first_timestamp", "last_timestamp"))
 
 

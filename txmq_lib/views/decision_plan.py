@@ -42,7 +42,11 @@ def resume_plan(reader: WarehouseReader, chosen: Chosen, limits: Limits, now: da
     for row in standing(reader, Chosen(ids, chosen.groups, chosen.brokers), limits) if ids else []:
         if row["verdict"] in names.GIVEN_UP_IN_A_ROW:
             plan.append({**row, "action": _resume_action(row, limits, now)})
-        elif row["verdict"] == names.PENDING and row["is_resumed"] and row["transaction_id"] in chosen.transaction_ids:
+        elif (
+            row["verdict"] in names.STILL_ASKED
+            and row["is_resumed"]
+            and row["transaction_id"] in chosen.transaction_ids
+        ):
             plan.append({**row, "action": PLAN_RESUMED_BEFORE})
     if missing := sorted({*chosen.transaction_ids} - {row["transaction_id"] for row in plan}):
         raise UsageError(f"not given up now, so there is nothing to resume: {', '.join(missing)}")
@@ -61,7 +65,7 @@ def hold_plan(reader: WarehouseReader, chosen: Chosen, decision: str, limits: Li
                 f"transaction {row['transaction_id']}: its broker asks about it, and nothing can stop it; txmq"
                 " holds what it asks about itself (role engine)"
             )
-        if is_hold and (row["is_decided"] or row["verdict"] != names.PENDING):
+        if is_hold and (row["is_decided"] or row["verdict"] not in names.STILL_ASKED):
             raise UsageError(
                 f"transaction {row['transaction_id']} is {row['verdict'] or 'decided'} already: nobody is asked"
             )

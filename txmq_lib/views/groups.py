@@ -10,7 +10,7 @@ from txmq_lib.views.column_sql import output
 from txmq_lib.views.declared.consumer_offsets import OFFSETS
 from txmq_lib.views.lag import LagWindow, lag_relation, lag_scans
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.scan import Scan, sql_literal
+from txmq_lib.views.scan import Scan, sql_literal, sql_literals
 
 CONSUMER_COLUMNS: Final = (
     *("consumer_group", "topics", "queues", "lag", "oldest_waiting_ms", "worst_state", "queues_in_it"),
@@ -73,8 +73,7 @@ def producer_groups(
     """
     condition, parameters = _either({"producer_group": groups, "broker_name": brokers})
     counts = ", ".join(
-        f"count(*) FILTER (verdict IN ({', '.join(map(sql_literal, verdicts))})) AS {name}"
-        for name, verdicts in COUNTED.items()
+        f"count(*) FILTER (verdict IN ({sql_literals(verdicts)})) AS {name}" for name, verdicts in COUNTED.items()
     )
     sql = f"""
         WITH waiting AS (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -77,7 +77,7 @@ def pruning_predicate(scan: Scan) -> str | None:
 
 
 def _one_of(name: str, values: Sequence[str | int]) -> str:
-    return f"{name} IN ({', '.join(map(sql_literal, values))})"
+    return f"{name} IN ({sql_literals(values)})"
 
 
 def _between(name: str, values: Sequence[Any]) -> str:
@@ -87,6 +87,11 @@ def _between(name: str, values: Sequence[Any]) -> str:
 
 def _iso(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat()
+
+
+def sql_literals(values: Iterable[str | int]) -> str:
+    """Values as a list of SQL literals, for IN (...)."""
+    return ", ".join(map(sql_literal, values))
 
 
 def sql_literal(value: str | int) -> str:

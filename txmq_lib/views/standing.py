@@ -15,7 +15,7 @@ from typing import Any
 from txmq_lib import names
 from txmq_lib.views.column_sql import output
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.scan import KeyValues, Scan
+from txmq_lib.views.scan import KeyValues, Scan, sql_literals
 
 KEY = ", ".join(names.TRANSACTION_KEY)
 SAME = " AND ".join(f"{{0}}.{name} IS NOT DISTINCT FROM {{1}}.{name}" for name in names.TRANSACTION_KEY)
@@ -63,7 +63,7 @@ SELECT {", ".join(f"p.{name}" for name in names.TRANSACTION_KEY if name != "born
         WHEN v.verdict = '{names.RESOLVED_UNKNOWN}' THEN v.verdict
         WHEN newest IS NOT NULL AND (upto IS NULL OR newest > upto)
             AND coalesce(p.commit_log_offset <= last_place, true) THEN '{names.DISCARDED}'  -- no half behind it (R73)
-        WHEN v.verdict IN ({{without_trace}}) THEN v.verdict
+        WHEN v.verdict IN ({{by_audit}}) THEN v.verdict
         ELSE '{names.PENDING}' END AS verdict,
     coalesce(visible, 0) > 0 OR coalesce(has_op, false) AS is_decided, upto IS NOT NULL AS is_resumed,
     settled_as, settled_by, settled_why, epoch_ms(p.born_timestamp) AS born_ms,
@@ -123,7 +123,9 @@ def standing(reader: WarehouseReader, chosen: Chosen, limits: Limits) -> list[Pl
         "decided": Scan("manual_decision", ours, where, may_be_missing=True),
         "verdict": Scan("verdict", (*names.TRANSACTION_KEY, "verdict"), where),
     }
-    sql = STANDING.format(undecided=_listed(names.UNDECIDED), without_trace=_listed(names.WITHOUT_TRACE))
+    sql = STANDING.format(
+        undecided=sql_literals(names.UNDECIDED), by_audit=sql_literals([*names.WITHOUT_TRACE, *names.STILL_ASKED])
+    )
     rows = reader.query(sql, [], scans)
     found = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
     kept = [row for row in found if _is_meant(row, chosen)]
@@ -144,7 +146,7 @@ def given_up_ids(reader: WarehouseReader, chosen: Chosen) -> list[str]:
         SELECT DISTINCT transaction_id FROM (
             SELECT transaction_id, producer_group, broker_name FROM given
             UNION ALL SELECT transaction_id, producer_group, broker_name FROM verdict
-                WHERE verdict IN ({_listed(names.GIVEN_UP_VERDICTS)}))
+                WHERE verdict IN ({sql_literals(names.GIVEN_UP_VERDICTS)}))
         WHERE {condition or "true"} AND transaction_id IS NOT NULL"""
     return [row[0] for row in reader.query(sql, list(values), scans)]
 
@@ -153,10 +155,6 @@ def is_expired(row: Mapping[str, Any], limits: Limits, now: datetime) -> bool:
     """Whether a row of `standing` is older than its broker keeps halves: given up again at once (R45, R73)."""
     age_ms = now.timestamp() * 1000 - (row["born_ms"] or 0)
     return row["born_ms"] is not None and age_ms > limits.reserved_ms(row["broker_name"])
-
-
-def _listed(verdicts: Sequence[str]) -> str:
-    return ", ".join(f"'{verdict}'" for verdict in verdicts)
 
 
 def _broker_alone(chosen: Chosen) -> tuple[KeyValues, ...]:

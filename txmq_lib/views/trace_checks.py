@@ -16,7 +16,7 @@ from txmq_lib.views.story import Events, Key, Row, key_of
 def stopped_events(reader: WarehouseReader, found: dict[str, list[dict[str, Any]]]) -> Events:
     """Of undecided transactions, those whose newest half lies behind a check cursor that stands."""
     undecided = {key_of(row) for row in found["pending_half"]}
-    undecided |= {key_of(row) for row in found["verdict"] if row["verdict"] == names.PENDING}
+    undecided |= {key_of(row) for row in found["verdict"] if row["verdict"] in names.STILL_ASKED}
     if not undecided:
         return []
     stopped = {(each.broker_name, each.queue_id): each for each in stopped_checks(reader)}
