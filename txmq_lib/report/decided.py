@@ -32,7 +32,7 @@ HUES_OF_VERDICTS: Mapping[str, str] = {
     names.RESOLVED_UNKNOWN: "var(--hue-11)",
 }
 # Drawn first, so that the others stand on them.
-ORDINARY = (names.COMMITTED, names.ROLLED_BACK, names.PENDING)
+ORDINARY = (names.COMMITTED, names.ROLLED_BACK, *names.STILL_ASKED)
 NO_VERDICTS = "No verdicts yet: txmq audit gives them."
 
 

@@ -168,7 +168,7 @@ def _by_verdict(events: Sequence[Event], role: str | None) -> Advice | None:
     elif verdict == names.DISCARDED and is_expired:
         meaning, to_do = GIVEN_UP_EXPIRED, f"look in the producer's database, then {SETTLE}"
     first, *others = to_do.split("\n")
-    if verdict == names.PENDING:
+    if verdict in names.STILL_ASKED:
         first = _instead_of_waiting(events) or first
     lines = _filled(_by_role([first, *others], role), row)
     if verdict in names.UNDECIDED:

@@ -27,7 +27,7 @@ WORST_FIRST: Final = (
 )
 # Columns of the figures below, by the verdicts that each counts: given_up, where the checks are over; contradicted,
 # where more than one thing became of a transaction; unproved, where what became of it is not known for sure; committed
-# and rolled_back, where all is as it should be. Each verdict is in one, but for PENDING.
+# and rolled_back, where all is as it should be. Each verdict is in one, but for STILL_ASKED.
 COUNTED: Final = {
     "given_up": names.GIVEN_UP_VERDICTS,
     "contradicted": (*names.ENDED_TWICE, names.COMMITTED_AND_DISCARDED),
