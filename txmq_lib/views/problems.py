@@ -181,7 +181,7 @@ def _worst(status: Status, past: set[str]) -> Iterator[Problem]:
 def _of_verdicts(status: Status) -> Iterator[Problem]:
     for row in status.verdicts:
         if (count := status.undecided(row.verdict)) and row.verdict in TROUBLES:
-            yield Problem(f"{count:,} {TROUBLES[row.verdict]}", f"verdicts --state {row.verdict.lower()}")
+            yield Problem(f"{count:,} {TROUBLES[row.verdict]}", f"verdicts {state_options([row.verdict])}")
     unknown = next((row.reasons for row in status.verdicts if row.verdict == names.RESOLVED_UNKNOWN), {})
     for reason in (reason for reason in names.UNKNOWN_REASONS if reason in unknown):
         text = f"{unknown[reason]:,} decided, commit or rollback not known: {reason}"

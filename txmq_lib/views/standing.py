@@ -58,12 +58,12 @@ given_up AS (
 SELECT {", ".join(f"p.{name}" for name in names.TRANSACTION_KEY if name != "born_timestamp")},
     {output("p.born_timestamp", "timestamp")} AS born_timestamp,
     p.real_topic, p.tran_state_table_offset, p.commit_log_offset,
-    CASE WHEN coalesce(visible, 0) > 0 OR has_op THEN CASE WHEN v.verdict IN ({{undecided}}) THEN NULL
+    CASE WHEN coalesce(visible, 0) > 0 OR has_op THEN CASE WHEN v.verdict IN ({sql_literals(names.UNDECIDED)}) THEN NULL
             ELSE v.verdict END
         WHEN v.verdict = '{names.RESOLVED_UNKNOWN}' THEN v.verdict
         WHEN newest IS NOT NULL AND (upto IS NULL OR newest > upto)
             AND coalesce(p.commit_log_offset <= last_place, true) THEN '{names.DISCARDED}'  -- no half behind it (R73)
-        WHEN v.verdict IN ({{by_audit}}) THEN v.verdict
+        WHEN v.verdict IN ({sql_literals([*names.WITHOUT_TRACE, *names.STILL_ASKED])}) THEN v.verdict
         ELSE '{names.PENDING}' END AS verdict,
     coalesce(visible, 0) > 0 OR coalesce(has_op, false) AS is_decided, upto IS NOT NULL AS is_resumed,
     settled_as, settled_by, settled_why, epoch_ms(p.born_timestamp) AS born_ms,
@@ -123,10 +123,7 @@ def standing(reader: WarehouseReader, chosen: Chosen, limits: Limits) -> list[Pl
         "decided": Scan("manual_decision", ours, where, may_be_missing=True),
         "verdict": Scan("verdict", (*names.TRANSACTION_KEY, "verdict"), where),
     }
-    sql = STANDING.format(
-        undecided=sql_literals(names.UNDECIDED), by_audit=sql_literals([*names.WITHOUT_TRACE, *names.STILL_ASKED])
-    )
-    rows = reader.query(sql, [], scans)
+    rows = reader.query(STANDING, [], scans)
     found = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
     kept = [row for row in found if _is_meant(row, chosen)]
     return [{**row, "is_brokers": limits.is_brokers(row["broker_name"])} for row in kept]

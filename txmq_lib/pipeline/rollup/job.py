@@ -81,8 +81,8 @@ def _inputs(current: Pass) -> Inputs:
         from_acks = current.cached(_reports_from_acks(current))
         # Reports from acknowledgements are in no file yet.
         is_in_files = not current.has_new_rows(ACKS)
-        by_files = current.by_files(lambda: folded_by_files(current, state)) if is_in_files else None
-        folded, landed = by_files if by_files is not None else (None, current.new_rows(REPORTS))
+        found = current.by_files(lambda: folded_by_files(current, state)) if is_in_files else None
+        folded, landed = found if found is not None else (None, current.new_rows(REPORTS))
         if landed is None:
             return Inputs(state, from_acks, state, None, folded)
         # A table's version 0 is its creation, unless it is another's copy.

@@ -6,11 +6,12 @@ from txmq_lib import names
 from txmq_lib.config.table_specs import Field
 from txmq_lib.views.declared import reasons
 from txmq_lib.views.declared.filters import TRANSACTION
+from txmq_lib.views.scan import sql_literals
 from txmq_lib.views.view import Part, View
 
 # What was decided by hand of a transaction whose verdict is undecided still, and how far that has come.
-UNDECIDED = ", ".join(f"'{verdict}'" for verdict in names.UNDECIDED)
-GIVEN_UP = ", ".join(f"'{verdict}'" for verdict in names.GIVEN_UP_VERDICTS)
+UNDECIDED = sql_literals(names.UNDECIDED)
+GIVEN_UP = sql_literals(names.GIVEN_UP_VERDICTS)
 KEY = ", ".join(names.TRANSACTION_KEY)
 HOLDING = f"'{names.ACTION_HOLD}', '{names.ACTION_RELEASE}'"
 
