@@ -17,7 +17,7 @@ from txmq_lib.config.settings import Settings
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.conform import conform
 from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.names import OP_TAG, ORIGIN_TXMQ
+from txmq_lib.names import COMMITTED, OP_TAG, ORIGIN_TXMQ, REASON_DECIDED, REASON_VISIBLE, ROLLED_BACK
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.runner import run_passes
@@ -48,13 +48,15 @@ def audited(spark: SparkSession, stream: Stream, first: int, count: int, files: 
     zero, one = F.lit(0).cast("bigint"), F.lit(1).cast("bigint")
     rows = landed.where(stream.is_ended(F.col("i"))).select(
         *("broker_name", "transaction_id", "producer_group", "born_timestamp", "real_topic", "real_queue_id"),
-        F.when(commit, "COMMITTED").otherwise("ROLLED_BACK").alias("verdict"),
+        F.when(commit, COMMITTED).otherwise(ROLLED_BACK).alias("verdict"),
+        F.when(commit, REASON_VISIBLE).otherwise(REASON_DECIDED).alias("reason"),
         F.when(commit, one).otherwise(zero).alias("visible_count"),
         *[one.alias(name) for name in ("op_count", "half_count", "pass_number")],
         *[zero.alias(name) for name in ("given_up_count", "contradicting_count")],
         *[F.lit(0).alias(name) for name in ("check_times", "broker_check_times")],
         F.col("store_timestamp").alias("first_timestamp"),
         F.lit(NOW).alias("last_timestamp"),
+        F.lit(None).cast("timestamp").alias("checks_end_timestamp"),
         F.lit(True).alias("is_settled"),
     )
     return conform(rows, table_spec("verdict"))
