@@ -234,6 +234,54 @@ def test_a_log_without_consume_queues_proves_nothing_where_topics_are_left_out(o
         assert said(house) == {name: ("RESOLVED_UNKNOWN", reason) for name, reason in missing.items()}
 
 
+def test_consume_queues_behind_their_log_prove_nothing_of_the_rest_where_topics_are_left_out(open_house, tmp_path):
+    log = story(tail=True)
+    (message,) = [row for row in log.rows if row["sysFlag"] == 8]
+    house = open_house(AUDIT, "land.topics=['Real']")
+    store = log.write_store(tmp_path / "store")
+    spoil(store, message, BODY + 5, b"Rfal")  # a topic that is not taken
+    log.write_consume_queues(store, upto=message["commitLogOffset"])
+    house.land_store(store)
+    house.audit()
+    assert said(house) == dict.fromkeys(ALL, ("RESOLVED_UNKNOWN", "unread"))
+    log.write_consume_queues(store)
+    house.land_store(store)
+    house.audit(LATER)
+    proved = ("ROLLED_BACK", "log_read")
+    assert said(house) == {"back0": proved, "done": ("RESOLVED_UNKNOWN", "gap"), "back1": proved}
+
+
+def test_the_message_of_the_first_half_of_a_log_may_have_another_id(open_house, tmp_path):
+    # Place 0 is also what messages of no transaction name.
+    log = SmallLog()
+    half = log.half("done")
+    assert half["commitLogOffset"] == 0
+    log.plain()
+    message = log.commit(half)
+    log.op(half)
+    log.plain()
+    store = log.write_store(tmp_path / "store")
+    spoil(store, message, encoded(message).index(b"done"), b"dona")
+    house = open_house(AUDIT)
+    house.land_store(store)
+    house.audit()
+    assert said(house) == {"done": ("RESOLVED_UNKNOWN", "elsewhere")}
+
+
+def test_what_the_engine_restored_to_the_topic_of_a_copy_is_no_rollback(open_house):
+    log = SmallLog()
+    half = log.half("done")
+    copy = log.append(HALF_TOPIC, {**half["properties"], "TRANSACTION_CHECK_TIMES": "1", "REAL_TOPIC": "Rfal"})
+    house = open_house()
+    house.land_rows("half", log.of("half"))
+    end = {"ts": copy["bornTimestamp"] + 1000, "producerGroup": "G", "tranStateTableOffset": copy["queueOffset"]}
+    house.land_rows("end", [{**end, "commitLogOffset": copy["commitLogOffset"], "commitOrRollback": 8}])
+    house.reconcile()
+    assert [(row["topic"], row["transaction_id"]) for row in house.rows("message")] == [("Rfal", "done")]
+    house.audit()
+    assert said(house) == {"done": ("RESOLVED_UNKNOWN", "elsewhere")}
+
+
 ORDERS = {
     "all at once": ("store", "files"),
     "files first": ("files", "audit", "store"),

@@ -87,7 +87,13 @@ MUTANTS = (
     Mutant("requests._rivals", "a half that was put back is ended all the same", "rivals.add(_copied(row))", "pass", ("views/test_send_plan.py",)),
     Mutant("requests.may_be_sent", "each copy has an end of its own", " and not done & _rivals(row)", "", (SENT_ONCE,)),
     Mutant("done_before", "a refused end is the only one", "not in refused]", "not in set()]", (SENT_ONCE,)),
-    Mutant("_is_decided_by_txmq", "ops of a broker are the engine's", ' & (F.col("landed_op_count") == 0)', "", PROOF),
+    Mutant("_is_decided_by_txmq", "ops of a broker are the engine's", '(F.col("landed_op_count") == 0) & ', "", PROOF),
+    Mutant("_is_decided_by_txmq", "what another topic got is nothing", ' & (F.col("elsewhere_count") == 0)', "", PROOF),
+    Mutant("store_landing._dispatched", "consume queues behind their log tell of all of it", "min(end, known_to)", "end",
+           ("end_to_end/test_proof_of_rollback.py::"
+            "test_consume_queues_behind_their_log_prove_nothing_of_the_rest_where_topics_are_left_out",)),
+    Mutant("dispatched_to", "the queue that lags most tells how far the log was dispatched", "max(ends, default=0)",
+           "min(ends, default=0)", ("plain/test_consume_queue.py",)),
     Mutant("verdict._has_two_ops", "an op of another half makes a conflict", " & ~has_rival_half()", "", PROOF),
     # --- what nobody has decided
     Mutant("transaction_queues", "a place of an op that was misread tells how far ops were read", 'without_misread(runs).alias("runs")', 'runs.alias("runs")', UNDECIDED),

@@ -10,7 +10,7 @@ import pytest
 from captured import CAPTURE_NAMES, unpack_store
 from truth import rows as capture_rows
 
-from txmq_lib.rocketmq.store.consume_queue import QueueBounds, queue_bounds
+from txmq_lib.rocketmq.store.consume_queue import QueueBounds, dispatched_to, queue_bounds
 
 END_OF_LOG = 10**9
 PREFILL = (0, 0x7FFFFFFF, 0)
@@ -67,6 +67,17 @@ def test_bounds_follow_from_which_part_of_the_log_is_there(tmp_path):
     ):
         store = write_queue(tmp_path / str(number), files)
         assert bounds(store, lowest, end) == {("T", 0): expected}, why
+
+
+def test_the_queue_that_got_furthest_tells_up_to_where_the_log_was_dispatched(tmp_path):
+    assert dispatched_to(str(tmp_path), end_commit_log_offset=END_OF_LOG) == 0
+    write_queue(tmp_path, {0: [*[PREFILL] * 2, (100, 50, 1), (400, 70, 1), UNWRITTEN]})
+    write_queue(tmp_path, {0: [(150, 250, 1), UNWRITTEN]}, queue_id=1)
+    write_queue(tmp_path, {0: [PREFILL, UNWRITTEN]}, queue_id=2)
+    write_queue(tmp_path, {}, queue_id=3)
+    # From behind the last record of queue 0 to before that of queue 1.
+    ends = {END_OF_LOG: 470, 401: 470, 400: 400, 150: 150, 100: 0}
+    assert {end: dispatched_to(str(tmp_path), end_commit_log_offset=end) for end in ends} == ends
 
 
 def test_what_is_no_queue_is_passed_over(tmp_path):

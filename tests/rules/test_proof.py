@@ -339,6 +339,9 @@ def test_what_has_the_id_of_a_committed_message_without_a_half_is_not_undecided(
 def test_the_engine_needs_proof_only_of_what_a_broker_decided(spark):
     own = reasons(spark, resolved(spark, ["T"], origin="txmq"), [], role="engine")
     assert own == {"T": ("ROLLED_BACK", "decided", True)}
+    restored = {"broker_name": "T", "transaction_id": "T", "topic": "TopicX", "prepared_transaction_offset": LOW}
+    of_a_copy = resolved(spark, ["T"], origin="txmq", visible=[restored])
+    assert reasons(spark, of_a_copy, [], role="engine") == {"T": ("RESOLVED_UNKNOWN", "elsewhere", False)}
     assert reasons(spark, resolved(spark, ["T"]), [], role="engine") == {"T": ("RESOLVED_UNKNOWN", "left_out", False)}
     proved = [{"broker_name": "T", **queue((0, 9, 99, 201))}]
     assert reasons(spark, resolved(spark, ["T"]), proved, role="engine") == {"T": ("ROLLED_BACK", "read_past_op", True)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import struct
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -90,6 +91,18 @@ class SmallLog:
         for number in without:
             (store / "commitlog" / f"{number * FILE_BYTES:020d}").unlink()
         return store
+
+    def write_consume_queues(self, store: Path, *, upto: int | None = None) -> None:
+        """The consume queues of a store, of the records before physical offset `upto`."""
+        entries: dict[tuple[str, int], bytes] = defaultdict(bytes)
+        for row in self.rows:
+            if upto is None or row["commitLogOffset"] < upto:
+                entry = struct.pack(">qiq", row["commitLogOffset"], len(encoded(row)), 0)
+                entries[row["topic"], row["queueId"]] += entry
+        for (topic, queue_id), content in entries.items():
+            queue = store / "consumequeue" / topic / str(queue_id)
+            queue.mkdir(parents=True, exist_ok=True)
+            (queue / f"{0:020d}").write_bytes(content)
 
     def queues(self) -> dict[tuple[str, int], list[bytes]]:
         """The records of each queue, as a live broker gives them."""

@@ -157,7 +157,7 @@ def _prepared_there(places: DataFrame, messages: DataFrame) -> DataFrame:
 
     Rule  it is_committed by its sysFlag commit bits, the prepared offset = physical offset of a half or given-up row,
           and an equal transaction id; with the real topic: retried and rescheduled copies keep the bits but not the
-          rest (E2). A message of no transaction names place 0.
+          rest (E2). A message of no transaction names place 0, and so do these copies: a half there is in doubt.
     """
     named = messages.select(
         "broker_name",
@@ -171,8 +171,7 @@ def _prepared_there(places: DataFrame, messages: DataFrame) -> DataFrame:
     joined = places.join(named, on=["broker_name", "commit_log_offset"], how="inner")
     # A half without UNIQ_KEY restores to a message without one.
     same_id = F.coalesce("_visible_id", "transaction_id") == F.col("transaction_id")
-    marked = joined.withColumn("is_committed", F.col("_has_bits") & same_id)
-    return marked.where("is_committed or commit_log_offset > 0")
+    return joined.withColumn("is_committed", F.col("_has_bits") & same_id)
 
 
 def is_committed() -> Column:

@@ -190,8 +190,9 @@ def _is_unknown(policies: Policies) -> Column:
 
 
 def _is_decided_by_txmq(policies: Policies) -> Column:
-    """Whether all its ops are the engine's: it writes its messages itself, and what it did not write never was."""
-    return policies.has_role(ROLE_ENGINE) & (F.col("landed_op_count") == 0)
+    """Whether all its ops are the engine's, which writes its messages itself, and none to the real topic of a copy."""
+    is_own = (F.col("landed_op_count") == 0) & (F.col("elsewhere_count") == 0)
+    return policies.has_role(ROLE_ENGINE) & is_own
 
 
 def _is_conflict(policies: Policies) -> Column:

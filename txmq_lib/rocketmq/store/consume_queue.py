@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
@@ -32,6 +32,13 @@ class QueueBounds(NamedTuple):
     next_offset: int
 
 
+class _Entry(NamedTuple):
+    """Where the message of a queue offset lies in the log, and its bytes."""
+
+    physical_offset: int
+    size: int
+
+
 def queue_bounds(
     store_dir: str, *, lowest_commit_log_offset: int, end_commit_log_offset: int
 ) -> dict[tuple[str, int], QueueBounds]:
@@ -49,9 +56,27 @@ def queue_bounds(
             for key, directory in _queue_dirs(Path(store_dir) / CONSUME_QUEUE_DIR)
         }
     except OSError as failure:
-        raise InputError(
-            f"consume queue {failure.filename}: {failure.strerror}; retention may have removed it meanwhile: land again"
-        ) from failure
+        raise _unreadable(failure) from failure
+
+
+def dispatched_to(store_dir: str, *, end_commit_log_offset: int) -> int:
+    """The physical offset behind the last record that some consume queue has an entry for; 0 where none has any.
+
+    A broker dispatches records in the order of its log. Entries that point at the end or behind it do not count.
+
+    Errors  InputError where a file cannot be read.
+    """
+    try:
+        ends = [_end(path, end_commit_log_offset) for _, path in _queue_dirs(Path(store_dir) / CONSUME_QUEUE_DIR)]
+    except OSError as failure:
+        raise _unreadable(failure) from failure
+    return max(ends, default=0)
+
+
+def _unreadable(failure: OSError) -> InputError:
+    return InputError(
+        f"consume queue {failure.filename}: {failure.strerror}; retention may have removed it meanwhile: land again"
+    )
 
 
 def _queue_dirs(root: Path) -> Iterator[tuple[tuple[str, int], Path]]:
@@ -70,6 +95,22 @@ def _is_utf8(name: str) -> bool:
 
 
 def _bounds(directory: Path, lowest_physical: int, end_physical: int) -> QueueBounds:
+    written, entry_of = _written(directory, end_physical)
+    lowest = bisect_left(written, lowest_physical, key=lambda queue_offset: entry_of(queue_offset).physical_offset)
+    return QueueBounds(written.start + lowest, written.stop)
+
+
+def _end(directory: Path, end_physical: int) -> int:
+    """Behind which physical offset the queue has no entry."""
+    written, entry_of = _written(directory, end_physical)
+    if not written:
+        return 0
+    last = entry_of(written[-1])
+    return max(last.physical_offset + last.size, 0)
+
+
+def _written(directory: Path, end_physical: int) -> tuple[range, Callable[[int], _Entry]]:
+    """The queue offsets that have an entry before a place of the log, and what reads one."""
     with os.scandir(directory) as entries:
         named = [entry for entry in entries if _FILE_NAME.fullmatch(entry.name)]
     files = sorted(
@@ -79,28 +120,25 @@ def _bounds(directory: Path, lowest_physical: int, end_physical: int) -> QueueBo
     )
     for path in files:
         require_plain(path)
-    if not files:
-        return QueueBounds(0, 0)
     starts = [int(path.name) // _ENTRY.size for path in files]
-    offsets = range(starts[0], starts[-1] + files[-1].stat().st_size // _ENTRY.size)
+    offsets = range(starts[0], starts[-1] + files[-1].stat().st_size // _ENTRY.size) if files else range(0)
 
-    def physical_offset(queue_offset: int) -> int:
+    def entry_of(queue_offset: int) -> _Entry:
         index = bisect_right(starts, queue_offset) - 1
-        return _physical_offset(files[index], (queue_offset - starts[index]) * _ENTRY.size)
+        return _entry(files[index], (queue_offset - starts[index]) * _ENTRY.size)
 
-    written = offsets[: bisect_left(offsets, end_physical, key=physical_offset)]
-    lowest = bisect_left(written, lowest_physical, key=physical_offset)
-    return QueueBounds(written.start + lowest, written.stop)
+    ends = bisect_left(offsets, end_physical, key=lambda queue_offset: entry_of(queue_offset).physical_offset)
+    return offsets[:ends], entry_of
 
 
-def _physical_offset(file: Path, position: int) -> int:
-    """Where the entry's message lies: before any log where there is none for it, behind any log if not yet written."""
+def _entry(file: Path, position: int) -> _Entry:
+    """The entry there: it lies before any log where it is of no message, behind any log if not yet written."""
     with os.fdopen(open_plain(file), "rb", buffering=0) as opened:
         opened.seek(position)
         entry = opened.read(_ENTRY.size)
     if len(entry) < _ENTRY.size:
-        return _BEFORE_ANY_LOG
+        return _Entry(_BEFORE_ANY_LOG, 0)
     physical_offset, size, _ = _ENTRY.unpack(entry)
     if size == 0:
-        return _BEHIND_ANY_LOG
-    return _BEFORE_ANY_LOG if size == _PREFILL_SIZE else int(physical_offset)
+        return _Entry(_BEHIND_ANY_LOG, 0)
+    return _Entry(_BEFORE_ANY_LOG, 0) if size == _PREFILL_SIZE else _Entry(physical_offset, size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -25,7 +26,7 @@ from txmq_lib.pipeline.land.store.store_reports import frontier_reports
 from txmq_lib.pipeline.land.topics import ALWAYS_LANDED, is_every_topic, trace_topics
 from txmq_lib.pipeline.shared.watermark import move_frontier
 from txmq_lib.rocketmq.store.commit_log import list_files
-from txmq_lib.rocketmq.store.consume_queue import QueueBounds, queue_bounds
+from txmq_lib.rocketmq.store.consume_queue import QueueBounds, dispatched_to, queue_bounds
 from txmq_lib.rocketmq.store.consumer_offset_file import ConsumerOffsetFile, read_consumer_offset_file
 from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA
 from txmq_lib.rocketmq.store_source import SOURCE_NAME, RocketmqStore, materialized_records
@@ -55,6 +56,8 @@ def land(current: Pass) -> None:
     if offset_table is not None:
         broker_offsets.land(current, [offset_table], broker_name=broker_name)
         _land_check_cursors(current, offset_table, bounds)
+    if not is_every_topic(arguments["topics"]):
+        stretches = _dispatched(arguments, stretches)
     move_frontier(current, frontier_reports(current, reached, bounds, stretches))
     current.counts["waiting"] = arguments["waiting"]
     current.counts["rebuilt"] = int(arguments["is_rebuilt"])
@@ -105,6 +108,15 @@ def _clean_stretches(current: Pass, stored: DataFrame, rivals: DataFrame | None)
     begins = [start, *[hole + 1 for hole in reversed(newest)]][-MOST_RUNS:]
     ends = [*reversed(newest), stop][-MOST_RUNS:]
     return [(begin, end) for begin, end in zip(begins, ends, strict=True) if begin < end]
+
+
+def _dispatched(arguments: Mapping[str, Any], stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The stretches up to where consume queues tell of all records.
+
+    Elsewhere a damaged name of a topic that is taken looks like one that is not, and nothing is missing.
+    """
+    known_to = dispatched_to(arguments["path"], end_commit_log_offset=arguments["to_offset"])
+    return [(begin, min(end, known_to)) for begin, end in stretches if begin < known_to]
 
 
 def _records(current: Pass) -> DataFrame:

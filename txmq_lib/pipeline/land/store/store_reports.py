@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.land.store.known_logs import whole_log_topic
 from txmq_lib.pipeline.land.store.store_plan import header_time_ms
-from txmq_lib.pipeline.land.topics import is_every_topic, is_landed_topic
+from txmq_lib.pipeline.land.topics import is_landed_topic
 from txmq_lib.rocketmq.store.consume_queue import QueueBounds
 from txmq_lib.rules import frontier
 from txmq_lib.rules.frontier import CHANGE_TYPE
@@ -31,15 +31,13 @@ def frontier_reports(
 
     reached    of each queue that was read (frontier.reached)
     bounds     of each queue that the store has
-    stretches  of the log that were read without a bad record
+    stretches  of the log that were read without a bad record, and of which nothing was left out unseen
     """
     arguments = current.arguments
     queues = _of_queues(arguments, reached, _queues_kept(current, bounds))
     if arguments["last"] is None:
         return queues
-    # Without consume queues a damaged name of a topic that is taken looks like one that is not: nothing is proved then.
-    are_ends_known = bool(bounds) or is_every_topic(arguments["topics"])
-    row = _of_log(arguments, stretches if are_ends_known else ())
+    row = _of_log(arguments, stretches)
     # A log of which other topics were taken is to be read from its first record on.
     unread = {"next_offset": arguments["lowest_offset"], "runs": []}
     rows = [row, *({**row, **unread, "topic": topic} for topic in arguments.get("former_logs", ()))]
