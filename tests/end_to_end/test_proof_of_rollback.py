@@ -282,6 +282,33 @@ def test_what_the_engine_restored_to_the_topic_of_a_copy_is_no_rollback(open_hou
     assert said(house) == {"done": ("RESOLVED_UNKNOWN", "elsewhere")}
 
 
+@pytest.mark.parametrize("begins", ["with the half", "before it"])
+def test_any_number_of_records_may_have_been_in_torn_bytes(open_house, tmp_path, begins):
+    log = SmallLog()
+    before = [log.plain() for _ in range(3)][-1]
+    half = log.half("done")
+    log.commit(half)
+    behind = log.plain()
+    log.plain()
+    log.op(half)
+    log.plain()
+    first = (before if begins == "before it" else half)["commitLogOffset"]
+    store = log.write_store(tmp_path / "store")
+    for place in range(first, behind["commitLogOffset"], 4):
+        spoil(store, {"commitLogOffset": place}, 0, bytes(min(4, behind["commitLogOffset"] - place)))
+    house = open_house(AUDIT)
+    house.land_store(store)
+    for kind in ("half", "op"):
+        house.land_rows(kind, log.of(kind, tells_end=False))
+    house.audit()
+    assert said(house) == {"done": ("RESOLVED_UNKNOWN", "gap")}
+    assert house.land_store(store, is_idle_when_landed=True).counts == {"idle": 1}
+    # A sound copy has what was torn.
+    house.land_store(log.write_store(tmp_path / "sound"))
+    house.audit(LATER)
+    assert said(house) == {"done": ("COMMITTED", "visible")}
+
+
 ORDERS = {
     "all at once": ("store", "files"),
     "files first": ("files", "audit", "store"),

@@ -247,6 +247,15 @@ def record_at(files: Sequence[LogFile], offset: int) -> RecordIdentity | None:
         return _identity(log, frame) if frame is not None else None
 
 
+def torn_end(files: Sequence[LogFile], offset: int) -> int:
+    """Where the bytes from `offset` on end that should be a record and are not; of a record, behind its first byte."""
+    if (file := file_at(files, offset)) is None:
+        return offset + 1
+    with open_log(file) as log:
+        stretch = next(walk(log, offset, file.end_offset), None)
+    return stretch.end if isinstance(stretch, Torn) else offset + 1
+
+
 def file_at(files: Sequence[LogFile], offset: int) -> LogFile | None:
     """The file that has a physical offset; null where none does (any more)."""
     return next((file for file in files if file.base_offset <= offset < file.end_offset), None)

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.names import DAMAGES, SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
+from txmq_lib.names import DAMAGES, RECORD_TORN, SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
 from txmq_lib.pipeline.land.topics import is_every_topic, is_landed_topic
 from txmq_lib.rocketmq.store.commit_log import LogFile, LogFiles, RecordIdentity, file_at, open_log, record_at, walk
 from txmq_lib.rocketmq.store.message_batch import decode_batches
@@ -48,7 +48,7 @@ def standing(warehouse: Warehouse, found: LogFiles, broker_name: str, topics: Se
     if former_logs or log not in logs:
         return Standing(files[0].base_offset, 0, None, former_logs)
     known = logs[log]
-    unread = min(_unread_from(files, known), _mended_from(warehouse, files, known), known["next_offset"])
+    unread = min(_unread_from(warehouse, files, known), _mended_from(warehouse, files, known), known["next_offset"])
     # Files that are missing lie behind what is read anew.
     lowest = max([files[0].base_offset, *(high for _, high in found.gaps if high <= known["next_offset"])])
     return Standing(max(unread, lowest), known["next_offset"], _last(known), former_logs)
@@ -82,10 +82,11 @@ def _shows(files: Sequence[LogFile], last: RecordIdentity) -> bool:
     return last.offset < files[0].base_offset or record_at(files, last.offset) == last
 
 
-def _unread_from(files: Sequence[LogFile], known: Row) -> int:
+def _unread_from(warehouse: Warehouse, files: Sequence[LogFile], known: Row) -> int:
     """The first place that was not read, or the first of all of a copy that ends before what was.
 
-    A bad record leaves a hole of one byte in the runs (store_landing), which reading the same again would not fill.
+    A bad record leaves a hole in the runs (store_landing), which reading the same again would not fill: of one byte, or
+    where bytes are torn up to behind them.
     """
     place = files[0].base_offset
     if not _shows(files, _last(known)):
@@ -93,11 +94,19 @@ def _unread_from(files: Sequence[LogFile], known: Row) -> int:
     runs = known["runs"] or ()
     if not runs or len(runs) >= MOST_RUNS:  # nobody knows any more
         return place if place < known["lowest_kept_offset"] else int(known["next_offset"])
+    torn = cache(lambda: _torn_places(warehouse, known["broker_name"]))
     for run in runs:
-        if run["first_offset"] > place + 1:
+        if run["first_offset"] > place + 1 and place not in torn():
             break
         place = max(place, run["end_offset"])
     return place
+
+
+def _torn_places(warehouse: Warehouse, broker_name: str) -> frozenset[int]:
+    is_torn = (F.col("broker_name") == broker_name) & (F.col("reason") == RECORD_TORN)
+    places = warehouse.read("quarantine").where(is_torn).select("commit_log_offset").distinct().dropna()
+    found = places.orderBy(F.col("commit_log_offset").desc()).limit(MOST_RUNS).collect()
+    return frozenset(row["commit_log_offset"] for row in found)
 
 
 def _mended_from(warehouse: Warehouse, files: Sequence[LogFile], known: Row) -> int:

@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from txmq_lib.errors import InputError
 from txmq_lib.files.materialized import MATERIALIZED_BYTES
-from txmq_lib.names import HALF_TOPIC, ROLE_ENGINE
+from txmq_lib.names import HALF_TOPIC, RECORD_TORN, ROLE_ENGINE
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.land.broker_state import broker_offsets, check_cursors, set_ups
 from txmq_lib.pipeline.land.kinds import STORE
@@ -25,7 +25,7 @@ from txmq_lib.pipeline.land.store.store_plan import can_be_carried_on, header_ti
 from txmq_lib.pipeline.land.store.store_reports import frontier_reports
 from txmq_lib.pipeline.land.topics import ALWAYS_LANDED, is_every_topic, trace_topics
 from txmq_lib.pipeline.shared.watermark import move_frontier
-from txmq_lib.rocketmq.store.commit_log import list_files
+from txmq_lib.rocketmq.store.commit_log import list_files, torn_end
 from txmq_lib.rocketmq.store.consume_queue import QueueBounds, dispatched_to, queue_bounds
 from txmq_lib.rocketmq.store.consumer_offset_file import ConsumerOffsetFile, read_consumer_offset_file
 from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA
@@ -99,14 +99,18 @@ def _landed_by_tasks(current: Pass, broker_name: str) -> log_landing.LandedLog |
 
 def _clean_stretches(current: Pass, stored: DataFrame, rivals: DataFrame | None) -> list[tuple[int, int]]:
     """The physical range of the plan without the records of which no row tells: [first, end) of what lies between."""
-    unseen = stored.where(F.col("reason").isNotNull() | messages.is_never_visible()).select("position")
-    holes = unseen if rivals is None else unseen.unionByName(rivals)
-    newest = holes.distinct().orderBy(F.col("position").desc()).limit(MOST_RUNS).toArrow()["position"].to_pylist()
+    is_torn = F.coalesce(F.col("reason") == RECORD_TORN, F.lit(False)).alias("is_torn")
+    unseen = stored.where(F.col("reason").isNotNull() | messages.is_never_visible()).select("position", is_torn)
+    holes = unseen if rivals is None else unseen.unionByName(rivals.withColumn("is_torn", F.lit(False)))
+    by_place = holes.groupBy("position").agg(F.max("is_torn").alias("is_torn")).orderBy(F.col("position").desc())
+    newest = by_place.limit(MOST_RUNS).toArrow().to_pylist()[::-1]
     arguments = current.arguments
-    start, stop = arguments["from_offset"], arguments["to_offset"]
-    # Where there are too many, nothing is known of what lies before them.
-    begins = [start, *[hole + 1 for hole in reversed(newest)]][-MOST_RUNS:]
-    ends = [*reversed(newest), stop][-MOST_RUNS:]
+    start, stop, files = arguments["from_offset"], arguments["to_offset"], list_files(arguments["path"]).files
+    # Where there are too many, nothing is known of what lies before them. Any number of records may have been in what
+    # is torn; of another bad one a hole of a byte tells.
+    behind = [torn_end(files, hole["position"]) if hole["is_torn"] else hole["position"] + 1 for hole in newest]
+    begins = [start, *behind][-MOST_RUNS:]
+    ends = [*[hole["position"] for hole in newest], stop][-MOST_RUNS:]
     return [(begin, end) for begin, end in zip(begins, ends, strict=True) if begin < end]
 
 
