@@ -247,13 +247,13 @@ def record_at(files: Sequence[LogFile], offset: int) -> RecordIdentity | None:
         return _identity(log, frame) if frame is not None else None
 
 
-def torn_end(files: Sequence[LogFile], offset: int) -> int:
-    """Where the bytes from `offset` on end that should be a record and are not; of a record, behind its first byte."""
+def torn_end(files: Sequence[LogFile], offset: int) -> int | None:
+    """Where the bytes from `offset` on end that should be a record and are not; null where there are none any more."""
     if (file := file_at(files, offset)) is None:
-        return offset + 1
+        return None
     with open_log(file) as log:
         stretch = next(walk(log, offset, file.end_offset), None)
-    return stretch.end if isinstance(stretch, Torn) else offset + 1
+    return stretch.end if isinstance(stretch, Torn) else None
 
 
 def file_at(files: Sequence[LogFile], offset: int) -> LogFile | None:

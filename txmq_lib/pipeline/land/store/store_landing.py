@@ -108,7 +108,9 @@ def _clean_stretches(current: Pass, stored: DataFrame, rivals: DataFrame | None)
     start, stop, files = arguments["from_offset"], arguments["to_offset"], list_files(arguments["path"]).files
     # Where there are too many, nothing is known of what lies before them. Any number of records may have been in what
     # is torn; of another bad one a hole of a byte tells.
-    behind = [torn_end(files, hole["position"]) if hole["is_torn"] else hole["position"] + 1 for hole in newest]
+    behind = [
+        (torn_end(files, hole["position"]) or stop) if hole["is_torn"] else hole["position"] + 1 for hole in newest
+    ]
     begins = [start, *behind][-MOST_RUNS:]
     ends = [*[hole["position"] for hole in newest], stop][-MOST_RUNS:]
     return [(begin, end) for begin, end in zip(begins, ends, strict=True) if begin < end]
