@@ -312,8 +312,6 @@ MUTANTS = (
     Mutant("frontier._lowest_kept", "a queue made anew keeps what the one before it kept", 'F.when(is_reported', 'F.when(F.lit(False)', FRONTIER),
     Mutant("_clean_stretches", "torn bytes hide one record at most", '(torn_end(files, hole["position"]) or stop) if hole["is_torn"] else hole["position"] + 1',
            'hole["position"] + 1', ("end_to_end/test_proof_of_rollback.py::test_any_number_of_records_may_have_been_in_torn_bytes",)),
-    Mutant("_unread_from", "torn bytes are read again each time", " and place not in torn()", "",
-           ("end_to_end/test_proof_of_rollback.py::test_any_number_of_records_may_have_been_in_torn_bytes",)),
     Mutant("_unread_from", "a copy that keeps more is read where the last one ended", 'if run["first_offset"] > place + 1 and place not in torn():', "if False:",
            (f"{REBUILT}::test_a_copy_of_a_store_that_keeps_more_is_read_from_its_first_record_on",)),
     Mutant("_is_of_former_life", "what is read of this life proves rollbacks of the one before", '_is(F.least("half_store_timestamp", F.array_min("op_timestamps")) <= F.col("_former_at"))', "F.lit(False)",
