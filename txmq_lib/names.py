@@ -292,6 +292,8 @@ BODY_TOO_LARGE: Final = "BODY_TOO_LARGE"
 TIMESTAMP_OUT_OF_RANGE: Final = "TIMESTAMP_OUT_OF_RANGE"
 # Other content landed before under its key.
 KEY_CONFLICT: Final = "KEY_CONFLICT"
+# Or txmq had written a row there: so its detail begins.
+MET_TXMQ: Final = "txmq wrote a row"
 # Of an op: what names no half, and what names one that cannot be read.
 OP_BODY_EMPTY: Final = "OP_BODY_EMPTY"
 OP_BODY_TOO_LARGE: Final = "OP_BODY_TOO_LARGE"

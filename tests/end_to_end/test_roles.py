@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,11 +16,13 @@ import truth
 from histories import HALF_TOPIC, OP_TOPIC, message_row
 from house import BROKER, House, wall_clock
 from moment import NOW
+from small_log import SmallLog
 
 from txmq_lib.cli.run.sending import requests_planned
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import SettingsError, TxmqError
+from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline.decision_request import DecisionRequest, ToSend
 from txmq_lib.pipeline.decisions import decide
 from txmq_lib.pipeline.land.files import line_landing
@@ -155,6 +158,35 @@ def test_what_a_broker_has_decided_is_decided_when_txmq_takes_over(open_house, k
     assert verdicts(house) == {"T1": verdict}
 
 
+@pytest.mark.parametrize("kinds", [("message", "op"), ("op",)])
+def test_what_a_broker_has_decided_is_decided_though_its_rows_met_those_of_txmq(open_house, kinds):
+    second = {**HALF, "UNIQ_KEY": "T2"}
+    brokers_own = {
+        "message": [stored("Topic", 2_000, second, sys_flag=8, prepared=1_500, queue_offset=0)],
+        "op": [stored(OP_TOPIC, 3_000, {"TAGS": "d"}, queue_offset=0, body="2,")],
+    }
+    house = open_house()
+    house.land_rows("half", [stored(HALF_TOPIC, 1_000), stored(HALF_TOPIC, 1_500, second, queue_offset=2)])
+    house.land_rows("end", [end()])
+    house.reconcile()
+    for kind in kinds:
+        house.land_rows(kind, brokers_own[kind])
+    assert {row["reason"] for row in house.rows("quarantine")} == {"KEY_CONFLICT"}
+    end_of_second = end(place=1_500, queue_offset=2)["header"] | {"msgId": "T2", "transactionId": "T2"}
+    house.land_rows("end", [{"ts": NOW_MS - 40_000, "header": end_of_second}])
+    house.reconcile()
+    assert [row["transaction_id"] for row in house.rows("message")] == ["T1"]
+    assert {row["transaction_id"]: row["outcome"] for row in house.rows("end_outcome")} == {
+        "T1": "accepted",
+        "T2": "repeated",
+    }
+    house.audit()
+    assert {row["transaction_id"]: (row["verdict"], row["reason"]) for row in house.rows("verdict")} == {
+        "T1": ("COMMITTED", "visible"),
+        "T2": ("PENDING", "op_unread"),
+    }
+
+
 def test_a_broker_landed_as_engine_by_mistake_gets_its_own_verdicts_once_that_is_taken_back(open_house):
     house = open_house()
     house.land_rows("half", BROKERS_OWN["half"])
@@ -181,6 +213,80 @@ def test_a_broker_landed_as_engine_by_mistake_gets_its_own_verdicts_once_that_is
     assert house.rows("quarantine") == []
     with refused(house):
         under(house).audit()
+
+
+def test_what_a_landed_row_kept_out_is_still_known_once_decisions_were_taken_back(open_house):
+    house = open_house("role=audit")
+    cases = {"kept-out": kept_out, "anew": anew, "op-kept-out": op_kept_out}
+    for broker, case in cases.items():
+        case(partial(house.land_rows, broker=broker))
+    house.audit()
+    before, bad = said(house), house.rows("quarantine")
+    for broker in cases:
+        given_role(house, "audit", broker)
+    assert house.rows("verdict") == []
+    house.audit()
+    assert said(house) == before == {
+        ("kept-out", "done"): ("RESOLVED_UNKNOWN", "quarantined"),
+        ("anew", "done"): ("RESOLVED_UNKNOWN", "gap"),
+        ("op-kept-out", "done"): ("COMMITTED_OP_LOST", "op_unread"),
+        ("op-kept-out", "other"): ("ROLLED_BACK", "read_past_op"),
+    }  # fmt: skip
+    assert house.rows("quarantine") == bad
+    assert {row["reason"] for row in bad} == {"KEY_CONFLICT"}
+
+
+def said(house: House) -> dict[tuple[str, str], tuple[str, str]]:
+    return {(row["broker_name"], row["transaction_id"]): (row["verdict"], row["reason"])
+            for row in house.rows("verdict")}  # fmt: skip
+
+
+def kept_out(land_rows: Callable[..., PassReport]) -> None:
+    """Its message has the offset of another one: the topic was made anew."""
+    log = SmallLog()
+    log.plain()
+    half = log.half("done")
+    log.plain()
+    message = log.commit(half)
+    log.op(half)
+    log.plain()
+    for kind in ("half", "op"):
+        land_rows(kind, log.of(kind, tells_end=False))
+    others = [row for row in log.of("message", tells_end=False) if row is not message]
+    land_rows("message", [{**row, "queueOffset": at} for at, row in enumerate(others)])
+    land_rows("message", [{**message, "queueOffset": 1}])
+
+
+def anew(land_rows: Callable[..., PassReport]) -> None:
+    """Its topic was deleted with its message and made anew."""
+    log = SmallLog()
+    log.plain()
+    half = log.half("done")
+    log.plain()
+    landed = log.of("message", tells_end=False)
+    log.commit(half)
+    log.op(half)
+    log.ends["Real", 0] = 0
+    second = [log.plain() for _ in range(4)]
+    for kind in ("half", "op"):
+        land_rows(kind, log.of(kind, tells_end=False))
+    land_rows("message", landed)
+    land_rows("message", second)
+
+
+def op_kept_out(land_rows: Callable[..., PassReport]) -> None:
+    """Its op has the offset of another one."""
+    log = SmallLog()
+    log.plain()
+    half, other = log.half("done"), log.half("other")
+    log.commit(half)
+    op, op_of_other = log.op(half), log.op(other)
+    log.plain()
+    log.plain()
+    for kind in ("half", "message"):
+        land_rows(kind, log.of(kind, tells_end=False))
+    land_rows("op", [{**op, "bodyBase64": base64.b64encode(b"77,").decode()}, op_of_other])
+    land_rows("op", [op])
 
 
 def audited(open_house: Callable[..., House]) -> str:

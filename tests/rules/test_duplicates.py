@@ -24,7 +24,7 @@ EXISTING_ROWS = [
 BATCH_ROWS = [  # broker, key, content, position, why, status
     ("b", 1, 11, 0, "there already", "duplicate"),
     ("b", 2, 23, 1, "there with other content: a rebuilt topic", "conflict"),
-    ("b", 3, 33, 2, "where txmq wrote a row itself", "conflict"),
+    ("b", 3, 33, 2, "where txmq wrote a row itself", "conflict_with_txmq"),
     ("b", 4, 44, 3, "there in many rows, as an op message is", "duplicate"),
     ("b", 5, 55, 4, "there for another broker only", "new"),
     ("b", 6, 66, 6, "twice in the batch, the later one", "duplicate"),

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import UsageError
-from txmq_lib.names import JOB_TAKE_BACK, ORIGIN_LANDED
+from txmq_lib.names import JOB_TAKE_BACK, KEY_CONFLICT, ORIGIN_LANDED
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.pass_log import ROLE_GIVEN, unfinished
@@ -20,7 +20,7 @@ from txmq_lib.passes.ready import make_ready
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.land.kinds import MESSAGE_TABLES
 from txmq_lib.pipeline.shared import roles
-from txmq_lib.pipeline.taken_tables import DECISIONS, TABLES, Which
+from txmq_lib.pipeline.taken_tables import DECISIONS, MET_TXMQ_THERE, TABLES, Which
 from txmq_lib.rules import frontier
 from txmq_lib.rules.half import op_topic, stored_queue_id
 from txmq_lib.rules.runs import QUEUE
@@ -114,8 +114,20 @@ def _landed_to(current: Pass, broker_name: str) -> DataFrame:
     # Where a reading client saw the end of a queue is not kept with its rows: it is told when they land again.
     untold = F.lit(None).cast("bigint").alias("told_end")
     placed = [rows.withColumn("queue_id", stored_queue_id()).select(*PLACE, untold) for rows in landed]
+    rows = _without_place_behind_rivals(reduce(DataFrame.unionByName, placed), current)
     of_broker = current.read("landing_frontier").where(F.col("broker_name") == broker_name)
     former = of_broker.agg(F.max("former_timestamp").alias("former_timestamp"))
-    reports = frontier.file_reports(reduce(DataFrame.unionByName, placed)).drop("former_timestamp")
-    reports = reports.crossJoin(F.broadcast(former))
-    return frontier.advanced(current.warehouse.empty("landing_frontier"), reports, pass_number=current.number)
+    reports = frontier.file_reports(rows).drop("former_timestamp").crossJoin(F.broadcast(former))
+    landed_to = frontier.advanced(current.warehouse.empty("landing_frontier"), reports, pass_number=current.number)
+    # A queue that has begun anew has lost what it held, whoever decides.
+    changes = of_broker.select(*QUEUE, "changes")
+    return landed_to.drop("changes").join(changes, on=list(QUEUE), how="left").select(*landed_to.columns)
+
+
+def _without_place_behind_rivals(rows: DataFrame, current: Pass) -> DataFrame:
+    """`rows` where what follows a landed row that kept another out has no place in the log: see land.messages."""
+    rivals = current.read("quarantine").where(F.col("reason") == KEY_CONFLICT).where(~F.expr(MET_TXMQ_THERE))
+    behind = rivals.select(*QUEUE, (F.col("queue_offset") + 1).alias("queue_offset")).distinct()
+    marked = rows.join(behind.withColumn("_is_behind", F.lit(True)), on=[*QUEUE, "queue_offset"], how="left")
+    place = F.when(F.col("_is_behind").isNull(), F.col("commit_log_offset"))
+    return marked.withColumn("commit_log_offset", place).drop("_is_behind")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from txmq_lib.config.table_specs import table_specs
-from txmq_lib.names import ORIGIN_LANDED
+from txmq_lib.names import KEY_CONFLICT, MET_TXMQ, ORIGIN_LANDED
 
 
 class Which(NamedTuple):
@@ -16,6 +16,7 @@ class Which(NamedTuple):
 
 
 ALL: Final = Which("true")
+MET_TXMQ_THERE: Final = f"reason = '{KEY_CONFLICT}' and coalesce(detail, '') like '{MET_TXMQ}%'"
 WRITTEN_HERE: Final = Which(f"origin <> '{ORIGIN_LANDED}'", ("origin",))
 # Whatever a table says, it says of one broker: offsets, transactions and queues of brokers never meet.
 TABLES: Final = dict.fromkeys((name for name, spec in table_specs().items() if "broker_name" in spec.columns), ALL)
@@ -32,7 +33,7 @@ DECISIONS: Final = {
     "orphan": ALL,
     "pending_half": ALL,
     # A broker's own rows, where txmq's lay, and ends refused.
-    "quarantine": Which("reason = 'KEY_CONFLICT' or job = 'reconcile'", ("reason", "job")),
+    "quarantine": Which(f"({MET_TXMQ_THERE}) or job = 'reconcile'", ("reason", "detail", "job")),
     "trans_check_max_time": WRITTEN_HERE,
     "verdict": ALL,
 }

@@ -11,7 +11,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-NEW, DUPLICATE, CONFLICT = "new", "duplicate", "conflict"
+NEW, DUPLICATE, CONFLICT, CONFLICT_WITH_TXMQ = "new", "duplicate", "conflict", "conflict_with_txmq"
+CONFLICTS = (CONFLICT, CONFLICT_WITH_TXMQ)
+OF_TXMQ = 0  # the hash of a row that txmq wrote itself: such a row carries none
 
 
 def repeated_keys(batch: DataFrame, key: Sequence[str]) -> DataFrame:
@@ -31,21 +33,22 @@ def repeated_keys(batch: DataFrame, key: Sequence[str]) -> DataFrame:
 def judged_by_key(
     batch: DataFrame, existing: DataFrame, key: Sequence[str], few_repeated: DataFrame | None = None
 ) -> DataFrame:
-    """`batch` with `status`: new, duplicate (same key and content already there), or conflict (other content).
+    """`batch` with `status`: new, duplicate (same key and content already there), or conflict (other content; with
+    what txmq wrote itself whatever lands there).
 
     Within the batch the first row of a key, by `position`, stands.
     few_repeated  what `repeated_keys` gives, where that may be sent to every task: then no body is shuffled for it
     """
     repeated = repeated_keys(batch, key) if few_repeated is None else F.broadcast(few_repeated)
-    # Rows txmq wrote itself carry no hash: whatever lands on their key is a conflict.
-    known_hash = F.coalesce("content_hash", F.lit(0)).alias("_known_hash")
+    known_hash = F.coalesce("content_hash", F.lit(OF_TXMQ)).alias("_known_hash")
     # An op message has a row per token, all with its hash.
     known = existing.select(*key, known_hash).dropDuplicates(list(key))
     joined = batch.join(repeated, on=list(key), how="left").join(known, on=list(key), how="left")
     is_repeat = F.coalesce(F.col("position") > F.col("_first_position"), F.lit(False))
     earlier_hash = F.coalesce(F.col("_known_hash"), F.when(is_repeat, F.col("_first_hash")))
     status = (
-        F.when(earlier_hash.isNull(), F.lit(NEW))
+        F.when(F.col("_known_hash") == OF_TXMQ, F.lit(CONFLICT_WITH_TXMQ))
+        .when(earlier_hash.isNull(), F.lit(NEW))
         .when(earlier_hash == F.col("content_hash"), F.lit(DUPLICATE))
         .otherwise(F.lit(CONFLICT))
     )

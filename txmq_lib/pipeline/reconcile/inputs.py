@@ -19,6 +19,7 @@ from txmq_lib.pipeline.shared.policies import policies_of
 from txmq_lib.pipeline.shared.pruning import near_messages, near_offsets, near_ops, near_times
 from txmq_lib.rules.decisions import held, resumes
 from txmq_lib.rules.end import END_COLUMNS, HALF_PLACE
+from txmq_lib.rules.kept_out import kept_out
 from txmq_lib.rules.pending import messages_there, named_by_ops
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction_key import join_transaction, transactions_of
@@ -159,9 +160,10 @@ def prior_decisions(current: Pass, named: DataFrame, halves: DataFrame) -> DataF
 
 
 def _decided_by_landed_rows(current: Pass, halves: DataFrame) -> DataFrame | None:
-    """Of brokers where txmq decides: transactions of `halves` that a landed op or message had decided before it did.
+    """Of brokers where txmq decides: transactions of `halves` that a broker's op or message had decided before it did.
 
-    None where no such broker landed any. Of an op without a message nobody knows what it decided.
+    It has landed, or a row that txmq wrote kept it out. None where no such broker landed any. Of an op without a
+    message nobody knows what it decided.
     """
     # Queues of txmq's own rows have no store time.
     frontier = current.read("landing_frontier").where("highest_store_timestamp is not null")
@@ -172,10 +174,11 @@ def _decided_by_landed_rows(current: Pass, halves: DataFrame) -> DataFrame | Non
     touched = current.cached(transactions_of(halves.where(F.col("broker_name").isin(engines))))
     evidence = evidence_of(current, touched, known_orphans(current))
     has_landed = F.col("origin") == ORIGIN_LANDED
-    visible = messages_there(evidence.halves, evidence.given_up, evidence.visible.where(has_landed)).where(
-        "is_committed"
-    )
-    resolved = named_by_ops(evidence.halves, evidence.ops.where(has_landed))
+    messages, ops = kept_out(current.read("quarantine").where(F.col("broker_name").isin(engines)))
+    messages = evidence.visible.where(has_landed).select(*messages.columns).unionByName(messages)
+    ops = evidence.ops.where(has_landed).unionByName(ops.withColumn("origin", F.lit(ORIGIN_LANDED)), True)
+    visible = messages_there(evidence.halves, evidence.given_up, messages).where("is_committed")
+    resolved = named_by_ops(evidence.halves, ops)
     return visible.select(*TRANSACTION_KEY, F.lit(COMMIT).alias("prior_decision")).unionByName(
         resolved.select(*TRANSACTION_KEY, F.lit(UNKNOWN).alias("prior_decision"))
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.names import KEY_CONFLICT, PROPERTY_UNIQ_KEY
-from txmq_lib.rules.duplicates import CONFLICT
+from txmq_lib.names import KEY_CONFLICT, MET_TXMQ, PROPERTY_UNIQ_KEY
+from txmq_lib.rules.duplicates import CONFLICT_WITH_TXMQ, CONFLICTS
 from txmq_lib.rules.half import property_of, stored_queue_id
 from txmq_lib.rules.landing_contract import MESSAGE_COLUMNS
 
@@ -25,10 +25,12 @@ def conflict_rows(judged: DataFrame, *, at: str = "queue_offset") -> DataFrame:
 
     at  the column of the key that tells the place
     """
-    rivals = judged.where(F.col("status") == CONFLICT).withColumn("queue_id", stored_queue_id())
+    rivals = judged.where(F.col("status").isin(*CONFLICTS)).withColumn("queue_id", stored_queue_id())
+    is_of_txmq = F.col("status") == CONFLICT_WITH_TXMQ
+    what = F.when(is_of_txmq, F.lit(MET_TXMQ)).otherwise(F.lit("other content landed"))
     return rivals.select(
         F.lit(KEY_CONFLICT).alias("reason"),
-        F.concat(F.lit(f"other content landed before at {PLACES[at]} "), F.col(at)).alias("detail"),
+        F.concat(what, F.lit(f" before at {PLACES[at]} "), F.col(at)).alias("detail"),
         as_json().alias("raw"),
         *fault_columns()[3:],
     )

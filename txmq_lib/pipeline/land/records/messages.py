@@ -24,7 +24,7 @@ from txmq_lib.pipeline.land.kinds import MESSAGE_TABLES
 from txmq_lib.pipeline.land.records.faults import as_json, conflict_rows, fault_columns
 from txmq_lib.pipeline.shared.quarantining import append_quarantine
 from txmq_lib.rules import prepare
-from txmq_lib.rules.duplicates import CONFLICT, DUPLICATE, NEW, judged_by_key, repeated_keys
+from txmq_lib.rules.duplicates import CONFLICTS, DUPLICATE, NEW, judged_by_key, repeated_keys
 from txmq_lib.rules.half import given_up_messages, half_messages, messages, stored_queue_id, table_queue_id
 from txmq_lib.rules.landing_contract import MESSAGE_COLUMNS, TOPICS_OF_KIND, stored_properties, topic_fault
 from txmq_lib.rules.op import op_faults, op_tokens
@@ -191,8 +191,9 @@ def _land_direct(
     if tally.keys() - {NEW}:
         judged = current.cached(judged)
         new = judged.where(F.col("status") == NEW).drop("status")
-    faults = [conflict_rows(judged)] if CONFLICT in tally else []
-    rivals = judged.where(F.col("status") == CONFLICT).select("position") if CONFLICT in tally else None
+    has_rivals = not tally.keys().isdisjoint(CONFLICTS)
+    faults = [conflict_rows(judged)] if has_rivals else []
+    rivals = judged.where(F.col("status").isin(*CONFLICTS)).select("position") if has_rivals else None
     if kind == "trace":
         records = current.cached(trace_records(new))
         faults.append(trace_faults(new.withColumn("raw", as_json()), records).select(*fault_columns()))
