@@ -282,17 +282,37 @@ def test_what_the_engine_restored_to_the_topic_of_a_copy_is_no_rollback(open_hou
     assert said(house) == {"done": ("RESOLVED_UNKNOWN", "elsewhere")}
 
 
-@pytest.mark.parametrize("begins", ["with the half", "before it"])
+@pytest.mark.parametrize("is_audited_between", [True, False])
+def test_a_newest_place_that_was_misread_proves_nothing_once_more_lands(open_house, is_audited_between):
+    log = SmallLog()
+    log.plain()
+    half, newest = log.half("done"), log.plain()
+    log.commit(half)
+    log.op(half)
+    more = [log.plain(), log.plain()]
+    house = open_house(AUDIT)
+    for kind in ("half", "op"):
+        house.land_rows(kind, log.of(kind, tells_end=False))
+    house.land_rows("message", [log.rows[0], {**newest, "commitLogOffset": 1 << 20}])
+    if is_audited_between:
+        house.audit()
+        assert said(house) == {"done": ("ROLLED_BACK", "read_past_op")}
+    house.land_rows("message", more)
+    house.audit(LATER)
+    assert said(house) == {"done": ("RESOLVED_UNKNOWN", "unread")}
+
+
+@pytest.mark.parametrize("begins", ["with the half", "before it", "with the log"])
 def test_any_number_of_records_may_have_been_in_torn_bytes(open_house, tmp_path, begins):
     log = SmallLog()
-    before = [log.plain() for _ in range(3)][-1]
+    before = [log.plain() for _ in range(3)]
     half = log.half("done")
     log.commit(half)
     behind = log.plain()
     log.plain()
     log.op(half)
     log.plain()
-    first = before if begins == "before it" else half
+    first = {"with the half": half, "before it": before[-1], "with the log": before[0]}[begins]
     store = log.write_store(tmp_path / "store")
     spoil(store, first, 0, bytes(behind["commitLogOffset"] - first["commitLogOffset"]))
     house = open_house(AUDIT)

@@ -204,6 +204,24 @@ def test_a_flipped_bit_of_a_store_makes_no_committed_transaction_a_rolled_back_o
             house.land_store(store, broker=broker.name, now=when(broker))
             house.audit(when(broker))
             assert_no_false_rollback(broker, told(house, broker), landed, damaged)
+        for kind in KINDS:
+            rows = [record.row() for record in broker.log if record.kind == kind]
+            house.land_rows(kind.replace("_", "-"), rows, broker=broker.name)
+        house.audit(when(broker))
+        assert_no_more_than_true(broker, told(house, broker))
+
+
+def assert_no_more_than_true(broker: TrueBroker, rows: Told) -> None:
+    """All of the log has landed, some of it damaged before: a verdict may know less than is so, and never other."""
+    truth = {Key(*key): one.verdict for key, one in verdicts(broker.facts()).items()}
+    for key in rows.keys() & truth.keys():
+        verdict, reason, true = rows[key]["verdict"], rows[key]["reason"], truth[key]
+        if verdict in ("DUPLICATED", "ROLLED_BACK") or reason == "no_op":
+            assert verdict == true, (broker.name, key)
+        if verdict == "CONFLICT":  # of two messages one may be damaged
+            assert true in ("CONFLICT", "DUPLICATED"), (broker.name, key)
+        if verdict in SAYS_UNDECIDED and reason != "op_unread":
+            assert true in SAYS_UNDECIDED, (broker.name, key)
 
 
 def assert_no_false_rollback(

@@ -44,6 +44,8 @@ DELETED = "end_to_end/test_deleted_topics.py"
 RIVALS = "end_to_end/test_copies_and_rivals.py"
 SENT_ONCE = "end_to_end/test_to_broker.py::test_a_transaction_has_one_end_however_many_copies_of_its_half_land"
 ROLES = "end_to_end/test_roles.py"
+KEPT_OUT = (f"{ROLES}::test_what_a_landed_row_kept_out_is_still_known_once_decisions_were_taken_back",)
+MET_TXMQ = (f"{ROLES}::test_what_a_broker_has_decided_is_decided_though_its_rows_met_those_of_txmq",)
 ONCE = "end_to_end/test_exactly_once.py"
 RECORDS, BATCHES = ("plain/test_records.py",), ("plain/test_message_batch.py",)
 QUEUE_FILES = ("plain/test_queue_files.py",)
@@ -265,7 +267,7 @@ MUTANTS = (
            'ROLLED_BACK, F.col("op_count") >= 1),\n        (DISCARDED, F.col("is_discarded")',
            'DISCARDED, F.col("is_discarded")),\n        (ROLLED_BACK, F.col("op_count") >= 1', VERDICT),
     Mutant("verdict._is_unknown", "a rollback is told where nobody has read", 'F.col("_proof").isNull()', "F.lit(False)", PROOF),
-    Mutant("UNSETTLED_REASONS", "the proof that was had first is named for ever", "    REASON_LIVE_READ,\n    REASON_LOG_READ,\n", "", PROOF),
+    Mutant("UNSETTLED_REASONS", "the proof that was had first is named for ever", ", REASON_LIVE_READ, REASON_LOG_READ", "", PROOF),
     Mutant("judged", "what a file proved stands for ever", '| F.col("reason").isin(*UNSETTLED_REASONS)', "", PROOF),
     Mutant("_proof", "a doubt is none", " & ~is_doubtful", "", PROOF),
     Mutant("_begins_before", "a run proves wherever it begins", '(run["first_offset"] == 0)', "F.lit(True)", PROOF),
@@ -290,11 +292,22 @@ MUTANTS = (
     Mutant("_lowest_of_more", "of too many rivals the lowest are forgotten", "> MOST_PLACES", "> MOST_PLACES + 2**40", PROOF),
     Mutant("bad_places._of_queues", "whatever is in quarantine is a rival", 'F.col("reason") == KEY_CONFLICT', "F.lit(True)", PROOF),
     Mutant("verdict._is_unknown", "a committed message without a half says nothing of its id", ' | (policies.has_role(ROLE_AUDIT) & (F.col("orphan_count") > 0))', "", PROOF),
+    Mutant("has_unread_op", "an op names no copy that was kept out", " | _is(of_kept_out)", "", UNDECIDED),
+    Mutant("_proved_by_misread", "what a misread place proved stands", "queues.isEmpty()", "True",
+           ("end_to_end/test_proof_of_rollback.py::test_a_newest_place_that_was_misread_proves_nothing_once_more_lands",)),
+    Mutant("_mended_from", "a log that begins with damage is never mended", ' or any(run["first_offset"] > files[0].base_offset for run in runs)', "",
+           ("end_to_end/test_proof_of_rollback.py::test_any_number_of_records_may_have_been_in_torn_bytes",)),
+    Mutant("_is_op_read", "no copy of a half is ever missing", " & ~is_half_missing", "", PROOF),
+    Mutant("evidence._counted", "a record has as many messages as rows", '_records("_visible_places", "_visible")', 'F.size("_visible")', VERDICT),
+    Mutant("evidence._counted", "a misread topic is another one", " & ~is_same_record", "", VERDICT),
+    Mutant("evidence._op", "an op of two offsets is two", 'F.when(F.col("place").isNull(), F.col("queue_offset"))', 'F.col("queue_offset")', VERDICT),
+    Mutant("evidence._op", "an op that names a half twice is one", ', "times", "at")', ', "at")', VERDICT),
+    Mutant("verdict.UNSETTLED_REASONS", "an op once lost is never found", "REASON_NO_OP, ", "", PROOF),
     Mutant("_beside_new_rivals", "what was proved stands beside new rivals", "rivals.isEmpty()", "True",
            (REBUILT,)),
     Mutant("expiring", "what expired is never told as forgotten", ".isin(PENDING, EXPIRED_UNSEEN)", " == PENDING",
            (f"{ROCKSDB}::test_what_expired_before_its_checks_were_over_is_told_as_forgotten_once_they_are",)),
-    Mutant("_overlaps", "any hole is between half and op", '_is(hole["behind"] < F.col("op_place"))', "F.lit(True)", PROOF),
+    Mutant("_may_lie_before", "any hole is between half and op", '_is(hole["behind"] < end)', "F.lit(True)", PROOF),
     Mutant("_takes", "every topic is taken", "(patterns == WHOLE_LOG_TOPIC)", "F.lit(True)", PROOF),
     Mutant("_takes", "a pattern is no pattern", 'r"\\E.*\\Q"', '"*"', PROOF),
     Mutant("_is_between", "any bad record is this message", '(place > F.col("_low")) &', "F.lit(True) |", PROOF),
@@ -440,8 +453,13 @@ MUTANTS = (
            (f"{ROLES}::test_what_a_broker_has_decided_is_decided_when_txmq_takes_over",)),
     Mutant("_decided_by_landed_rows", "an op alone rolls back", "F.lit(UNKNOWN)", "F.lit(ROLLBACK)",
            (f"{ROLES}::test_what_a_broker_has_decided_is_decided_when_txmq_takes_over",)),
-    Mutant("taken_tables.DECISIONS", "a broker's rows that met txmq's stay in quarantine", "reason = 'KEY_CONFLICT' or ", "",
+    Mutant("taken_tables.DECISIONS", "a broker's rows that met txmq's stay in quarantine", "({MET_TXMQ_THERE}) or ", "",
            (f"{ROLES}::test_a_broker_landed_as_engine_by_mistake_gets_its_own_verdicts_once_that_is_taken_back",)),
+    Mutant("taken_tables.MET_TXMQ_THERE", "whatever a row kept out goes with the decisions", "and coalesce(detail, '') like '{MET_TXMQ}%'", "", KEPT_OUT),
+    Mutant("_without_place_behind_rivals", "what follows a row of before a topic was made anew follows it", 'F.when(F.col("_is_behind").isNull(), F.col("commit_log_offset"))', 'F.col("commit_log_offset")', KEPT_OUT),
+    Mutant("_decided_by_landed_rows", "a message that met a row of txmq's was never sent", ".unionByName(messages)", "", MET_TXMQ),
+    Mutant("_decided_by_landed_rows", "an op that met a row of txmq's was never written", '.unionByName(ops.withColumn("origin", F.lit(ORIGIN_LANDED)), True)', "", MET_TXMQ),
+    Mutant("verdict._reason", "an engine's broker writes no op", "(is_engine & ~has_unread_op())", "is_engine", MET_TXMQ),
     Mutant("NOT_DECIDING", "a landing that recorded a role and failed blocks all others", '{"broker"}', "",
            (f"{ROLES}::test_a_landing_that_fails_behind_its_role_blocks_no_other",)),
     Mutant("moved_by_settings", "a setting corrected changes no verdict", '(F.col("verdict") == EXPIRED_UNSEEN)', "F.lit(False)",

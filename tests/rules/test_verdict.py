@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import builders
 import pytest
 from builders import at, policies, rows, schema_of, table_of
@@ -48,14 +50,15 @@ def evidence(
     spark, stories=STORIES, *, messages=(), outcomes=(), checks=(), diverted=(), resumed=(), origin="landed", **columns
 ):
     """All rows of the stories; each story has a hundred places of its own, a place being queue and physical offset."""
-    halves, ops, visible, given_up = [], [], list(messages), []
+    halves, ops, visible, given_up, records = [], [], list(messages), [], count()
     for number, (why, *places) in enumerate(stories):
         own = {"transaction_id": why, **columns}
         of = [[100 * number + place for place in found] for found in places[:4]]
         halves += [{**own, "queue_offset": at_, "commit_log_offset": at_} for at_ in of[0]]
         broker = {name: value for name, value in columns.items() if name == "broker_name"}
-        ops += [{**broker, "half_queue_offset": at_, "commit_log_offset": FAR // 2, "origin": origin} for at_ in of[1]]
-        visible += [{**own, "prepared_transaction_offset": at_, "commit_log_offset": 1} for at_ in of[2]]
+        ops += [{**broker, "half_queue_offset": at_, "commit_log_offset": FAR // 2 + next(records), "origin": origin}
+                for at_ in of[1]]  # fmt: skip
+        visible += [{**own, "prepared_transaction_offset": at_, "commit_log_offset": -next(records)} for at_ in of[2]]
         given_up += [{**own, "commit_log_offset": at_, "queue_offset": at_} for at_ in of[3]]
     landed = rows(spark, "message", visible)
     return Evidence(
@@ -103,8 +106,42 @@ def test_every_row_of_the_table_in_the_audit_role(spark):
         "is_settled",
     )  # fmt: skip
     assert found == {
-        why: (verdict, *[len(places) for places in counted], verdict not in ("PENDING", "DISCARDED"))
+        why: (
+            verdict,
+            *[len(places) for places in counted],
+            verdict not in ("PENDING", "DISCARDED", "COMMITTED_OP_LOST"),
+        )
         for why, *counted, verdict in STORIES
+    }
+
+
+def test_what_lies_at_one_place_of_the_log_is_one_record(spark):
+    """A queue or an offset misread in one copy of a log, and read well in another: each has its row."""
+    half, message, op = ({"commit_log_offset": place} for place in (100, 180, 190))
+    message |= {"prepared_transaction_offset": 100}
+    once = {"halves": [half], "visible": [message], "ops": [op]}
+    twice = {
+        "message of another queue": {"visible": [message, {**message, "queue_id": 5}]},
+        "message of another offset": {"visible": [message, {**message, "queue_offset": 4711}]},
+        "message of another topic": {"visible": [message, {**message, "topic": "TopicX"}]},
+        "op of another offset": {"ops": [op, {**op, "queue_offset": 4711}]},
+        "half of another offset": {"halves": [half, {**half, "queue_offset": 4711}]},
+    }
+    two = {
+        "two messages": ({"visible": [message, {**message, "commit_log_offset": 181}]}, "DUPLICATED"),
+        "two of txmq": ({"visible": [{**message, "commit_log_offset": None}] * 2}, "DUPLICATED"),
+        "two ops": ({"ops": [op, {**op, "commit_log_offset": 191}]}, "CONFLICT"),
+        "an op that names it twice": ({"ops": [op, {**op, "position": 1}]}, "CONFLICT"),
+        "two ops of txmq": ({"ops": [{**op, "commit_log_offset": None, "queue_offset": at_} for at_ in (7, 8)]},
+                            "CONFLICT"),
+    }  # fmt: skip
+    found = {why: verdicts(spark, builders.evidence(spark, **{**once, **more})) for why, more in twice.items()}
+    assert {why: table_of(of, "transaction_id", "verdict")["T"] for why, of in found.items()} == dict.fromkeys(
+        twice, "COMMITTED"
+    )
+    found = {why: verdicts(spark, builders.evidence(spark, **{**once, **more})) for why, (more, _) in two.items()}
+    assert {why: table_of(of, "transaction_id", "verdict")["T"] for why, of in found.items()} == {
+        why: verdict for why, (_, verdict) in two.items()
     }
 
 

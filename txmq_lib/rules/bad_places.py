@@ -39,8 +39,11 @@ def has_rival_half() -> Column:
 
 
 def has_unread_op() -> Column:
-    """Whether an op behind the half was kept out so, or landed without all that it names."""
-    return _is(F.col("_unread_op") > F.col("_low"))
+    """Whether an op behind the half was kept out so, landed without all that it names, or may name a copy of the half
+    that was kept out.
+    """
+    of_kept_out = F.array_contains("_rival_ids", _id()) | (F.size("_rival_ids") > MOST_PLACES)
+    return _is(F.col("_unread_op") > F.col("_low")) | _is(of_kept_out)
 
 
 def may_be_bad_op(last_place: Column) -> Column:
@@ -64,13 +67,14 @@ def _of_brokers(quarantine: DataFrame) -> DataFrame:
     """Of each broker where records lie of which nobody knows the queue, bad ops, rivals among halves and ops."""
     is_placed = F.col("topic").isNotNull() & _is(F.col("queue_id") >= 0)
     place = F.col("commit_log_offset")
-    is_rival = F.col("reason") == KEY_CONFLICT
+    is_rival_half = (F.col("reason") == KEY_CONFLICT) & F.col("topic").isin(*HALF_TOPICS)
     is_op = F.col("topic").isin(*OP_TOPICS) & ~F.col("reason").isin(*OPS_CLOSING_NOTHING)
     # It landed, and what it names did not; or another has its offset.
     is_unread = is_op & F.col("reason").isin(KEY_CONFLICT, *OPS_READ_IN_PART)
     found = quarantine.groupBy("broker_name").agg(
         _highest(F.collect_set(F.when(~is_placed, place))).alias("_bad_anywhere"),
-        F.collect_set(F.when(is_rival & F.col("topic").isin(*HALF_TOPICS), F.col("queue_offset"))).alias("_halves"),
+        F.collect_set(F.when(is_rival_half, F.col("queue_offset"))).alias("_halves"),
+        F.collect_set(F.when(is_rival_half, _id())).alias("_ids"),
         F.max(F.when(is_op, place)).alias("_bad_op"),
         F.max(is_op & place.isNull()).alias("_bad_op_is_unplaced"),
         F.max(F.when(is_unread, place)).alias("_unread_op"),
@@ -79,7 +83,13 @@ def _of_brokers(quarantine: DataFrame) -> DataFrame:
         *("broker_name", "_bad_anywhere", "_bad_op", "_bad_op_is_unplaced", "_unread_op"),
         _highest(F.col("_halves")).alias("_rival_halves"),
         _lowest_of_more(F.col("_halves")).alias("_rival_halves_unknown_to"),
+        F.slice("_ids", 1, MOST_PLACES + 1).alias("_rival_ids"),
     )
+
+
+def _id() -> Column:
+    """Of a transaction what is kept of many in little room; another of the same number is taken for it."""
+    return F.xxhash64("transaction_id")
 
 
 def _places(name: str, is_such: Column) -> tuple[Column, Column]:

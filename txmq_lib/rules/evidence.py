@@ -84,7 +84,8 @@ def transaction_figures(evidence: Evidence) -> DataFrame:
             at="store_timestamp", times="broker_check_times", place="_place", queue_offset="queue_offset", **_REAL,
         ),
         _said(
-            OP, named_by_ops(halves, evidence.ops), at="op_store_timestamp", place="op_place", is_true="is_op_landed"
+            OP, named_by_ops(halves, evidence.ops), at="op_store_timestamp", place="op_place", is_true="is_op_landed",
+            queue_offset="op_queue_offset", times="op_position",
         ),
         _said(
             MESSAGE,
@@ -137,7 +138,7 @@ def _gathered(said: DataFrame) -> DataFrame:
         F.max(F.when(kind == HALF, F.col("at"))).alias("half_store_timestamp"),
         F.min(F.when(kind == HALF, F.col("at"))).alias("first_half_timestamp"),
         F.max(F.when(kind == OP, F.col("place"))).alias("op_place"),
-        F.collect_list(F.when(kind == OP, F.col("at"))).alias("op_timestamps"),
+        F.collect_set(F.when(kind == OP, _op())).alias("_ops"),
         F.count_if((kind == OP) & F.col("is_true")).alias("landed_op_count"),
         F.max(F.when(kind == HALF, F.col("place"))).alias("_newest_half"),
         F.max(F.when(kind == GIVEN_UP, F.col("place"))).alias("_last_given_up"),
@@ -153,23 +154,32 @@ def _counted(said: DataFrame) -> DataFrame:
     is_final = is_newest & F.coalesce(F.col("_given_up_offset") > F.col("_resumed_upto"), F.lit(True))
     there = _gathered(said).where("half_count > 0 or given_up_count > 0 or diverted_count > 0")
     placed = there.withColumn("real_topic", F.coalesce("_real.real_topic", "_given_up_real.real_topic"))
-    is_visible = F.filter(
-        "_messages", lambda message: message["is_true"] & (message["real_topic"] == F.col("real_topic"))
+
+    def is_visible(message: Column) -> Column:
+        return F.coalesce(message["is_true"] & (message["real_topic"] == F.col("real_topic")), F.lit(False))
+
+    def is_elsewhere(message: Column) -> Column:
+        is_same_record = F.coalesce(F.array_contains("_visible_places", message["place"]), F.lit(False))
+        return ~is_visible(message) & ~is_same_record
+
+    counted = placed.withColumn("_visible", F.filter("_messages", is_visible)).withColumn(
+        "_visible_places", F.array_distinct("_visible.place")
     )
-    counted = placed.withColumn("_visible", is_visible)
     # Messages that name a place of it, or its id, and are none of its visible ones.
-    elsewhere = F.size("_messages") - F.size("_visible") + F.col("orphan_count")
+    elsewhere = F.size(F.filter("_messages", is_elsewhere)) + F.col("orphan_count")
     return counted.select(
         *TRANSACTION_KEY,
         "real_topic",
         F.coalesce("_real.real_queue_id", "_given_up_real.real_queue_id").alias("real_queue_id"),
-        F.size("_visible").alias("visible_count"),
+        _records("_visible_places", "_visible").alias("visible_count"),
+        F.size("_ops").alias("op_count"),
         *_COUNTS.values(),
         *("check_times", "broker_check_times"),
         F.least("_first_timestamp", F.array_min("_visible.at")).alias("first_timestamp"),
         F.greatest("_last_timestamp", F.array_max("_visible.at")).alias("last_timestamp"),
         *("original_place", "half_queue_id", "half_offsets"),
-        *("op_place", "op_timestamps", "landed_op_count"),
+        *("op_place", "landed_op_count"),
+        F.col("_ops.at").alias("op_timestamps"),
         F.greatest("_newest_half", "_last_given_up").alias("newest_place"),
         F.array_max("_visible.place").alias("visible_place"),
         elsewhere.alias("elsewhere_count"),
@@ -182,11 +192,24 @@ def _counted(said: DataFrame) -> DataFrame:
 _COUNTS = {
     HALF: "half_count",
     GIVEN_UP: "given_up_count",
-    OP: "op_count",
     DIVERTED: "diverted_count",
     CONTRADICTION: "contradicting_count",
     ORPHAN: "orphan_count",
 }
+
+
+def _op() -> Column:
+    """What tells one op from another: its place in the log and in the body, where a broker wrote it.
+
+    A record whose queue or offset was misread in one copy of the log has a row for each of them.
+    """
+    own_offset = F.when(F.col("place").isNull(), F.col("queue_offset"))
+    return F.struct("place", own_offset.alias("own_offset"), "times", "at")
+
+
+def _records(places: str, rows: str) -> Column:
+    """How many records an array of rows is of: what lies at one place of the log is one; txmq's own have no place."""
+    return F.size(F.filter(places, F.isnotnull)) + F.size(F.filter(f"{rows}.place", F.isnull))
 
 
 def _is_original() -> Column:

@@ -111,19 +111,25 @@ def closed(
 
 
 def named_by_ops(copies: DataFrame, ops: DataFrame) -> DataFrame:
-    """One row per (copy, op row naming it): transaction key, op_store_timestamp, op_place, is_op_landed (R26)."""
+    """One row per (copy, op row naming it): transaction key, op_store_timestamp, op_place, is_op_landed (R26).
+
+    And where the op says so: op_queue_offset, op_position.
+    """
     tokens = ops.select(
         "broker_name",
         "queue_id",
         F.col("half_queue_offset").alias("queue_offset"),
         F.col("store_timestamp").alias("op_store_timestamp"),
         F.col("commit_log_offset").alias("op_place"),
+        F.col("queue_offset").alias("op_queue_offset"),
+        F.col("position").alias("op_position"),
         (F.col("origin") == ORIGIN_LANDED).alias("is_op_landed"),
     )
     named = copies.withColumn("queue_offset", named_offset()).join(
         tokens, on=["broker_name", "queue_id", "queue_offset"], how="inner"
     )
-    return named.select(*TRANSACTION_KEY, "op_store_timestamp", "op_place", "is_op_landed")
+    said = ("op_store_timestamp", "op_place", "is_op_landed", "op_queue_offset", "op_position")
+    return named.select(*TRANSACTION_KEY, *said)
 
 
 def made_visible(copies: DataFrame, given_up: DataFrame, visible: DataFrame) -> DataFrame:

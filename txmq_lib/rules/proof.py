@@ -40,7 +40,7 @@ from txmq_lib.rules.bad_places import (
     with_bad_places,
 )
 from txmq_lib.rules.frontier import ALL_QUEUES_TOPIC, WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID, read_to
-from txmq_lib.rules.runs import holes_between, no_runs, told_to, without_misread
+from txmq_lib.rules.runs import has_misread, holes_between, no_runs, told_to, without_misread
 
 PATTERNS = r"^\[(.*)\]$"  # how landing_frontier names a log of which some topics are read
 
@@ -77,6 +77,13 @@ def with_proof(figures: DataFrame, frontier: DataFrame, quarantine: DataFrame) -
             "_ops_read_at": undecided.ops_read_at(),
         }
     )
+
+
+def misread_queues(frontier: DataFrame) -> DataFrame:
+    """The queues (REAL_QUEUE) of which a place was misread: what the newest one proved may be proved no more."""
+    is_queue = F.col("queue_id") != WHOLE_QUEUE_ID
+    misread = frontier.where(is_queue & has_misread(F.coalesce("runs", no_runs())))
+    return misread.selectExpr("broker_name", "topic as real_topic", "queue_id as real_queue_id")
 
 
 def _proof() -> Column:
@@ -167,7 +174,12 @@ def _is_read_whole(stretch: Column) -> Column:
 
 def _overlaps(hole: Column) -> Column:
     """Whether what is missing may lie between the half and the op."""
-    return _is(hole["behind"] < F.col("op_place")) & F.coalesce(hole["before"] > F.col("_low"), F.lit(True))
+    return _may_lie_before(hole, F.col("op_place"))
+
+
+def _may_lie_before(hole: Column, end: Column) -> Column:
+    """Whether what is missing may lie between the half and that physical offset."""
+    return _is(hole["behind"] < end) & F.coalesce(hole["before"] > F.col("_low"), F.lit(True))
 
 
 def _missing(whole_read_to: Column) -> Column:
@@ -206,7 +218,9 @@ def _is_op_read() -> Column:
         "_ops.runs",
         lambda run: _begins_before(run) & _has_rows(run) & _is(run["last_commit_log_offset"] > message),
     )
-    return is_read & ~has_unread_op()
+    # An op may name a copy of the half that is missing.
+    is_half_missing = _some("_halves.holes", lambda hole: _may_lie_before(hole, message))
+    return is_read & ~is_half_missing & ~has_unread_op()
 
 
 def _takes(patterns: Column) -> Column:

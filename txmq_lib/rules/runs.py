@@ -152,6 +152,18 @@ def without_misread(runs: Column) -> Column:
     return F.concat(F.transform(placed, checked), unplaced)
 
 
+def has_misread(runs: Column) -> Column:
+    """Whether one of the places of `runs` contradicts another."""
+
+    def known(runs: Column) -> Column:
+        places = F.flatten(
+            F.transform(runs, lambda one: F.array(one["first_commit_log_offset"], one["last_commit_log_offset"]))
+        )
+        return F.size(F.filter(places, F.isnotnull))
+
+    return known(without_misread(runs)) < known(runs)
+
+
 def _end_of(one: Column) -> Column:
     return one["end_offset"]
 

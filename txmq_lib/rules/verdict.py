@@ -40,7 +40,7 @@ from txmq_lib.names import (
     UNDECIDED,
 )
 from txmq_lib.rules import undecided
-from txmq_lib.rules.bad_places import has_rival_half
+from txmq_lib.rules.bad_places import has_rival_half, has_unread_op
 from txmq_lib.rules.check import check_limit_ms
 from txmq_lib.rules.evidence import FIGURES
 from txmq_lib.rules.policy import Policies
@@ -51,13 +51,12 @@ from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 # before a half is due.
 ROUNDS_TO_SPARE = 2
 UNSETTLED = (PENDING, RESOLVED_UNKNOWN)
-# What else lands may refute an end that a file told or a log with a hole in a queue, or prove better what was proved.
+# Other settings may turn one of them into another.
+MOVED_BY_SETTINGS = (PENDING, DISCARDED_UNSEEN, EXPIRED_UNSEEN)
+# What else lands may refute an end that a file told, or what has a hole, or prove better what was proved.
 UNSETTLED_REASONS = (
-    REASON_FILE_END,
-    REASON_FROM_BEGINNING,
-    REASON_LIVE_READ,
-    REASON_LOG_READ,
-    REASON_OP_UNREAD,
+    *(REASON_FILE_END, REASON_FROM_BEGINNING, REASON_LIVE_READ, REASON_LOG_READ),  # of a rollback
+    *(REASON_NO_OP, REASON_OP_UNREAD),
 )
 
 
@@ -82,7 +81,9 @@ def judged(
         *TRANSACTION_KEY,
         *("real_topic", "real_queue_id", "verdict", "reason"),
         *[F.col(name).cast("bigint").alias(name) for name in FIGURES],
-        *("check_times", "broker_check_times", "first_timestamp", "last_timestamp", "checks_end_timestamp"),
+        *("check_times", "broker_check_times", "first_timestamp", "last_timestamp"),
+        # It follows from settings: what they do not change keeps nothing of them.
+        F.when(F.col("verdict").isin(*MOVED_BY_SETTINGS), F.col("checks_end_timestamp")).alias("checks_end_timestamp"),
         F.lit(pass_number).cast("bigint").alias("pass_number"),
         (~may_change).alias("is_settled"),
     )
@@ -115,7 +116,8 @@ def _reason(policies: Policies) -> Column:
         ROLLED_BACK: F.when(_is_decided_by_txmq(policies), REASON_DECIDED).otherwise(F.col("_proof")),
         RESOLVED_UNKNOWN: F.col("_missing"),
     }
-    is_read = is_engine | F.col("_is_read")
+    # Of an engine's broker an op lies where nobody has read only where it met what txmq wrote.
+    is_read = (is_engine & ~has_unread_op()) | F.col("_is_read")
     of_undecided = {
         PENDING: (REASON_UNDECIDED, is_read),
         DISCARDED: (REASON_GIVEN_UP, is_read),
@@ -156,7 +158,7 @@ def moved_by_settings(verdicts: DataFrame) -> DataFrame:
 
     EXPIRED_UNSEEN; of RocksDB all whose end of checks follows from settings.
     """
-    is_of_rocksdb = F.col("verdict").isin(PENDING, DISCARDED_UNSEEN) & F.col("checks_end_timestamp").isNotNull()
+    is_of_rocksdb = F.col("verdict").isin(*MOVED_BY_SETTINGS) & F.col("checks_end_timestamp").isNotNull()
     return transactions_of(verdicts.where((F.col("verdict") == EXPIRED_UNSEEN) | is_of_rocksdb))
 
 

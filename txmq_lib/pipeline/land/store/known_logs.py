@@ -115,7 +115,8 @@ def _mended_from(warehouse: Warehouse, files: Sequence[LogFile], known: Row) -> 
     Where there is none, the end of what was read.
     """
     runs = known["runs"] or ()
-    if 1 < len(runs) < MOST_RUNS:
+    has_hole = len(runs) > 1 or any(run["first_offset"] > files[0].base_offset for run in runs)
+    if has_hole and len(runs) < MOST_RUNS:
         of_broker = warehouse.read("quarantine").where(F.col("broker_name") == known["broker_name"])
         # What another record of its key keeps out leaves its hole, however often it is read.
         is_mendable = F.every(F.col("reason").isin(*DAMAGES)).alias("is_mendable")
