@@ -158,32 +158,32 @@ def test_what_a_broker_has_decided_is_decided_when_txmq_takes_over(open_house, k
     assert verdicts(house) == {"T1": verdict}
 
 
-@pytest.mark.parametrize("kinds", [("message", "op"), ("op",)])
-def test_what_a_broker_has_decided_is_decided_though_its_rows_met_those_of_txmq(open_house, kinds):
+def test_what_a_broker_has_decided_is_decided_though_its_rows_met_those_of_txmq(open_house):
     second = {**HALF, "UNIQ_KEY": "T2"}
     brokers_own = {
         "message": [stored("Topic", 2_000, second, sys_flag=8, prepared=1_500, queue_offset=0)],
         "op": [stored(OP_TOPIC, 3_000, {"TAGS": "d"}, queue_offset=0, body="2,")],
     }
+    met = {"both": ("message", "op"), "op": ("op",)}
     house = open_house()
-    house.land_rows("half", [stored(HALF_TOPIC, 1_000), stored(HALF_TOPIC, 1_500, second, queue_offset=2)])
-    house.land_rows("end", [end()])
+    for broker in met:
+        halves = [stored(HALF_TOPIC, 1_000), stored(HALF_TOPIC, 1_500, second, queue_offset=2)]
+        house.land_rows("half", halves, broker=broker)
+        house.land_rows("end", [end()], broker=broker)
     house.reconcile()
-    for kind in kinds:
-        house.land_rows(kind, brokers_own[kind])
-    assert {row["reason"] for row in house.rows("quarantine")} == {"KEY_CONFLICT"}
     end_of_second = end(place=1_500, queue_offset=2)["header"] | {"msgId": "T2", "transactionId": "T2"}
-    house.land_rows("end", [{"ts": NOW_MS - 40_000, "header": end_of_second}])
+    for broker, kinds in met.items():
+        for kind in kinds:
+            house.land_rows(kind, brokers_own[kind], broker=broker)
+        house.land_rows("end", [{"ts": NOW_MS - 40_000, "header": end_of_second}], broker=broker)
+    assert {row["reason"] for row in house.rows("quarantine")} == {"KEY_CONFLICT"}
     house.reconcile()
-    assert [row["transaction_id"] for row in house.rows("message")] == ["T1"]
-    assert {row["transaction_id"]: row["outcome"] for row in house.rows("end_outcome")} == {
-        "T1": "accepted",
-        "T2": "repeated",
-    }
+    assert [row["transaction_id"] for row in house.rows("message")] == ["T1", "T1"]
     house.audit()
-    assert {row["transaction_id"]: (row["verdict"], row["reason"]) for row in house.rows("verdict")} == {
-        "T1": ("COMMITTED", "visible"),
-        "T2": ("PENDING", "op_unread"),
+    expected = {"T1": ("accepted", "COMMITTED", "visible"), "T2": ("repeated", "PENDING", "op_unread")}
+    outcomes = {(row["broker_name"], row["transaction_id"]): row["outcome"] for row in house.rows("end_outcome")}
+    assert {key: (outcomes[key], *found) for key, found in said(house).items()} == {
+        (broker, name): found for broker in met for name, found in expected.items()
     }
 
 
