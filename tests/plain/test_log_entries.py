@@ -12,7 +12,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
 from txmq_lib.delta.log_actions import real_path
-from txmq_lib.delta.log_entries import FEW_FILES, LogEntries
+from txmq_lib.delta.log_entries import LogEntries
 from txmq_lib.delta.log_folder import LocalFolder
 from txmq_lib.delta.log_view import LEAST_ROW_BYTES, DeltaLogView
 
@@ -38,7 +38,7 @@ def append(path: str, *values: int, app_id: str = "a", number: int = 1) -> None:
 
 
 def known_files(entries: LogEntries, version: int) -> set[str] | None:
-    files = entries.few_files(version, entries.newest())
+    files = entries.plain_files(version, entries.newest())
     return None if files is None else {real_path(file) for file in files}
 
 
@@ -57,7 +57,7 @@ def test_versions_files_and_transaction_numbers_are_those_that_deltalake_knows(p
     assert known_files(entries, 3) == real_files(place)
     # What an older version had is still told.
     assert known_files(entries, 1) == real_files(place, 1)
-    assert {file.partition["part"] for file in entries.few_files(3, 3)} == {"0", "1"}
+    assert {file.partition["part"] for file in entries.plain_files(3, 3)} == {"0", "1"}
 
 
 def test_texts_in_the_statistics_may_have_line_ends_of_unicode(tmp_path):
@@ -102,12 +102,13 @@ def test_only_commits_that_do_nothing_but_insert_tell_what_they_inserted(place):
     assert known_files(entries, 5) == real_files(place)
 
 
-def test_many_files_are_left_to_delta(place):
-    for value in range(FEW_FILES + 1):
+def test_however_many_files_there_are_each_tells_what_may_be_in_it(place):
+    for value in range(40):
         append(place, 2 * value)
     entries = LogEntries(LocalFolder(place))
-    assert known_files(entries, FEW_FILES) == real_files(place, FEW_FILES)
-    assert known_files(entries, FEW_FILES + 1) is None
+    files = entries.plain_files(40, entries.newest())
+    assert {real_path(file) for file in files} == real_files(place)
+    assert [file.may_hold("n", [(-9, -1), (20, 21)]) for file in files].count(True) == 1
 
 
 def test_a_log_that_lost_entries_tells_nothing_by_itself(place):
@@ -116,7 +117,7 @@ def test_a_log_that_lost_entries_tells_nothing_by_itself(place):
     Path(place, "_delta_log", f"{0:020d}.json").unlink()
     entries = LogEntries(LocalFolder(place))
     assert entries.newest() == 2
-    assert (entries.txns(2), entries.few_files(2, 2), entries.commit(0)) == (None, None, None)
+    assert (entries.txns(2), entries.plain_files(2, 2), entries.commit(0)) == (None, None, None)
     assert entries.commit(2) is not None
 
 
@@ -203,8 +204,8 @@ def test_the_log_tells_the_same_from_a_checkpoint_on_as_from_its_first_entry(pla
         Path(place, "_delta_log", f"{version:020d}.json").unlink()
     later = LogEntries(LocalFolder(place))
     assert (later.txns(later.newest()), known_files(later, 10), later.metadata(10)) == facts
-    assert {file.partition["part"] for file in later.few_files(10, 10)} == {"0", "1"}
-    assert {file.rows for file in later.few_files(10, 10)} == {file.rows for file in whole.few_files(10, 10)}
+    assert {file.partition["part"] for file in later.plain_files(10, 10)} == {"0", "1"}
+    assert {file.rows for file in later.plain_files(10, 10)} == {file.rows for file in whole.plain_files(10, 10)}
 
 
 def test_a_checkpoint_that_cannot_be_read_or_is_newer_than_the_look_is_no_harm(place):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from builders import at, policies, row, rows
+from deltalake import DeltaTable
 from moment import NOW
 from test_end import EDGES
 from test_end_order import STORIES
@@ -19,7 +20,6 @@ from test_end_order import STORIES
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import TableFile, WrittenFile, arrow_schema
 from txmq_lib.delta.arrow_writes import ArrowWrite
-from txmq_lib.delta.row_groups import all_files
 from txmq_lib.delta.small_writes import create_table, table_properties
 from txmq_lib.pipeline.reconcile.in_arrow import judging
 from txmq_lib.rules.end import judged_ends, matched_ends, outcome_rows
@@ -67,7 +67,8 @@ def a_pass(warehouse: Warehouse) -> Any:
         known_to=lambda table: None,
         read=lambda table: SimpleNamespace(isEmpty=lambda: True),
         input_versions={"end_outcome": 0, "half_message": 1},
-        new_files=lambda table: all_files(warehouse.local_path(table), 1),
+        new_files=lambda table: DeltaTable(warehouse.local_path(table)).file_uris(),
+        files_near=lambda table, *_: DeltaTable(warehouse.local_path(table)).file_uris(),
         directory=lambda prefix: str(directory),
         now=NOW,
         number=7,

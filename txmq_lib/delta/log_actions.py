@@ -6,8 +6,11 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from urllib.parse import unquote
+
+from txmq_lib.delta.file_statistics import Ranges, bounds_of, may_hold
 
 # The first of a file's statistics; decoding them all takes longer than the rest of an entry.
 NUM_RECORDS = re.compile(r'"numRecords"\s*:\s*(\d+)')
@@ -16,7 +19,7 @@ COLUMN_MAPPING = "delta.columnMapping.mode"
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of a table: path below it, bytes, rows (0: not told), partition values.
+    """A file of a table: path below it, bytes, rows (0: not told), partition values, statistics as JSON.
 
     Where it is not `is_plain` only Delta can read it.
     """
@@ -26,6 +29,19 @@ class DataFile:
     rows: int
     partition: Mapping[str, str | None]
     is_plain: bool
+    statistics: str = ""
+
+    def may_hold(self, column: str, ranges: Ranges) -> bool:
+        """Whether a value of `column`, a number or a moment in epoch ms, may be in one of `ranges`."""
+        if column not in self._bounds:
+            return True
+        bounds = self._bounds[column]
+        return bounds is not None and may_hold(*bounds, ranges)
+
+    @cached_property
+    def _bounds(self) -> Mapping[str, tuple[int, int] | None]:
+        # Most files are never asked.
+        return bounds_of(self.statistics)
 
 
 @dataclass(frozen=True)
@@ -94,13 +110,15 @@ def metadata_of(action: Mapping[str, Any]) -> Metadata:
 def file_of(action: Mapping[str, Any]) -> DataFile:
     """A file from the action that adds it."""
     path = str(action["path"])
+    statistics = str(action.get("stats") or "")
     is_below = not path.startswith("/") and ":" not in path.split("/")[0]
     return DataFile(
         path=path,
         size=int(action["size"]),
-        rows=int(matched[1]) if (matched := NUM_RECORDS.search(action.get("stats") or "")) else 0,
+        rows=int(matched[1]) if (matched := NUM_RECORDS.search(statistics)) else 0,
         partition=dict(action.get("partitionValues") or {}),
         is_plain=is_below and not action.get("deletionVector"),
+        statistics=statistics,
     )
 
 

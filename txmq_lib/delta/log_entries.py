@@ -17,8 +17,8 @@ from txmq_lib.delta.log_folder import LogFolder, side_by_side
 
 COMMIT_FILE = re.compile(r"(\d{20})\.json")
 CHECKPOINT_FILE = re.compile(r"(\d{20})\.checkpoint\..*parquet")
-# Of how many versions it is remembered which files they have, and of how many files at most.
-REMEMBERED_VERSIONS, FEW_FILES = 64, 32
+# Of how many versions it is remembered which files they have.
+REMEMBERED_VERSIONS = 64
 REMEMBERED_COMMITS = 200
 # Beyond so many entries a checkpoint on the way is sought, and so many are read at a time.
 MANY_ENTRIES = 100
@@ -32,14 +32,14 @@ class _Known:
     txns: dict[str, int] = field(default_factory=dict)
     files: dict[str, DataFile] = field(default_factory=dict)
     metadata: Metadata = field(default_factory=Metadata)
-    # None: many files, or such that only Delta can read.
-    few_files: OrderedDict[int, tuple[DataFile, ...] | None] = field(default_factory=OrderedDict)
+    # None: only Delta can read them.
+    files_of: OrderedDict[int, tuple[DataFile, ...] | None] = field(default_factory=OrderedDict)
 
     @classmethod
     def at(cls, checkpoint: Checkpoint) -> _Known:
         """As a checkpoint has it."""
         known = cls(checkpoint.version, dict(checkpoint.txns), dict(checkpoint.files), checkpoint.metadata)
-        known._remember_few_files()
+        known._remember_files()
         return known
 
     def follow(self, version: int, commit: Commit) -> None:
@@ -50,14 +50,12 @@ class _Known:
             self.files.pop(path, None)
         self.files.update((file.path, file) for file in commit.added)
         self.metadata = commit.metadata or self.metadata
-        self._remember_few_files()
+        self._remember_files()
 
-    def _remember_few_files(self) -> None:
-        is_readable = len(self.files) <= FEW_FILES and not self.metadata.is_mapped
-        files = tuple(self.files.values()) if is_readable else ()
-        self.few_files[self.version] = files if is_readable and all(file.is_plain for file in files) else None
-        while len(self.few_files) > REMEMBERED_VERSIONS:
-            self.few_files.popitem(last=False)
+    def _remember_files(self) -> None:
+        self.files_of[self.version] = None if self.metadata.is_mapped else tuple(self.files.values())
+        while len(self.files_of) > REMEMBERED_VERSIONS:
+            self.files_of.popitem(last=False)
 
 
 class LogEntries:
@@ -129,10 +127,11 @@ class LogEntries:
         known = self._followed(newest)
         return None if known is None else known.metadata
 
-    def few_files(self, version: int, newest: int) -> tuple[DataFile, ...] | None:
-        """The files a version has, where they are few and plain; else, and where nothing tells, None."""
+    def plain_files(self, version: int, newest: int) -> tuple[DataFile, ...] | None:
+        """The files a version has, where all are plain; else, and where nothing tells, None."""
         known = self._followed(newest)
-        return None if known is None else known.few_files.get(version)
+        files = None if known is None else known.files_of.get(version)
+        return files if files is not None and all(file.is_plain for file in files) else None
 
     def _forget(self) -> None:
         self._known, self._is_torn = None, False

@@ -80,9 +80,9 @@ class DeltaLogView:
         metadata = self._entries.metadata(self.version)
         return metadata.schema if metadata is not None else str(self._snapshot.metadata().schemaString())
 
-    def few_files(self, version: int) -> tuple[DataFile, ...] | None:
-        """The files of a version where they are few and plain Parquet; None: let Delta read it."""
-        return self._entries.few_files(version, self.version)
+    def plain_files(self, version: int) -> tuple[DataFile, ...] | None:
+        """The files of a version where all are plain Parquet; None: let Delta read it."""
+        return self._entries.plain_files(version, self.version)
 
     def inserted_files(self, after: int, upto: int) -> list[DataFile] | None:
         """Files with the rows that were inserted behind version `after` up to `upto`, in order.

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
-from urllib.parse import unquote
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
-from txmq_lib.delta.log_actions import COLUMN_MAPPING
+from txmq_lib.delta.file_statistics import Ranges, may_hold
 
 # Of decoded rows at once; what one row holds is bounded where it lands.
 BATCH_BYTES: Final = 8 << 20
@@ -42,34 +39,7 @@ class RowGroups:
             yield from file.iter_batches(size, row_groups=list(self.groups), columns=list(columns), use_threads=False)
 
 
-def files_near(path: str, version: int, column: str, ranges: Sequence[tuple[int, int]]) -> list[str] | None:
-    """Files of a version of the table whose statistics say that `column` may lie in one of `ranges`.
-
-    None where not all are plain Parquet below the table.
-    """
-    added = _plain_files(path, version)
-    if added is None:
-        return None
-    near = [row for row in added if _may_hold(row.get(f"min.{column}"), row.get(f"max.{column}"), ranges)]
-    return [os.path.join(path, unquote(str(row["path"]))) for row in near]
-
-
-def all_files(path: str, version: int) -> list[str] | None:
-    """Files of a version of the table; None where not all are plain Parquet below it."""
-    added = _plain_files(path, version)
-    return None if added is None else [os.path.join(path, unquote(str(row["path"]))) for row in added]
-
-
-def _plain_files(path: str, version: int) -> list[dict[str, Any]] | None:
-    table = DeltaTable(path, version=version)
-    is_mapped = table.metadata().configuration.get(COLUMN_MAPPING, "none") != "none"
-    if is_mapped or "deletionVectors" in (table.protocol().reader_features or ()):
-        return None
-    added = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    return None if any(_is_elsewhere(str(row["path"])) for row in added) else added
-
-
-def groups_near(path: str, column: str, ranges: Sequence[tuple[int, int]], *, most_bytes: int) -> list[RowGroups]:
+def groups_near(path: str, column: str, ranges: Ranges, *, most_bytes: int) -> list[RowGroups]:
     """Row groups of a file in which `column` may lie in one of `ranges`, in runs of about `most_bytes`."""
     metadata = pq.read_metadata(path)
     place = metadata.schema.names.index(column)
@@ -78,7 +48,7 @@ def groups_near(path: str, column: str, ranges: Sequence[tuple[int, int]], *, mo
         group = metadata.row_group(number)
         found = group.column(place).statistics
         least, greatest = (found.min, found.max) if found is not None and found.has_min_max else (None, None)
-        if not _may_hold(least, greatest, ranges):
+        if not may_hold(least, greatest, ranges):
             continue
         if runs and runs[-1].groups[-1] == number - 1 and runs[-1].size + group.total_byte_size <= most_bytes:
             runs[-1] = RowGroups(path, (*runs[-1].groups, number), runs[-1].size + group.total_byte_size)
@@ -119,13 +89,3 @@ def _opened(path: str, coded: Sequence[str] = ()) -> pq.ParquetFile:
     return pq.ParquetFile(
         path, buffer_size=1 << 20, pre_buffer=False, read_dictionary=list(coded), coerce_int96_timestamp_unit="us"
     )
-
-
-def _is_elsewhere(path: str) -> bool:
-    return path.startswith("/") or ":" in path.split("/")[0]
-
-
-def _may_hold(least: Any, greatest: Any, ranges: Sequence[tuple[int, int]]) -> bool:  # noqa: ANN401 - null or a number
-    if least is None or greatest is None:
-        return True
-    return any(low <= greatest and least <= high for low, high in ranges)

@@ -26,12 +26,21 @@ from txmq_lib.spark.local_frame import local_frame
 
 # Tables that came after the first version: an older warehouse gets them when it is opened.
 LATER_TABLES = ("broker", "broker_set_up", "check_cursor", "connected_producer", "end_trace", "orphan")
-READ_WHOLE_BYTES = 64 << 20  # beyond, leaving files out by their statistics pays
+# Beyond, leaving files out by their statistics pays; and Spark would list more by a job.
+READ_WHOLE_BYTES, FEW_FILES = 64 << 20, 32
 CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 
 
 def _no_hook(table: str, step: str) -> None:
     return None
+
+
+MayMatter = Callable[[DataFile], bool]
+
+
+def every(file: DataFile) -> bool:
+    """Each file may matter."""
+    return True
 
 
 class Warehouse(TableLogs):
@@ -63,12 +72,13 @@ class Warehouse(TableLogs):
 
     def is_few(self, table: str, version: int | None = None) -> bool:
         """Whether a version of the table, or the newest, has few files and little in them."""
-        return self._few_files(table, version) is not None
+        return self.bytes_if_few(table, version) is not None
 
-    def bytes_if_few(self, table: str, version: int) -> int | None:
+    def bytes_if_few(self, table: str, version: int | None) -> int | None:
         """The size of a table as `DeltaLogView.bytes_between` reckons it; None where it has not few rows."""
-        files = self._few_files(table, version)
-        return None if files is None else reckoned_bytes(files)
+        files = self._chosen(table, version, every)
+        is_few = files is not None and sum(file.size for file in files) <= READ_WHOLE_BYTES
+        return reckoned_bytes(files) if files is not None and is_few else None
 
     def create_missing(self) -> list[str]:
         """Create the tables that do not exist yet; their names."""
@@ -134,12 +144,15 @@ class Warehouse(TableLogs):
                 sync_commits(path, max(version, self._durable.get(table, -1)), newest)
                 self._durable[table] = newest
 
-    def read(self, table: str, version: int | None = None) -> DataFrame:
-        """All rows of a table, at a version or the newest."""
+    def read(self, table: str, version: int | None = None, *, may_matter: MayMatter = every) -> DataFrame:
+        """All rows of a table, at a version or the newest.
+
+        may_matter  tells which files have rows that are asked for; whether those of others come as well is not said
+        """
         if version == 0 and self._was_created_empty(table):
             # Known without a scan, and Spark plans away whatever is joined with it.
             return self.empty(table)
-        files = self._few_files(table, version)
+        files = self._chosen(table, version, may_matter)
         if files is not None:
             return self._frame_of(table, files)
         reader = self.spark.read.format("delta")
@@ -179,10 +192,16 @@ class Warehouse(TableLogs):
             feed = feed.where(~((F.col("broker_name") == broker_name) & (F.col("_commit_version") < version)))
         return feed.where("_change_type = 'insert'").drop(*CHANGE_COLUMNS)
 
-    def _few_files(self, table: str, version: int | None) -> tuple[DataFile, ...] | None:
+    def plain_files(self, table: str, version: int | None) -> tuple[DataFile, ...] | None:
+        """The files of a version, or the newest, where all are plain Parquet; None where only Delta can read them."""
         log = self.log(table) if version is None else self.log_upto(table, version)
-        files = log.few_files(log.version if version is None else version)
-        return files if files is not None and sum(file.size for file in files) <= READ_WHOLE_BYTES else None
+        return log.plain_files(log.version if version is None else version)
+
+    def _chosen(self, table: str, version: int | None, may_matter: MayMatter) -> list[DataFile] | None:
+        """The files that may matter; None where they are many, or only Delta can read them."""
+        files = self.plain_files(table, version)
+        chosen = None if files is None else list(filter(may_matter, files))
+        return chosen if chosen is not None and len(chosen) <= FEW_FILES else None
 
     def _frame_of(self, table: str, files: Sequence[DataFile]) -> DataFrame:
         # Delta runs a Spark job or two per look at a table to find out which files to read.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
-from txmq_lib.delta.log_actions import real_path
-from txmq_lib.delta.row_groups import all_files
+from txmq_lib.delta.file_statistics import Ranges
+from txmq_lib.delta.log_actions import DataFile, real_path
+from txmq_lib.delta.warehouse import MayMatter
 from txmq_lib.passes.frames import Frames
 from txmq_lib.passes.pass_log import taken_back
 
@@ -21,6 +23,15 @@ class Reader(Frames):
     def read(self, table: str) -> DataFrame:
         """All rows of the table as the plan saw it."""
         return self.warehouse.read(table, self.input_versions[table])
+
+    def read_files(self, table: str, may_matter: MayMatter) -> DataFrame:
+        """Rows of the table as the plan saw it: all of those files that `may_matter`, maybe those of others."""
+        return self.warehouse.read(table, self.input_versions[table], may_matter=may_matter)
+
+    def read_part(self, table: str, column: str, *, value: bool) -> DataFrame:
+        """Rows of a partition of the table as the plan saw it: those whose `column` has this value."""
+        other = str(not value).lower()
+        return self.read_files(table, lambda file: file.partition.get(column) != other).where(F.col(column) == value)
 
     def has_few_rows(self, table: str) -> bool:
         """Whether the table, as the plan saw it, is read whole as cheaply as in part."""
@@ -36,16 +47,25 @@ class Reader(Frames):
 
     def new_files(self, table: str) -> list[str] | None:
         """Files of this machine that hold the rows of `new_rows` and no others; None where Spark has to find them."""
-        path, since, upto = self.warehouse.local_path(table), self.known_to(table), self.input_versions[table]
-        if path is None:
-            return None
+        since, upto = self.known_to(table), self.input_versions[table]
         if since is None:
-            return all_files(path, upto)
+            return self._local_files(table, self.warehouse.plain_files(table, upto))
         if since >= upto:
-            return []
+            return self._local_files(table, [])
         log = self.warehouse.log_upto(table, upto)
-        files = None if taken_back(log, table, since, upto) else log.inserted_files(since, upto)
-        return None if files is None else [os.path.join(path, real_path(file)) for file in files]
+        return self._local_files(
+            table, None if taken_back(log, table, since, upto) else log.inserted_files(since, upto)
+        )
+
+    def files_near(self, table: str, column: str, ranges: Ranges) -> list[str] | None:
+        """Files of this machine that hold the rows whose `column` is in one of `ranges`; None where Spark has to."""
+        files = self.warehouse.plain_files(table, self.input_versions[table])
+        near = None if files is None else [file for file in files if file.may_hold(column, ranges)]
+        return self._local_files(table, near)
+
+    def _local_files(self, table: str, files: Sequence[DataFile] | None) -> list[str] | None:
+        path = self.warehouse.local_path(table)
+        return None if path is None or files is None else [os.path.join(path, real_path(file)) for file in files]
 
     def new_bytes(self, tables: Iterable[str]) -> int | None:
         """Bytes that landed in `tables` since the last committed pass of this job; None where the logs do not tell."""

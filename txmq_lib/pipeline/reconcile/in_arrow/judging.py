@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import TableFile, WrittenFile, stored_schema
-from txmq_lib.delta.row_groups import Stretch, files_near, stretches
+from txmq_lib.delta.row_groups import Stretch, stretches
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.reconcile.in_arrow.named_halves import (
     COMMIT_LOG_OFFSET,
@@ -122,12 +122,9 @@ def _pieces(current: Pass) -> list[_Piece] | None:
     if is_first and not current.read(OUTCOMES).isEmpty():
         return None  # nobody knows which of them were judged before
     ends = _stretches(current.new_files(ENDS), END_COLUMNS)
-    path = current.warehouse.local_path(HALVES)
-    if not ends or path is None or sum(each.rows for each in ends) > MOST_ENDS:
+    if not ends or sum(each.rows for each in ends) > MOST_ENDS:
         return None
-    near = files_near(
-        path, current.input_versions[HALVES], COMMIT_LOG_OFFSET, [(each.least, each.greatest) for each in ends]
-    )
+    near = current.files_near(HALVES, COMMIT_LOG_OFFSET, [(each.least, each.greatest) for each in ends])
     halves = _stretches(near, HALF_COLUMNS)
     if halves is None:
         return None

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import TableFile, WrittenFile
-from txmq_lib.delta.row_groups import RowGroups, files_near, groups_near
+from txmq_lib.delta.row_groups import RowGroups, groups_near
 from txmq_lib.errors import InvariantViolation
 from txmq_lib.files.scratch import scratch
 from txmq_lib.passes.current import Pass
@@ -116,8 +116,7 @@ def laid_down(
 
 def halves_of(current: Pass, destinations: DestinationFiles) -> list[RowGroups] | None:
     """Row groups of half_message, as the plan saw it, that may hold the halves of these; None: Spark has to read."""
-    path = current.warehouse.local_path(HALVES)
-    files = files_near(str(path), current.input_versions[HALVES], OFFSET, destinations.ranges)
+    files = current.files_near(HALVES, OFFSET, destinations.ranges)
     if files is None:
         return None
     return [piece for file in files for piece in groups_near(file, OFFSET, destinations.ranges, most_bytes=PIECE_BYTES)]
