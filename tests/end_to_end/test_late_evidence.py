@@ -29,10 +29,13 @@ def stored(topic: str, place: int, properties: dict[str, str] = HALF, **fields: 
     return message_row(topic, place=place, stored_ms=NOW_MS - 60_000 + place, properties=properties, **defaults)
 
 
-@pytest.fixture
-def reads_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No table is so small that it is read whole."""
+@pytest.fixture(params=["files", "delta"])
+def reads_in_part(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """No table is so small that it is read whole: files that may matter are read, or Delta finds them."""
     monkeypatch.setattr(warehouse, "READ_WHOLE_BYTES", -1)
+    if request.param == "delta":
+        monkeypatch.setattr(warehouse, "FEW_FILES", -1)
+    return str(request.param)
 
 
 # Halves in front of a given-up row and behind it (R73: resumed), the commit of the one given up, the row that says so.
@@ -83,6 +86,18 @@ def test_a_verdict_is_looked_for_only_in_files_that_can_hold_it(open_house: Call
         file.unlink()  # whoever opens one now fails
     house.land_rows("half", [stored(HALF_TOPIC, 6_000, {**HALF, "UNIQ_KEY": "T2"}, born_ms=NOW_MS - DAY_MS)])
     assert house.audit().counts["verdict_PENDING"] == 1
+
+
+def test_of_a_table_the_files_that_may_matter_are_read_or_more(open_house: Callable[..., House], reads_in_part: str):
+    house = open_house("role=audit")
+    for place in (1_000, 300_000):
+        house.land_rows("half", [stored(HALF_TOPIC, place, {**HALF, "UNIQ_KEY": f"T{place}"})])
+    near = [(300_000, 300_000)]
+    rows = house.warehouse.read("half_message", may_matter=lambda file: file.may_hold("commit_log_offset", near))
+    found = sorted(row["commit_log_offset"] for row in rows.collect())
+    assert found == ([300_000] if reads_in_part == "files" else [1_000, 300_000])
+    held = house.warehouse.read("end_outcome", may_matter=lambda file: file.partition["is_held"] == "true")
+    assert held.isEmpty()
 
 
 def test_what_is_pending_counts_whatever_the_last_commit_of_its_table_was(

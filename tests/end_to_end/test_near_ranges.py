@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
+from txmq_lib.delta.log_entries import LogEntries
+from txmq_lib.delta.log_folder import LocalFolder
 from txmq_lib.pipeline.shared import pruning
-from txmq_lib.pipeline.shared.pruning import MOST_RANGES, OFFSET_BUCKET, near_offsets
+from txmq_lib.pipeline.shared.pruning import MOST_RANGES, OFFSET_BUCKET, Values, near_values
 
 FAR = 10 * OFFSET_BUCKET
 
@@ -21,13 +23,13 @@ def test_values_that_are_far_from_each_other_are_found_in_coarser_buckets(
     monkeypatch.setattr(
         pruning,
         "_occupied",
-        lambda *arguments: (lambda found: (collected.append(len(found)), found)[1])(occupied(*arguments)),
+        lambda *arguments: (lambda found: (collected.append(len(found["v"])), found)[1])(occupied(*arguments)),
     )
     # Two stretches, 200 values each, with nothing between them.
     stretches = [begin, begin + 10_000 * FAR]
     values = [first + place * FAR for first in stretches for place in range(200)]
     others = [begin - FAR, begin + 5_000 * FAR, begin + 20_000 * FAR]
-    near = near_offsets("o", spark.createDataFrame([(each,) for each in values], "v bigint"), "v")
+    near = near_values("o", spark.createDataFrame([(each,) for each in values], "v bigint"), "v")
     rows = spark.createDataFrame([(each,) for each in values + others], "o bigint")
     assert sorted(row["o"] for row in rows.where(near.condition()).collect()) == values
     assert collected[0] == 17
@@ -36,7 +38,37 @@ def test_values_that_are_far_from_each_other_are_found_in_coarser_buckets(
 
 def test_values_side_by_side_are_few_buckets_and_none_are_no_range(spark: SparkSession):
     places = spark.range(0, 40 * OFFSET_BUCKET, 500)
-    assert pruning._ranges(places.selectExpr("id as v"), OFFSET_BUCKET) == [(0, (40 * OFFSET_BUCKET - 1) // 500 * 500)]
-    assert pruning._ranges(places.selectExpr("id as v").where("v < 0"), OFFSET_BUCKET) == []
-    apart = places.selectExpr("id * 1000 as v").limit(100)
-    assert len(pruning._ranges(apart, OFFSET_BUCKET)) == MOST_RANGES
+    ids = places.selectExpr("id as v", "id - 1 as w", "timestamp_millis(id) as t")
+    values = Values(ids, "v", "w", "t")
+    last = (40 * OFFSET_BUCKET - 1) // 500 * 500
+    assert values.ranges == {"v": [(0, last)], "w": [(-1, last - 1)], "t": [(0, last)]}
+    assert Values(ids.where("v < 0"), "v", "t").ranges == {"v": [], "t": []}
+    apart = places.selectExpr("id * 1000 as v", "cast(null as bigint) as w").limit(100)
+    assert [len(ranges) for ranges in Values(apart, "v", "w").ranges.values()] == [MOST_RANGES, 0]
+
+
+@pytest.mark.parametrize("has_vectors", [False, True])
+def test_files_of_spark_are_passed_over_only_where_they_have_nothing_near(spark: SparkSession, tmp_path, has_vectors):
+    path = str(tmp_path / "t")
+    moment = "timestamp_micros(id * 86400000000 + 999) as t"  # finer than statistics tell
+    for day in range(3):
+        rows = spark.range(day * 10, day * 10 + 10).selectExpr("id", moment).coalesce(1)
+        rows.write.format("delta").mode("append").save(path)
+    spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS (n bigint)")
+    rows = spark.range(30, 40).selectExpr("id", moment, "null as n").coalesce(1)
+    rows.write.format("delta").mode("append").save(path)
+    if has_vectors:
+        spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES (delta.enableDeletionVectors = true)")
+        spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 5")
+    entries = LogEntries(LocalFolder(path))
+    newest = entries.newest()
+    files = entries.plain_files(newest, newest)
+    if has_vectors:
+        assert files is None
+        return
+    day_ms = 86_400_000
+    near = [[file.may_hold("t", [(day * day_ms, day * day_ms)]) for file in files] for day in range(40)]
+    assert near == [[day // 10 == number for number in range(4)] for day in range(40)]
+    assert [file.may_hold("id", [(9, 10)]) for file in files] == [True, True, False, False]
+    # Files from before the column was there tell nothing of it.
+    assert [file.may_hold("n", [(9, 10)]) for file in files] == [True, True, True, False]

@@ -20,7 +20,7 @@ from txmq_lib.pipeline.shared.idle import is_idle
 from txmq_lib.pipeline.shared.known_runs import frontier_with_runs
 from txmq_lib.pipeline.shared.orphans import Orphans, find_orphans, write_orphans
 from txmq_lib.pipeline.shared.policies import policies_of
-from txmq_lib.pipeline.shared.pruning import Near, near_times
+from txmq_lib.pipeline.shared.pruning import Near, near_values
 from txmq_lib.pipeline.shared.roles import record_roles, require_same_role
 from txmq_lib.pipeline.touched import touched_transactions
 from txmq_lib.rules.evidence import Evidence, transaction_figures
@@ -81,8 +81,8 @@ def _inputs(current: Pass) -> Inputs:
     orphans = find_orphans(current, policies)
     with current.timed("touched"):
         touched = current.cached(touched_transactions(current, frontier, orphans, policies))
-    near = near_times("born_timestamp", touched, "born_timestamp")
-    return Inputs(policies, frontier, orphans, touched, _evidence(current, touched, orphans), near)
+    near = near_values("born_timestamp", touched, "born_timestamp")
+    return Inputs(policies, frontier, orphans, touched, _evidence(current, touched, orphans, near), near)
 
 
 def _decide(current: Pass, inputs: Inputs) -> Decided:
@@ -116,7 +116,7 @@ def _input_bytes(current: Pass) -> int | None:
         return None
     # Each pass goes over all that is unsettled, too, and judges again what lacks proof. Its rows are counted, since the
     # bytes that the log tells are mostly those of settled ones.
-    return new + current.read("verdict").where("not is_settled").count() * LEAST_ROW_BYTES
+    return new + current.read_part("verdict", "is_settled", value=False).count() * LEAST_ROW_BYTES
 
 
 def _next_due_ms(current: Pass, frontier: DataFrame, policies: Policies) -> int | None:
@@ -128,10 +128,10 @@ def _next_due_ms(current: Pass, frontier: DataFrame, policies: Policies) -> int 
     return due_ms
 
 
-def _evidence(current: Pass, touched: DataFrame, orphans: Orphans) -> Evidence:
+def _evidence(current: Pass, touched: DataFrame, orphans: Orphans, near: Near) -> Evidence:
     if current.is_first:  # everything is touched
         return whole_evidence(current, orphans.missing)
-    return evidence_of(current, touched, orphans.missing)
+    return evidence_of(current, touched, orphans.missing, near)
 
 
 AUDIT = Job(

@@ -32,7 +32,7 @@ from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.open_checks import Question, by_resolver, in_turn, parted, with_halves
 from txmq_lib.pipeline.shared.evidence import evidence_of
 from txmq_lib.pipeline.shared.orphans import known_orphans
-from txmq_lib.pipeline.shared.pruning import near_times
+from txmq_lib.pipeline.shared.pruning import Values
 from txmq_lib.pipeline.shared.roles import require_same_role
 from txmq_lib.rules.answers import DEFINITE, QUESTION, end_of_answers, given_up_checks, open_checks, when_given_up
 from txmq_lib.rules.decisions import held
@@ -117,8 +117,11 @@ def _open(current: Pass) -> DataFrame:
     # Nobody is asked about what a person holds, also where no reconcile has seen that yet.
     held_ones = F.broadcast(held(current.read("manual_decision")))
     pending = join_transaction(current.read("pending_half"), held_ones, "left_anti")
-    raised = near_times("check_timestamp", pending, "last_check_timestamp")
-    born = near_times("born_timestamp", pending, "born_timestamp")
+    moments = Values(pending, "last_check_timestamp", "born_timestamp")
+    raised, born = (
+        moments.near("check_timestamp", "last_check_timestamp"),
+        moments.near("born_timestamp", "born_timestamp"),
+    )
     questions = open_checks(pending, raised.rows(current, "check_request"), born.rows(current, ANSWERS))
     return questions.unionByName(_given_up(current)) if current.arguments["given_up"] else questions
 

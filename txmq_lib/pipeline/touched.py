@@ -18,7 +18,7 @@ from txmq_lib.names import (
 )
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.shared.orphans import Orphans
-from txmq_lib.pipeline.shared.pruning import near_offsets, near_twins
+from txmq_lib.pipeline.shared.pruning import Values, near_twins, near_values
 from txmq_lib.rules.bad_places import REAL_QUEUE
 from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.evidence import diverted_halves
@@ -45,7 +45,7 @@ def touched_transactions(current: Pass, frontier: DataFrame, orphans: Orphans, p
         diverted_halves(new_messages),
         resumes(current.new_rows("manual_decision")),
     ]
-    unsettled = current.read("verdict").where("not is_settled")
+    unsettled = current.read_part("verdict", "is_settled", value=False)
     keys = [
         *[transactions_of(rows) for rows in direct],
         expiring(unsettled, frontier, policies=policies, now=current.now),
@@ -63,9 +63,13 @@ def _named_by_new_ops(current: Pass) -> DataFrame:
     ops = current.new_rows("op_message").select(
         "broker_name", "queue_id", F.col("half_queue_offset").alias("named_offset")
     )
-    by_queue_offset = near_offsets("queue_offset", ops.where(~is_of_rocksdb()), "named_offset")
-    by_physical_offset = near_offsets("commit_log_offset", ops.where(is_of_rocksdb()), "named_offset")
-    near = (by_queue_offset | by_physical_offset).rows(current, "half_message")
+    by_kind = ops.select(
+        F.when(~is_of_rocksdb(), F.col("named_offset")).alias("queue_offset"),
+        F.when(is_of_rocksdb(), F.col("named_offset")).alias("commit_log_offset"),
+    )
+    places = Values(by_kind, "queue_offset", "commit_log_offset")
+    by_either = places.near("queue_offset", "queue_offset") | places.near("commit_log_offset", "commit_log_offset")
+    near = by_either.rows(current, "half_message")
     halves = near.withColumn("named_offset", named_offset())
     return transactions_of(halves.join(ops, on=["broker_name", "queue_id", "named_offset"], how="left_semi"))
 
@@ -76,7 +80,7 @@ def _named_by_messages(current: Pass, new_messages: DataFrame) -> DataFrame:
     places = new_messages.where((F.col("prepared_transaction_offset") > 0) | is_committed()).select(
         "broker_name", F.col("prepared_transaction_offset").alias("commit_log_offset")
     )
-    near = near_offsets("commit_log_offset", places, "commit_log_offset")
+    near = near_values("commit_log_offset", places, "commit_log_offset")
     key = ["broker_name", "commit_log_offset"]
     found = [
         transactions_of(near.rows(current, table).join(places, on=key, how="left_semi"))
@@ -111,7 +115,7 @@ def _beside_new_rivals(current: Pass) -> list[DataFrame]:
     proved = current.read("verdict").where(F.col("verdict").isin(ROLLED_BACK, COMMITTED_OP_LOST))
     of_ops = rivals.where(F.col("topic").isin(*OP_TOPICS)).select("broker_name").distinct()
     of_halves = rivals.where(F.col("topic").isin(*HALF_TOPICS)).select("broker_name", "queue_offset")
-    halves = near_offsets("queue_offset", of_halves, "queue_offset").rows(current, "half_message")
+    halves = near_values("queue_offset", of_halves, "queue_offset").rows(current, "half_message")
     return [
         *keys,
         transactions_of(without_op.join(copies, on=["broker_name", "transaction_id"], how="left_semi")),

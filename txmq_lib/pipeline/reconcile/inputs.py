@@ -16,7 +16,7 @@ from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.shared.evidence import evidence_of
 from txmq_lib.pipeline.shared.orphans import known_orphans
 from txmq_lib.pipeline.shared.policies import policies_of
-from txmq_lib.pipeline.shared.pruning import near_messages, near_offsets, near_ops, near_times
+from txmq_lib.pipeline.shared.pruning import Values, near_messages, near_ops, near_values, places_of
 from txmq_lib.rules.decisions import held, resumes
 from txmq_lib.rules.end import END_COLUMNS, HALF_PLACE
 from txmq_lib.rules.kept_out import kept_out
@@ -37,9 +37,10 @@ class Ends(NamedTuple):
 
 
 class Touched(NamedTuple):
-    """All half rows of transactions of which something new has landed, and the ops that may name them."""
+    """All half rows of transactions of which something new has landed, their places, and ops that may name them."""
 
     halves: DataFrame
+    places: Values
     ops: DataFrame
 
 
@@ -84,8 +85,11 @@ def _touched(current: Pass) -> Touched | None:
     if not any(current.has_new_rows(table) for table in WAKING_TABLES):
         return None
     with current.timed("pending"):
-        halves = current.kept_in_small_pass(touched_halves(current))
-        return Touched(halves, relevant_ops(current, halves))
+        near, exact = touched_halves(current)
+        halves = current.kept_in_small_pass(exact)
+        # Where the others near them are costs less to look up with than to leave out.
+        places = places_of(current.exact_in_small_pass(halves, near))
+        return Touched(halves, places, relevant_ops(current, places))
 
 
 def _held_by_people(current: Pass) -> DataFrame | None:
@@ -96,7 +100,7 @@ def _held_by_people(current: Pass) -> DataFrame | None:
 
 def has_waiting_ends(current: Pass) -> bool:
     """Whether ends wait for their half."""
-    return current.read("end_outcome").where("is_held").limit(1).count() > 0
+    return not current.read_part("end_outcome", "is_held", value=True).isEmpty()
 
 
 def ends_to_judge(current: Pass) -> DataFrame:
@@ -111,7 +115,7 @@ def ends_to_judge(current: Pass) -> DataFrame:
 
 def waiting_before(current: Pass) -> DataFrame:
     """Ends held so far, as rows of end_transaction, with `was_held`."""
-    waiting = current.read("end_outcome").where("is_held").drop("transaction_id")
+    waiting = current.read_part("end_outcome", "is_held", value=True).drop("transaction_id")
     named = waiting.withColumnRenamed("end_transaction_id", "transaction_id").select(*END_COLUMNS)
     return named.withColumn("was_held", F.lit(True))
 
@@ -128,14 +132,16 @@ def halves_named_by(current: Pass, ends: DataFrame, *, whole_if_new: bool = True
 
     whole_if_new  all of them, where all are new: as many as there are ends
     """
-    by_physical = near_offsets("commit_log_offset", ends, "commit_log_offset")
-    by_queue = near_offsets("queue_offset", ends, "tran_state_table_offset")
-    return (by_physical | by_queue).rows(current, "half_message", whole_if_new=whole_if_new)
+    named = Values(ends, "commit_log_offset", "tran_state_table_offset")
+    by_either = named.near("commit_log_offset", "commit_log_offset") | named.near(
+        "queue_offset", "tran_state_table_offset"
+    )
+    return by_either.rows(current, "half_message", whole_if_new=whole_if_new)
 
 
 def quarantined_places(current: Pass, ends: DataFrame) -> DataFrame:
     """Places (end.HALF_PLACE) of halves in quarantine near the physical offsets that `ends` name."""
-    near = near_offsets("commit_log_offset", ends, "commit_log_offset").rows(current, "quarantine")
+    near = near_values("commit_log_offset", ends, "commit_log_offset").rows(current, "quarantine")
     halves = near.where(F.col("topic").isin(*HALF_TOPICS) & F.col("commit_log_offset").isNotNull())
     return halves.select(*HALF_PLACE).distinct()  # a bad record may be there under several reasons
 
@@ -146,7 +152,7 @@ def prior_decisions(current: Pass, named: DataFrame, halves: DataFrame) -> DataF
     named   ends matched with their halves, or rows of half_message: those born when these were are looked at
     halves  what `halves_named_by` gives for the ends to judge
     """
-    near_born = near_times("born_timestamp", named, "born_timestamp")
+    near_born = near_values("born_timestamp", named, "born_timestamp")
     decided = near_born.rows(current, "end_outcome").where("is_effective")
     rolled_back = near_born.rows(current, "trans_check_max_time").where("is_rolled_back")
     prior = decided.select(*TRANSACTION_KEY, F.col("decision").alias("prior_decision")).unionByName(
@@ -184,33 +190,36 @@ def _decided_by_landed_rows(current: Pass, halves: DataFrame) -> DataFrame | Non
     )
 
 
-def touched_halves(current: Pass) -> DataFrame:
-    """New half rows with all other copies of their transactions, and all half rows of those resumed since."""
+def touched_halves(current: Pass) -> tuple[DataFrame, DataFrame]:
+    """New half rows with all other copies of their transactions, and all half rows of those resumed since.
+
+    First with others that were born when they were.
+    """
     new = current.new_rows("half_message")
     has_resumes = current.has_new_rows("manual_decision")
     if current.known_to("half_message") is None or not (current.has_new_rows("half_message") or has_resumes):
-        return new
-    touched = transactions_of(new)
+        return new, new
+    touched = new.select(*TRANSACTION_KEY)
     if has_resumes:
-        touched = touched.unionByName(transactions_of(resumes(current.new_rows("manual_decision")))).distinct()
-    near_born = near_times("born_timestamp", touched, "born_timestamp")
-    return join_transaction(near_born.rows(current, "half_message"), touched, "left_semi")
+        touched = touched.unionByName(resumes(current.new_rows("manual_decision")).select(*TRANSACTION_KEY))
+    near = near_values("born_timestamp", touched, "born_timestamp").rows(current, "half_message")
+    return near, join_transaction(near, touched, "left_semi")
 
 
-def relevant_ops(current: Pass, halves: DataFrame) -> DataFrame:
-    """New op rows, and those that name an offset of `halves` (an op may land before its half)."""
+def relevant_ops(current: Pass, places: Values) -> DataFrame:
+    """New op rows, and those that name a half at one of `places` (an op may land before its half)."""
     # Where only the feed of a table is lost, its new rows are all its rows.
     if current.is_first:
         return current.read("op_message")
-    return current.new_rows("op_message").unionByName(near_ops(halves).rows(current, "op_message"))
+    return current.new_rows("op_message").unionByName(near_ops(places).rows(current, "op_message"))
 
 
-def relevant_messages(current: Pass, halves: DataFrame, given_up: DataFrame) -> DataFrame:
-    """New visible messages, and those prepared at a place of `halves` or `given_up`; no bodies. Each may land last."""
+def relevant_messages(current: Pass, places: Values, given_up: DataFrame) -> DataFrame:
+    """New visible messages, and those prepared at `places` or at one of `given_up`; no bodies. Each may land last."""
     columns = ("broker_name", "topic", "sys_flag", "prepared_transaction_offset", "transaction_id", "store_timestamp")
     if current.is_first:
         return current.read("message").select(*columns)
-    past = near_messages(halves, given_up).rows(current, "message")
+    past = near_messages(places, given_up).rows(current, "message")
     return current.new_rows("message").select(*columns).unionByName(past.select(*columns))
 
 
@@ -219,12 +228,12 @@ def relevant_given_up(current: Pass, candidates: DataFrame) -> DataFrame:
     columns = (*TRANSACTION_KEY, "real_topic", "queue_offset", "commit_log_offset", "half_commit_log_offset")
     if current.is_first:
         return current.read("trans_check_max_time").select(*columns)
-    near_born = near_times("born_timestamp", candidates, "born_timestamp")
+    near_born = near_values("born_timestamp", candidates, "born_timestamp")
     past = near_born.rows(current, "trans_check_max_time").select(*columns)
     return current.new_rows("trans_check_max_time").select(*columns).unionByName(past)
 
 
 def relevant_resumes(current: Pass, candidates: DataFrame) -> DataFrame:
     """Resumes of transactions born when `candidates` were."""
-    near_born = near_times("born_timestamp", candidates, "born_timestamp")
+    near_born = near_values("born_timestamp", candidates, "born_timestamp")
     return resumes(near_born.rows(current, "manual_decision"))

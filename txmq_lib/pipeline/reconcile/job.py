@@ -35,6 +35,7 @@ from txmq_lib.pipeline.reconcile.outcomes_ahead import Outcomes, files_committed
 from txmq_lib.pipeline.reconcile.tally import Decided
 from txmq_lib.pipeline.reconcile.writes import write
 from txmq_lib.pipeline.shared.idle import is_idle
+from txmq_lib.pipeline.shared.pruning import Values
 from txmq_lib.pipeline.shared.roles import record_roles, require_same_role
 from txmq_lib.rules import check, end
 from txmq_lib.rules.pending import RENEWED_COLUMNS, closed, decided_offset_bitmap, opened_unless_named
@@ -111,22 +112,22 @@ def _undecided(current: Pass, inputs: Inputs, deciding: DataFrame) -> DataFrame:
     if inputs.touched is None:  # nothing has landed: only what was pending is undecided
         still = check.with_held_by_people(inputs.pending.drop(*RENEWED_COLUMNS), inputs.held_by_people)
         return current.kept_in_small_pass(check.with_action(still, policies=inputs.policies, now=current.now))
-    halves, ops = inputs.touched
+    halves, places, ops = inputs.touched
     # Most transactions are decided by an op or an end that names a half of theirs: that half makes no candidate.
     decided_bitmap = current.few_or_none(decided_offset_bitmap(ops, deciding))
     candidates, named_keys = opened_unless_named(inputs.pending, halves, decided_bitmap)
     candidates = current.cached(candidates)
-    closed_keys = _closed(current, halves, ops, candidates).unionByName(
+    closed_keys = _closed(current, places, ops, candidates).unionByName(
         _decided_keys(current, deciding, named_keys, candidates)
     )
     undecided = check.with_held_by_people(join_transaction(candidates, closed_keys, "left_anti"), inputs.held_by_people)
     return current.cached(check.with_action(undecided, policies=inputs.policies, now=current.now))
 
 
-def _closed(current: Pass, halves: DataFrame, ops: DataFrame, candidates: DataFrame) -> DataFrame:
+def _closed(current: Pass, places: Values, ops: DataFrame, candidates: DataFrame) -> DataFrame:
     """Keys of the candidates that an op, a visible message or a given-up row closes."""
     given_up = current.kept_in_small_pass(relevant_given_up(current, candidates))
-    visible = relevant_messages(current, halves, given_up)
+    visible = relevant_messages(current, places, given_up)
     return closed(candidates, ops, visible, given_up, relevant_resumes(current, candidates))
 
 

@@ -71,7 +71,7 @@ def _not_plain(current: Pass, ends: Ends, *, waits: bool) -> Numbers | None:
     """Hashes of transactions that were decided before, and of those for which an earlier end waits."""
     frames = [inputs.prior_decisions(current, ends.halves, ends.halves)]
     if waits:
-        waiting = current.read(OUTCOMES).where("is_held").select(*HALF_PLACE)
+        waiting = current.read_part(OUTCOMES, "is_held", value=True).select(*HALF_PLACE)
         halves = inputs.halves_named_by(current, inputs.waiting_before(current), whole_if_new=False)
         frames.append(halves.join(waiting, list(HALF_PLACE)))
     hashes = reduce(DataFrame.unionByName, [frame.select(F.xxhash64("transaction_id").alias("h")) for frame in frames])

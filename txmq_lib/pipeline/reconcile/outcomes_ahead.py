@@ -56,7 +56,7 @@ def written_ahead_if_many(current: Pass, ends: DataFrame, outcomes: DataFrame) -
 def _with_was_held(current: Pass, written: DataFrame) -> DataFrame:
     if not has_waiting_ends(current):
         return written.withColumn("was_held", F.lit(False))
-    before = current.read("end_outcome").where("is_held").select(*END_KEY, F.lit(True).alias("was_held"))
+    before = current.read_part("end_outcome", "is_held", value=True).select(*END_KEY, F.lit(True).alias("was_held"))
     joined = written.join(current.sent_if_few(before), on=list(END_KEY), how="left")
     return joined.withColumn("was_held", F.coalesce("was_held", F.lit(False)))
 

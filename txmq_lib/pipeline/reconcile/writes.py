@@ -21,7 +21,7 @@ from txmq_lib.pipeline.reconcile.destinations import (
 )
 from txmq_lib.pipeline.reconcile.in_arrow.op_files import op_files
 from txmq_lib.pipeline.reconcile.tally import Decided, Tally, tallied
-from txmq_lib.pipeline.shared.pruning import near_offsets
+from txmq_lib.pipeline.shared.pruning import near_values
 from txmq_lib.pipeline.shared.quarantining import append_quarantine
 from txmq_lib.pipeline.shared.watermark import move_frontier
 from txmq_lib.rules import check, effects, frontier
@@ -82,7 +82,7 @@ def _digest(pending: DataFrame) -> tuple[int, int]:
 def _write_waiting_ends(current: Pass, outcomes: DataFrame, end_counts: Sequence[Mapping[str, Any]]) -> None:
     if any(row["is_held"] != row["was_held"] for row in end_counts):
         # Those that waited before keep the row that first held them.
-        before = current.read("end_outcome").where("is_held")
+        before = current.read_part("end_outcome", "is_held", value=True)
         still = before.join(outcomes.where("is_held and was_held").select(*END_KEY), on=list(END_KEY), how="left_semi")
         held = still.unionByName(outcomes.where("is_held and not was_held").drop("was_held"))
         current.overwrite("end_outcome", held, step="end_held", where="is_held = true")
@@ -138,14 +138,14 @@ def _write_effects(current: Pass, decided: Decided, destinations: Destinations, 
     if destinations.message_files is not None:
         current.append_files(MESSAGE_TABLE, destinations.message_files, step=MESSAGE_TABLE)
     else:
-        near = near_offsets("commit_log_offset", destinations.messages, "commit_log_offset")
+        near = near_values("commit_log_offset", destinations.messages, "commit_log_offset")
         halves = near.rows(current, "half_message", whole_if_new=True)
         restored = effects.restored_messages(destinations.messages, halves, now=now, pass_number=number)
         current.append(MESSAGE_TABLE, restored, step=MESSAGE_TABLE, count=tally.decisions[COMMIT])
     if destinations.given_up_files is not None:
         current.append_files(GIVEN_UP_TABLE, destinations.given_up_files, step=GIVEN_UP_TABLE)
     else:
-        halves = near_offsets("commit_log_offset", destinations.given_up, "half_commit_log_offset").rows(
+        halves = near_values("commit_log_offset", destinations.given_up, "half_commit_log_offset").rows(
             current, "half_message"
         )
         given_up = effects.given_up_messages(

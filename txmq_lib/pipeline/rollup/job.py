@@ -18,7 +18,7 @@ from txmq_lib.passes.frames import MOST_QUEUES_SENT
 from txmq_lib.passes.job import Job
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.rollup.report_files import OFFSETS, REPORTS, folded_by_files
-from txmq_lib.pipeline.shared.pruning import near_times
+from txmq_lib.pipeline.shared.pruning import near_values
 from txmq_lib.rules.acks import HOLDER, acked_reports, redelivery_counts
 from txmq_lib.rules.offset_kinds import queue_kinds
 from txmq_lib.rules.offsets import (
@@ -122,7 +122,7 @@ def _reports_from_acks(current: Pass) -> DataFrame:
         return current.warehouse.empty(REPORTS)
     clients = current.new_rows(ACKS).select(*HOLDER).distinct()  # a client has many new events
     found = current.cached(acked_reports(current.read(ACKS).join(clients, list(HOLDER), "left_semi")))
-    earlier = near_times("ts", found, "ts").rows(current, REPORTS).where(F.col("origin") == ORIGIN_ACK)
+    earlier = near_values("ts", found, "ts").rows(current, REPORTS).where(F.col("origin") == ORIGIN_ACK)
     fresh = found.join(earlier, ["broker_name", "content_hash"], "left_anti")
     return fresh.select(*earlier.columns)
 

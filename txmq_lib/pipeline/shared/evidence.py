@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 
 from txmq_lib.names import TRANSACTION_KEY
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.shared.pruning import near_messages, near_ops, near_times
+from txmq_lib.pipeline.shared.pruning import Near, near_messages, near_ops, near_values, places_of
 from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.evidence import Evidence, diverted_halves
 from txmq_lib.rules.transaction_key import join_transaction
@@ -18,17 +18,21 @@ HALF_COLUMNS = (*_OF_MESSAGE, "prepared_queue_offset", "check_immunity")
 GIVEN_UP_COLUMNS = (*_OF_MESSAGE, "half_commit_log_offset")
 
 
-def evidence_of(current: Pass, touched: DataFrame, orphans: DataFrame) -> Evidence:
-    """Evidence for the transactions `touched` (their keys), of the past only what can concern them."""
-    born = near_times("born_timestamp", touched, "born_timestamp")
+def evidence_of(current: Pass, touched: DataFrame, orphans: DataFrame, born: Near | None = None) -> Evidence:
+    """Evidence for the transactions `touched` (their keys), of the past only what can concern them.
+
+    born  what was born when they were, where somebody else looks there, too
+    """
+    born = born or near_values("born_timestamp", touched, "born_timestamp")
 
     def of_touched(table: str) -> DataFrame:
         return join_transaction(born.rows(current, table), touched, "left_semi")
 
     halves = current.cached(of_touched("half_message").select(*HALF_COLUMNS))
     given_up = current.cached(of_touched("trans_check_max_time").select(*GIVEN_UP_COLUMNS))
-    ops = near_ops(halves).rows(current, "op_message")
-    visible = near_messages(halves, given_up).rows(current, "message")
+    places = places_of(halves)
+    ops = near_ops(places).rows(current, "op_message")
+    visible = near_messages(places, given_up).rows(current, "message")
     diverted = join_transaction(diverted_halves(born.rows(current, "message")), touched, "left_semi")
     return Evidence(
         halves=halves,

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from txmq_lib.names import ORIGIN_LANDED, ORPHAN, ORPHAN_HALF_LANDED
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.shared.pruning import near_offsets
+from txmq_lib.pipeline.shared.pruning import near_values
 from txmq_lib.rules.orphans import HALF, KEY, committed_by_brokers, first_places, judged_orphans, without_half
 from txmq_lib.rules.policy import Policies
 
@@ -68,7 +68,7 @@ def _near(current: Pass, messages: DataFrame) -> list[DataFrame]:
     if current.is_first:
         # At the first pass every message is new.
         return [current.read(table) for table in OF_HALVES]
-    near = near_offsets("commit_log_offset", messages, "prepared_transaction_offset")
+    near = near_values("commit_log_offset", messages, "prepared_transaction_offset")
     return [near.rows(current, table) for table in OF_HALVES]
 
 

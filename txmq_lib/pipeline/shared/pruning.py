@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, reduce
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, reduce
 from itertools import pairwise
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
 
+from txmq_lib.delta.file_statistics import Ranges
+from txmq_lib.delta.log_actions import DataFile
 from txmq_lib.passes.current import Pass
 from txmq_lib.rules.half import named_offset
 
@@ -20,95 +24,142 @@ MOST_BUCKETS = 250_000  # two numbers of each are collected
 
 
 class Near:
-    """Rows that have one of some wanted values in a column, and others around them.
+    """Rows that have one of some values in a column, and others around them.
 
     The ranges of the values are found when a table is asked for that is worth it, and once.
-    conditions  each makes its condition on the table that a name stands for, as in `t.`; without one, on the only table
     """
 
-    def __init__(self, *conditions: Callable[[str], Column]) -> None:
-        self._conditions = conditions
+    def __init__(self, *columns: _Column) -> None:
+        self._columns = columns
         self._made: dict[str, Column] = {}  # many ranges are many calls into the JVM
 
     def condition(self, table: str = "") -> Column:
-        """True for every wanted value; false for all where none is wanted."""
+        """True for every value that is looked for; false for all where there is none.
+
+        table  what its columns' names begin with, as in `t.`, where it is not the only one
+        """
         if table not in self._made:
-            self._made[table] = _any([condition(table) for condition in self._conditions])
+            between = [each for column in self._columns for each in column.between(table)]
+            self._made[table] = reduce(lambda a, b: a | b, between, F.lit(False))
         return self._made[table]
 
     def rows(self, current: Pass, table: str, *, whole_if_new: bool = False) -> DataFrame:
         """The table's rows as the plan of the pass saw them, as far as they are near.
 
-        A table of few files is read whole, and where wanted one of which all is new to the job.
+        A table of few files is read whole, and where asked for one of which all is new to the job.
         """
-        rows = current.read(table)
-        is_whole = current.has_few_rows(table) or (whole_if_new and current.known_to(table) is None)
-        return rows if is_whole else rows.where(self.condition())
+        if current.has_few_rows(table) or (whole_if_new and current.known_to(table) is None):
+            return current.read(table)
+        return current.read_files(table, self._may_matter).where(self.condition())
+
+    def _may_matter(self, file: DataFile) -> bool:
+        return any(file.may_hold(column.name, column.ranges) for column in self._columns)
 
     def __or__(self, other: Near) -> Near:
-        return Near(*self._conditions, *other._conditions)
+        return Near(*self._columns, *other._columns)
 
 
-def near_offsets(column: str, rows: DataFrame, wanted_column: str) -> Near:
-    """Rows whose `column` is among the values of `wanted_column` in `rows`."""
-    values = rows.select(F.col(wanted_column).alias("v"))
-    found = cache(lambda: _ranges(values, OFFSET_BUCKET))
-    return Near(lambda table: _any([F.col(table + column).between(low, high) for low, high in found()]))
+class Values:
+    """Values in some columns of `rows`, numbers or moments. In which ranges they lie one job finds for all columns."""
+
+    def __init__(self, rows: DataFrame, *columns: str) -> None:
+        self._rows, self._columns = rows, columns
+
+    def near(self, column: str, values_of: str) -> Near:
+        """Rows of a table whose `column` has one of the values of the column `values_of`."""
+        return Near(_Column(column, self, values_of))
+
+    @cached_property
+    def moments(self) -> frozenset[str]:
+        """Those of the columns that have moments."""
+        schema = self._rows.select(*self._columns).schema
+        return frozenset(field.name for field in schema if isinstance(field.dataType, TimestampType))
+
+    @cached_property
+    def ranges(self) -> dict[str, Ranges]:
+        """For each column the ranges; of moments in epoch ms."""
+        buckets = {name: TIME_BUCKET_MS if name in self.moments else OFFSET_BUCKET for name in self._columns}
+        numbers = [F.unix_millis(name).alias(name) if name in self.moments else F.col(name) for name in self._columns]
+        return _ranges(self._rows.select(*numbers), buckets)
 
 
-def near_ops(halves: DataFrame) -> Near:
-    """Ops that name one of `halves`."""
-    return near_offsets("half_queue_offset", halves.withColumn("_named", named_offset()), "_named")
+@dataclass(frozen=True)
+class _Column:
+    """A column of a table, and the values that are looked for in it."""
+
+    name: str
+    values: Values
+    values_of: str
+
+    @property
+    def ranges(self) -> Ranges:
+        return self.values.ranges[self.values_of]
+
+    def between(self, table: str) -> Iterator[Column]:
+        for ends in self.ranges:
+            low, high = map(F.lit, ends)
+            if self.values_of in self.values.moments:
+                low, high = F.timestamp_millis(low), F.timestamp_millis(high)
+            yield F.col(table + self.name).between(low, high)
 
 
-def near_messages(halves: DataFrame, given_up: DataFrame) -> Near:
-    """Messages prepared at a place of `halves` or of `given_up`, which may be halves that never landed."""
-    places = halves.select("commit_log_offset").unionByName(given_up.select("commit_log_offset"))
-    return near_offsets("prepared_transaction_offset", places, "commit_log_offset")
+def near_values(column: str, rows: DataFrame, values_of: str) -> Near:
+    """Rows of a table whose `column` has one of the values that the column `values_of` of `rows` has."""
+    return Values(rows, values_of).near(column, values_of)
 
 
-def near_times(column: str, rows: DataFrame, wanted_column: str) -> Near:
-    """The same for timestamps."""
-    moments = rows.select(F.unix_millis(wanted_column).alias("v"))
-    found = cache(lambda: _ranges(moments, TIME_BUCKET_MS))
+def places_of(halves: DataFrame) -> Values:
+    """Where `halves` are, as ops and as messages name them."""
+    places = halves.select("commit_log_offset", named_offset().alias("named_offset"))
+    return Values(places, "commit_log_offset", "named_offset")
 
-    def condition(table: str) -> Column:
-        return _any(
-            [
-                F.col(table + column).between(F.timestamp_millis(F.lit(low)), F.timestamp_millis(F.lit(high)))
-                for low, high in found()
-            ]
-        )
 
-    return Near(condition)
+def near_ops(places: Values) -> Near:
+    """Ops that name one of the halves at `places`."""
+    return places.near("half_queue_offset", "named_offset")
+
+
+def near_messages(places: Values, given_up: DataFrame) -> Near:
+    """Messages prepared at one of `places` or at a place of `given_up`, which may be of halves that never landed."""
+    prepared_at = "prepared_transaction_offset"
+    return places.near(prepared_at, "commit_log_offset") | near_values(prepared_at, given_up, "commit_log_offset")
 
 
 def near_twins(rows: DataFrame) -> Near:
     """Rows that may have the transaction id of `rows`: twins of a retried send are born soon after each other (R66)."""
     moment = F.unix_millis("born_timestamp")
     around = F.array(*[F.timestamp_millis(moment + F.lit(apart)) for apart in (-TWINS_APART_MS, 0, TWINS_APART_MS)])
-    return near_times("born_timestamp", rows.select(F.explode(around).alias("born")), "born")
+    return near_values("born_timestamp", rows.select(F.explode(around).alias("born")), "born")
 
 
-def _any(conditions: list[Column]) -> Column:
-    return reduce(lambda a, b: a | b, conditions, F.lit(False))
-
-
-def _ranges(values: DataFrame, bucket: int) -> list[tuple[int, int]]:
-    there = values.where("v is not null")
-    found = _occupied(there, bucket)
-    if len(found) > MOST_BUCKETS:
+def _ranges(rows: DataFrame, buckets: Mapping[str, int]) -> dict[str, Ranges]:
+    """In which ranges the numbers in each column of `rows` lie. `buckets`: gaps of a column that are of no account."""
+    found = _occupied(rows, buckets)
+    if sum(map(len, found.values())) > MOST_BUCKETS:
         # Far from each other, each is a bucket of its own: however many there are, so many ranges tell where they lie.
-        low, high = there.agg(F.min("v"), F.max("v")).collect()[0]
-        found = _occupied(there, (high - low) // (MOST_BUCKETS - 1) + 1)
-    return _joined_over_least_gaps(found, bucket)
+        most = MOST_BUCKETS // len(buckets) - 1
+        ends = rows.agg(*[end(name).alias(f"{end.__name__} {name}") for name in buckets for end in (F.min, F.max)])
+        (row,) = ends.collect()
+        coarse = {name: (row[f"max {name}"] or 0) - (row[f"min {name}"] or 0) for name in buckets}
+        found = _occupied(rows, {name: max(bucket, coarse[name] // most + 1) for name, bucket in buckets.items()})
+    return {name: _joined_over_least_gaps(found[name], bucket) for name, bucket in buckets.items()}
 
 
-def _occupied(values: DataFrame, bucket: int) -> list[tuple[int, int]]:
-    """The lowest and highest value in each bucket that has any, ascending; one more than MOST_BUCKETS at most."""
-    grouped = values.groupBy((F.col("v") - F.pmod(F.col("v"), F.lit(bucket))).alias("b"))
-    ends = grouped.agg(F.min("v").alias("low"), F.max("v").alias("high")).drop("b").limit(MOST_BUCKETS + 1).toArrow()
-    return sorted(zip(ends["low"].to_pylist(), ends["high"].to_pylist(), strict=True))
+def _occupied(rows: DataFrame, buckets: Mapping[str, int]) -> dict[str, list[tuple[int, int]]]:
+    """The lowest and highest number in each bucket of a column that has any, ascending; MOST_BUCKETS + 1 at most."""
+    named = [
+        F.struct(
+            F.lit(name).alias("name"), F.col(name).cast("long").alias("v"), F.lit(bucket).cast("long").alias("size")
+        )
+        for name, bucket in buckets.items()
+    ]
+    there = rows.select(F.inline(F.array(*named))).where("v is not null")
+    grouped = there.groupBy("name", (F.col("v") - F.pmod("v", "size")).alias("b"))
+    ends = grouped.agg(F.min("v").alias("low"), F.max("v").alias("high")).limit(MOST_BUCKETS + 1).toArrow()
+    found: dict[str, list[tuple[int, int]]] = {name: [] for name in buckets}
+    for name, low, high in zip(*[ends[column].to_pylist() for column in ("name", "low", "high")], strict=True):
+        found[name].append((low, high))
+    return {name: sorted(each) for name, each in found.items()}
 
 
 def _joined_over_least_gaps(ranges: list[tuple[int, int]], bucket: int) -> list[tuple[int, int]]:

@@ -20,7 +20,7 @@ from txmq_lib.names import (
     TRANSACTION_KEY,
 )
 from txmq_lib.passes.current import Pass
-from txmq_lib.pipeline.shared.pruning import near_offsets
+from txmq_lib.pipeline.shared.pruning import near_values
 from txmq_lib.pipeline.shared.standing import collected, requested_rows, standing_now
 from txmq_lib.rocketmq.remoting.broker import Letter
 from txmq_lib.rules.moments import epoch_ms
@@ -89,7 +89,7 @@ def letters(current: Pass, requests: Sequence[Row]) -> dict[tuple[Any, ...], Let
         [(row["broker_name"], row["commit_log_offset"]) for row in resends],
         "broker_name string, commit_log_offset bigint",
     )
-    near = near_offsets("commit_log_offset", places, "commit_log_offset").rows(current, "half_message")
+    near = near_values("commit_log_offset", places, "commit_log_offset").rows(current, "half_message")
     found = near.join(F.broadcast(places), on=["broker_name", "commit_log_offset"], how="left_semi")
     columns = (*PLACE, "real_topic", "real_queue_id", "producer_group", "flag", "born_timestamp", "properties", "body")
     halves = {place_of(row): row.asDict() for row in found.select(*columns).collect()}
