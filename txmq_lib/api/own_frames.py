@@ -165,7 +165,7 @@ def verdicts_of(records: Records, *, limits: Limits, now: datetime) -> DataFrame
     empty = _empty(records, "check_request"), _empty(records, "end_outcome"), _empty(records, "manual_decision")
     evidence = Evidence(
         halves=records.halves,
-        ops=records.ops,
+        ops=_told_apart(records.ops),
         visible=records.messages,
         given_up=records.given_up,
         diverted=diverted_halves(records.messages),
@@ -187,8 +187,14 @@ def pending_of(records: Records) -> DataFrame:
     """
     transactions = folded(records.halves)
     resumed = resumes(_empty(records, "manual_decision"))
-    over = closed(transactions, records.ops, records.messages, records.given_up, resumed)
+    over = closed(transactions, _told_apart(records.ops), records.messages, records.given_up, resumed)
     return join_transaction(transactions, transactions_of(over), "left_anti").select(*PENDING_COLUMNS)
+
+
+def _told_apart(ops: DataFrame) -> DataFrame:
+    """`ops` with what tells those of one place from each other: null where the frame does not say."""
+    known = {"queue_offset": "bigint", "position": "int"}
+    return ops.withColumns({name: F.lit(None).cast(of) for name, of in known.items() if name not in ops.columns})
 
 
 def _empty(records: Records, table: str) -> DataFrame:
