@@ -154,24 +154,17 @@ def _counted(said: DataFrame) -> DataFrame:
     is_final = is_newest & F.coalesce(F.col("_given_up_offset") > F.col("_resumed_upto"), F.lit(True))
     there = _gathered(said).where("half_count > 0 or given_up_count > 0 or diverted_count > 0")
     placed = there.withColumn("real_topic", F.coalesce("_real.real_topic", "_given_up_real.real_topic"))
-
-    def is_visible(message: Column) -> Column:
-        return F.coalesce(message["is_true"] & (message["real_topic"] == F.col("real_topic")), F.lit(False))
-
-    def is_elsewhere(message: Column) -> Column:
-        is_same_record = F.coalesce(F.array_contains("_visible_places", message["place"]), F.lit(False))
-        return ~is_visible(message) & ~is_same_record
-
-    counted = placed.withColumn("_visible", F.filter("_messages", is_visible)).withColumn(
-        "_visible_places", F.array_distinct("_visible.place")
+    is_visible = F.filter(
+        "_messages", lambda message: message["is_true"] & (message["real_topic"] == F.col("real_topic"))
     )
+    counted = placed.withColumn("_visible", is_visible)
     # Messages that name a place of it, or its id, and are none of its visible ones.
-    elsewhere = F.size(F.filter("_messages", is_elsewhere)) + F.col("orphan_count")
+    elsewhere = F.size("_messages") - F.size("_visible") + F.col("orphan_count")
     return counted.select(
         *TRANSACTION_KEY,
         "real_topic",
         F.coalesce("_real.real_queue_id", "_given_up_real.real_queue_id").alias("real_queue_id"),
-        _records("_visible_places", "_visible").alias("visible_count"),
+        _records("_visible").alias("visible_count"),
         F.size("_ops").alias("op_count"),
         *_COUNTS.values(),
         *("check_times", "broker_check_times"),
@@ -207,9 +200,10 @@ def _op() -> Column:
     return F.struct("place", own_offset.alias("own_offset"), "times", "at")
 
 
-def _records(places: str, rows: str) -> Column:
+def _records(rows: str) -> Column:
     """How many records an array of rows is of: what lies at one place of the log is one; txmq's own have no place."""
-    return F.size(F.filter(places, F.isnotnull)) + F.size(F.filter(f"{rows}.place", F.isnull))
+    places = F.filter(f"{rows}.place", F.isnotnull)
+    return F.size(F.array_distinct(places)) + F.size(F.filter(f"{rows}.place", F.isnull))
 
 
 def _is_original() -> Column:
