@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from histories import HALF_TOPIC
-from house import BROKER, House, wall_clock
+from house import BROKER, House, said_of_brokers, wall_clock
 from live_capture import LiveCapture, live_capture
 from moment import NOW
 from remoting_server import answer
@@ -306,11 +306,6 @@ def test_a_newest_place_that_was_misread_proves_nothing_once_more_lands(open_hou
     assert said_of_brokers(house) == dict.fromkeys(
         (("audited-between", "done"), ("at-once", "done")), ("RESOLVED_UNKNOWN", "unread")
     )
-
-
-def said_of_brokers(house: House) -> dict[tuple[str, str], tuple[str, str]]:
-    return {(row["broker_name"], row["transaction_id"]): (row["verdict"], row["reason"])
-            for row in house.rows("verdict")}  # fmt: skip
 
 
 def test_any_number_of_records_may_have_been_in_torn_bytes(open_house, tmp_path):

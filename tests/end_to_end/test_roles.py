@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import truth
 from histories import HALF_TOPIC, OP_TOPIC, message_row
-from house import BROKER, House, wall_clock
+from house import BROKER, House, said_of_brokers, wall_clock
 from moment import NOW
 from small_log import SmallLog
 
@@ -182,7 +182,7 @@ def test_what_a_broker_has_decided_is_decided_though_its_rows_met_those_of_txmq(
     house.audit()
     expected = {"T1": ("accepted", "COMMITTED", "visible"), "T2": ("repeated", "PENDING", "op_unread")}
     outcomes = {(row["broker_name"], row["transaction_id"]): row["outcome"] for row in house.rows("end_outcome")}
-    assert {key: (outcomes[key], *found) for key, found in said(house).items()} == {
+    assert {key: (outcomes[key], *found) for key, found in said_of_brokers(house).items()} == {
         (broker, name): found for broker in met for name, found in expected.items()
     }
 
@@ -221,12 +221,12 @@ def test_what_a_landed_row_kept_out_is_still_known_once_decisions_were_taken_bac
     for broker, case in cases.items():
         case(partial(house.land_rows, broker=broker))
     house.audit()
-    before, bad = said(house), house.rows("quarantine")
+    before, bad = said_of_brokers(house), house.rows("quarantine")
     for broker in cases:
         given_role(house, "audit", broker)
     assert house.rows("verdict") == []
     house.audit()
-    assert said(house) == before == {
+    assert said_of_brokers(house) == before == {
         ("kept-out", "done"): ("RESOLVED_UNKNOWN", "quarantined"),
         ("anew", "done"): ("RESOLVED_UNKNOWN", "gap"),
         ("op-kept-out", "done"): ("COMMITTED_OP_LOST", "op_unread"),
@@ -234,11 +234,6 @@ def test_what_a_landed_row_kept_out_is_still_known_once_decisions_were_taken_bac
     }  # fmt: skip
     assert house.rows("quarantine") == bad
     assert {row["reason"] for row in bad} == {"KEY_CONFLICT"}
-
-
-def said(house: House) -> dict[tuple[str, str], tuple[str, str]]:
-    return {(row["broker_name"], row["transaction_id"]): (row["verdict"], row["reason"])
-            for row in house.rows("verdict")}  # fmt: skip
 
 
 def kept_out(land_rows: Callable[..., PassReport]) -> None:

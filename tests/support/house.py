@@ -125,3 +125,9 @@ class House:
     def versions(self) -> dict[str, int]:
         """The Delta version of every table but the pass log."""
         return {name: self.warehouse.version(name) for name in table_specs() if name != "pass"}
+
+
+def said_of_brokers(house: House) -> dict[tuple[str, str], tuple[str, str]]:
+    """Verdict and reason of each transaction, by broker and id."""
+    return {(row["broker_name"], row["transaction_id"]): (row["verdict"], row["reason"])
+            for row in house.rows("verdict")}  # fmt: skip

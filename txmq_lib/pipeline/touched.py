@@ -110,11 +110,12 @@ def _beside_new_rivals(current: Pass) -> list[DataFrame]:
     rivals = bad.where(F.col("reason") == KEY_CONFLICT)
     if rivals.isEmpty():
         return keys
-    copies = rivals.where(F.col("topic").isin(*HALF_TOPICS)).select("broker_name", "transaction_id").distinct()
+    rival_halves = rivals.where(F.col("topic").isin(*HALF_TOPICS))
+    copies = rival_halves.select("broker_name", "transaction_id").distinct()
     queues = rivals.selectExpr("broker_name", "topic as real_topic", "queue_id as real_queue_id").distinct()
     proved = current.read("verdict").where(F.col("verdict").isin(ROLLED_BACK, COMMITTED_OP_LOST))
     of_ops = rivals.where(F.col("topic").isin(*OP_TOPICS)).select("broker_name").distinct()
-    of_halves = rivals.where(F.col("topic").isin(*HALF_TOPICS)).select("broker_name", "queue_offset")
+    of_halves = rival_halves.select("broker_name", "queue_offset")
     halves = near_values("queue_offset", of_halves, "queue_offset").rows(current, "half_message")
     return [
         *keys,
@@ -129,8 +130,10 @@ def _beside_new_rivals(current: Pass) -> list[DataFrame]:
 
 def _proved_by_misread(current: Pass, frontier: DataFrame) -> list[DataFrame]:
     """Keys of the transactions whose rollback was proved by a place that may have been misread: rare."""
+    if not current.has_new_rows("landing_frontier"):
+        return []
     queues = misread_queues(frontier)
-    if not current.has_new_rows("landing_frontier") or queues.isEmpty():
+    if queues.isEmpty():
         return []
     proved = current.read("verdict").where(F.col("reason") == REASON_READ_PAST_OP)
     return [transactions_of(proved.join(F.broadcast(queues), on=list(REAL_QUEUE), how="left_semi"))]

@@ -116,7 +116,7 @@ def _reason(policies: Policies) -> Column:
         ROLLED_BACK: F.when(_is_decided_by_txmq(policies), REASON_DECIDED).otherwise(F.col("_proof")),
         RESOLVED_UNKNOWN: F.col("_missing"),
     }
-    # Of an engine's broker an op lies where nobody has read only where it met what txmq wrote.
+    # Where txmq decides an op that nobody has read is a broker's, and lies in quarantine or names what does.
     is_read = (is_engine & ~has_unread_op()) | F.col("_is_read")
     of_undecided = {
         PENDING: (REASON_UNDECIDED, is_read),
