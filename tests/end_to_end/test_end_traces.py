@@ -84,6 +84,19 @@ def test_a_store_gives_them_where_the_trace_topic_is_set_and_else_its_messages(o
     )  # fmt: skip
 
 
+def test_what_was_committed_to_the_topic_of_traces_is_a_message_and_no_rollback(open_house, tmp_path):
+    log = SmallLog()
+    traced = log.half("T1", TRACE_TOPIC)
+    log.commit(traced)
+    log.append(TRACE_TOPIC, {"UNIQ_KEY": "M"}, end("T1", "COMMIT_MESSAGE", group="G"))
+    log.op(traced)
+    house = open_house("role=audit", f"land.trace_topic={TRACE_TOPIC}")
+    house.land_store(log.write_store(tmp_path / "store"))
+    house.audit()
+    assert [row["verdict"] for row in house.rows("verdict")] == ["COMMITTED"]
+    assert [row["state"] for row in house.rows("end_trace")] == ["commit"]
+
+
 def test_a_live_broker_gives_them_once_and_only_where_the_trace_topic_is_set(open_house):
     broker = Deciding(halves=1)
     body = (end("T0", "COMMIT_MESSAGE") + end("T0", "ROLLBACK_MESSAGE", check="true")).encode()

@@ -152,6 +152,8 @@ MUTANTS = (
     Mutant("contradicts", "any end that a client sent contradicts", "TAKEN[verdict] not in states", "True", CLIENT_ENDS),
     Mutant("_client_events", "an end of another group counts", 'row["transaction_id"] not in ids', "True", CLIENT_ENDS),
     Mutant("_is_odd", "a record without an id is taken", " | unnamed", "", TRACES),
+    Mutant("land_every_kind", "what was committed to the topic of traces is a trace", "& ~F.coalesce(is_committed(), F.lit(False))", "",
+           ("end_to_end/test_end_traces.py::test_what_was_committed_to_the_topic_of_traces_is_a_message_and_no_rollback",)),
     Mutant("trace_records", "a message of any size is read", "<= MOST_BYTES", "<= 99 * MOST_BYTES", TRACES),
     Mutant("pruning_predicate", "whatever is sought is named", "_one_of if count", "_one_of if count * 0", TRACE),
     Mutant("trace_events._rows", "of one id all is told", "MOST_ROWS", "9 * MOST_ROWS", TRACE),

@@ -28,6 +28,7 @@ from txmq_lib.rules.duplicates import CONFLICTS, DUPLICATE, NEW, judged_by_key, 
 from txmq_lib.rules.half import given_up_messages, half_messages, messages, stored_queue_id, table_queue_id
 from txmq_lib.rules.landing_contract import MESSAGE_COLUMNS, TOPICS_OF_KIND, stored_properties, topic_fault
 from txmq_lib.rules.op import op_faults, op_tokens
+from txmq_lib.rules.pending import is_committed
 from txmq_lib.rules.runs import QUEUE
 from txmq_lib.rules.traces import end_traces, trace_faults, trace_records
 
@@ -91,11 +92,13 @@ def land_every_kind(
         (kind, queued.where(F.col("topic").isin(*topics)), is_engine and kind == "half")
         for kind, topics in TOPICS_OF_KIND.items()
     ]
-    others = list(TRANSACTION_TOPICS)
+    is_message = ~F.col("topic").isin(*TRANSACTION_TOPICS)
     if (trace_topic := current.settings.land.trace_topic) is not None:
-        parts.append(("trace", queued.where(F.col("topic") == trace_topic), False))
-        others.append(trace_topic)
-    parts.append(("message", queued.where(~F.col("topic").isin(*others)), False))
+        # Clients trace in no transaction: what was committed is a message, whatever its topic is taken for.
+        is_trace = (F.col("topic") == trace_topic) & ~F.coalesce(is_committed(), F.lit(False))
+        parts.append(("trace", queued.where(is_trace), False))
+        is_message &= ~is_trace
+    parts.append(("message", queued.where(is_message), False))
     landed = [
         _land_kind(current, rows, kind, broker_name, takes_prepared=takes_prepared, suffix=suffix)
         for kind, rows, takes_prepared in parts
