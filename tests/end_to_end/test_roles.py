@@ -164,13 +164,14 @@ def test_what_a_broker_has_decided_is_decided_though_its_rows_met_those_of_txmq(
         "message": [stored("Topic", 2_000, second, sys_flag=8, prepared=1_500, queue_offset=0)],
         "op": [stored(OP_TOPIC, 3_000, {"TAGS": "d"}, queue_offset=0, body="2,")],
     }
-    met = {"both": ("message", "op"), "op": ("op",)}
+    met = {"both": ("message", "op"), "op": ("op",), "message": ("message",)}
     house = open_house()
     for broker in met:
         halves = [stored(HALF_TOPIC, 1_000), stored(HALF_TOPIC, 1_500, second, queue_offset=2)]
         house.land_rows("half", halves, broker=broker)
         house.land_rows("end", [end()], broker=broker)
     house.reconcile()
+    house.audit()
     end_of_second = end(place=1_500, queue_offset=2)["header"] | {"msgId": "T2", "transactionId": "T2"}
     for broker, kinds in met.items():
         for kind in kinds:
@@ -178,7 +179,7 @@ def test_what_a_broker_has_decided_is_decided_though_its_rows_met_those_of_txmq(
         house.land_rows("end", [{"ts": NOW_MS - 40_000, "header": end_of_second}], broker=broker)
     assert {row["reason"] for row in house.rows("quarantine")} == {"KEY_CONFLICT"}
     house.reconcile()
-    assert [row["transaction_id"] for row in house.rows("message")] == ["T1", "T1"]
+    assert [row["transaction_id"] for row in house.rows("message")] == ["T1", "T1", "T1"]
     house.audit()
     expected = {"T1": ("accepted", "COMMITTED", "visible"), "T2": ("repeated", "PENDING", "op_unread")}
     outcomes = {(row["broker_name"], row["transaction_id"]): row["outcome"] for row in house.rows("end_outcome")}

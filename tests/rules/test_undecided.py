@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from builders import CHECK_MAX, INTERVAL_MS, RESERVED_MS, TIMEOUT_MS, at, evidence, lines_of, policies, rows, table_of
 from moment import NOW
@@ -16,6 +18,7 @@ OP_QUEUE = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 # Its half lies at 100, its given-up row at 200.
 HALF, GIVEN_UP = 100, 200
 KEPT_OUT = "a copy of the half that another half kept out"
+COMMITTED = "its committed message, which another record of its place kept out"
 
 
 def ops(*runs, **columns):
@@ -32,6 +35,11 @@ def live(read_to):
 
 def bad(**row):
     return {"reason": "BODY_CRC", **row}
+
+
+def kept_out(transaction_id, flags):
+    raw = json.dumps({"sys_flag": flags})
+    return bad(topic="TopicA", queue_id=0, reason="KEY_CONFLICT", transaction_id=transaction_id, raw=raw)
 
 
 ENDED_OPS = {**ended((0, 9, 10, 90)), "topic": OP_QUEUE}
@@ -93,6 +101,9 @@ READ = [  # why, frontier rows of its broker, rows of quarantine, whether an op 
      [bad(commit_log_offset=250)], False),
     ("a record of a queue that nobody knows, among ops", [ops((0, 9, 10, 260))], [bad(commit_log_offset=250)], True),
     ("a message in quarantine", [ops((0, 9, 10, 201))], [bad(topic="TopicA", queue_id=0, commit_log_offset=150)], True),
+    (COMMITTED, [ops((0, 9, 10, 260))], [kept_out(COMMITTED, 8)], False),
+    ("one of another transaction", [ops((0, 9, 10, 260))], [kept_out("U", 8)], True),
+    ("one that nobody committed", [ops((0, 9, 10, 260))], [kept_out("one that nobody committed", 0)], True),
 ]  # fmt: skip
 
 
@@ -118,7 +129,7 @@ def test_nobody_decided_it_is_said_only_where_an_op_would_have_been_seen(spark):
         why: ("DISCARDED", "given_up" if is_read else "op_unread", False) for why, *_, is_read in READ
     }
     # Where txmq decides it is so but for a broker's op that met what txmq wrote, or cannot be read.
-    unread = {"one that names what nobody can read", "one that another kept out", KEPT_OUT}
+    unread = {"one that names what nobody can read", "one that another kept out", KEPT_OUT, COMMITTED}
     assert said(spark, transactions(spark), role="engine") == {
         why: ("DISCARDED", "op_unread", False) if why in unread else ("DISCARDED", "given_up", True) for why, *_ in READ
     }

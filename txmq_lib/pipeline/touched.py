@@ -110,16 +110,15 @@ def _beside_new_rivals(current: Pass) -> list[DataFrame]:
     rivals = bad.where(F.col("reason") == KEY_CONFLICT)
     if rivals.isEmpty():
         return keys
-    rival_halves = rivals.where(F.col("topic").isin(*HALF_TOPICS))
-    copies = rival_halves.select("broker_name", "transaction_id").distinct()
+    with_its_id = rivals.select("broker_name", "transaction_id").distinct()
     queues = rivals.selectExpr("broker_name", "topic as real_topic", "queue_id as real_queue_id").distinct()
     proved = current.read("verdict").where(F.col("verdict").isin(ROLLED_BACK, COMMITTED_OP_LOST))
     of_ops = rivals.where(F.col("topic").isin(*OP_TOPICS)).select("broker_name").distinct()
-    of_halves = rival_halves.select("broker_name", "queue_offset")
+    of_halves = rivals.where(F.col("topic").isin(*HALF_TOPICS)).select("broker_name", "queue_offset")
     halves = near_values("queue_offset", of_halves, "queue_offset").rows(current, "half_message")
     return [
         *keys,
-        transactions_of(without_op.join(copies, on=["broker_name", "transaction_id"], how="left_semi")),
+        transactions_of(without_op.join(with_its_id, on=["broker_name", "transaction_id"], how="left_semi")),
         transactions_of(proved.join(F.broadcast(queues), on=list(REAL_QUEUE), how="left_semi")),
         transactions_of(proved.join(F.broadcast(of_ops), on="broker_name", how="left_semi")),
         transactions_of(

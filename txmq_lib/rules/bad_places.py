@@ -5,7 +5,15 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.names import HALF_TOPICS, KEY_CONFLICT, OP_TOPICS, OPS_CLOSING_NOTHING, OPS_READ_IN_PART
+from txmq_lib.names import (
+    HALF_TOPICS,
+    KEY_CONFLICT,
+    OP_TOPICS,
+    OPS_CLOSING_NOTHING,
+    OPS_READ_IN_PART,
+    SYS_FLAG_COMMIT,
+    SYS_FLAG_TRANSACTION_MASK,
+)
 
 REAL_QUEUE = ("broker_name", "real_topic", "real_queue_id")
 MOST_PLACES = 10_000  # of one queue; of more the highest
@@ -42,8 +50,12 @@ def has_unread_op() -> Column:
     """Whether an op behind the half was kept out so, landed without all that it names, or may name a copy of the half
     that was kept out.
     """
-    of_kept_out = F.array_contains("_rival_ids", _id()) | (F.size("_rival_ids") > MOST_PLACES)
-    return _is(F.col("_unread_op") > F.col("_low")) | _is(of_kept_out)
+    return _is(F.col("_unread_op") > F.col("_low")) | _has_id("_rival_ids")
+
+
+def has_message_kept_out() -> Column:
+    """Whether a committed message of its id was kept out by another record of its place: somebody decided it."""
+    return _has_id("_committed_ids")
 
 
 def may_be_bad_op(last_place: Column) -> Column:
@@ -64,17 +76,21 @@ def _of_queues(quarantine: DataFrame) -> DataFrame:
 
 
 def _of_brokers(quarantine: DataFrame) -> DataFrame:
-    """Of each broker where records lie of which nobody knows the queue, bad ops, rivals among halves and ops."""
+    """Of each broker where records lie of which nobody knows the queue, bad ops, rivals among halves, messages, ops."""
     is_placed = F.col("topic").isNotNull() & _is(F.col("queue_id") >= 0)
-    place = F.col("commit_log_offset")
-    is_rival_half = (F.col("reason") == KEY_CONFLICT) & F.col("topic").isin(*HALF_TOPICS)
+    place, is_rival = F.col("commit_log_offset"), F.col("reason") == KEY_CONFLICT
+    is_rival_half = is_rival & F.col("topic").isin(*HALF_TOPICS)
+    is_rival_message = is_rival & ~F.col("topic").isin(*HALF_TOPICS, *OP_TOPICS)
+    flags = F.when(is_rival_message, F.get_json_object("raw", "$.sys_flag").try_cast("int"))
+    is_committed = flags.bitwiseAND(SYS_FLAG_TRANSACTION_MASK) == SYS_FLAG_COMMIT
     is_op = F.col("topic").isin(*OP_TOPICS) & ~F.col("reason").isin(*OPS_CLOSING_NOTHING)
     # It landed, and what it names did not; or another has its offset.
     is_unread = is_op & F.col("reason").isin(KEY_CONFLICT, *OPS_READ_IN_PART)
     found = quarantine.groupBy("broker_name").agg(
         _highest(F.collect_set(F.when(~is_placed, place))).alias("_bad_anywhere"),
         F.collect_set(F.when(is_rival_half, F.col("queue_offset"))).alias("_halves"),
-        F.collect_set(F.when(is_rival_half, _id())).alias("_ids"),
+        F.collect_set(F.when(is_rival_half, _id())).alias("_rival_ids"),
+        F.collect_set(F.when(is_committed, _id())).alias("_committed_ids"),
         F.max(F.when(is_op, place)).alias("_bad_op"),
         F.max(is_op & place.isNull()).alias("_bad_op_is_unplaced"),
         F.max(F.when(is_unread, place)).alias("_unread_op"),
@@ -83,8 +99,12 @@ def _of_brokers(quarantine: DataFrame) -> DataFrame:
         *("broker_name", "_bad_anywhere", "_bad_op", "_bad_op_is_unplaced", "_unread_op"),
         _highest(F.col("_halves")).alias("_rival_halves"),
         _lowest_of_more(F.col("_halves")).alias("_rival_halves_unknown_to"),
-        F.slice("_ids", 1, MOST_PLACES + 1).alias("_rival_ids"),
+        *[F.slice(ids, 1, MOST_PLACES + 1).alias(ids) for ids in ("_rival_ids", "_committed_ids")],
     )
+
+
+def _has_id(ids: str) -> Column:
+    return _is(F.array_contains(ids, _id()) | (F.size(ids) > MOST_PLACES))
 
 
 def _id() -> Column:

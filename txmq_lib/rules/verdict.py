@@ -40,7 +40,7 @@ from txmq_lib.names import (
     UNDECIDED,
 )
 from txmq_lib.rules import undecided
-from txmq_lib.rules.bad_places import has_rival_half, has_unread_op
+from txmq_lib.rules.bad_places import has_message_kept_out, has_rival_half, has_unread_op
 from txmq_lib.rules.check import check_limit_ms
 from txmq_lib.rules.evidence import FIGURES
 from txmq_lib.rules.policy import Policies
@@ -117,7 +117,7 @@ def _reason(policies: Policies) -> Column:
         RESOLVED_UNKNOWN: F.col("_missing"),
     }
     # Where txmq decides an op that nobody has read is a broker's, and lies in quarantine or names what does.
-    is_read = (is_engine & ~has_unread_op()) | F.col("_is_read")
+    is_read = ((is_engine & ~has_unread_op()) | F.col("_is_read")) & ~has_message_kept_out()
     of_undecided = {
         PENDING: (REASON_UNDECIDED, is_read),
         DISCARDED: (REASON_GIVEN_UP, is_read),
