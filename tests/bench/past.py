@@ -68,7 +68,7 @@ def write_pass(
     """A pass of `job` that appends these rows and commits: the next one takes what lands from here on for new."""
 
     def work(current: Pass) -> PassReport:
-        record_roles(current, BROKER)
+        record_roles(current, [BROKER])
         for table, rows in tables.items():
             writes = {"append": current.append, "overwrite": current.overwrite, "upsert": current.upsert}
             writes[table_spec(table).writes[0]](table, rows, step=table)

@@ -27,7 +27,7 @@ from txmq_lib.names import HALF_TOPIC, OP_TOPIC
 from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline.cycle import run_cycle, run_sources
 from txmq_lib.pipeline.land.job import run_land_rocketmq
-from txmq_lib.pipeline.land.live import broker_said, queue_landing
+from txmq_lib.pipeline.land.live import broker_said, queue_landing, queue_pulling
 from txmq_lib.pipeline.land.live.broker_reading import WHOLE, Parts
 from txmq_lib.pipeline.land.records import files_of_tasks
 from txmq_lib.rules.frontier import WHOLE_QUEUE_ID
@@ -107,7 +107,7 @@ def test_tasks_of_few_messages_and_spark_land_the_same_rows(open_house, served, 
     with monkeypatch.context() as only_spark:
         only_spark.setattr(files_of_tasks, "can_write", lambda warehouse: False)
         counts = +Counter(land(by_spark, served, Parts.QUEUES).counts)
-    monkeypatch.setattr(queue_landing, "MESSAGES_PER_TASK", 100)
+    monkeypatch.setattr(queue_pulling, "MESSAGES_PER_TASK", 100)
     monkeypatch.setattr(files_of_tasks, "STRETCHES_PER_CORE", 100)
     monkeypatch.setattr(queue_landing, "_land_by_spark", forbidden)
     assert +Counter(land(by_tasks, served, Parts.QUEUES).counts) == counts

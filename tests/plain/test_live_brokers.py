@@ -13,10 +13,10 @@ from remoting_server import FakeBroker, RemotingServer, answer
 
 from txmq_lib.config.settings import Settings
 from txmq_lib.errors import ProtocolError, RefusedError, SettingsError, UnreachableError, UsageError
-from txmq_lib.pipeline.land import job
 from txmq_lib.pipeline.land.broker_state.broker_settings import conf_findings, live_findings
 from txmq_lib.pipeline.land.live import broker_plan
 from txmq_lib.pipeline.land.live.broker_reading import BrokerReading
+from txmq_lib.pipeline.land.live.brokers_plan import Asking
 from txmq_lib.pipeline.land.live.live_brokers import LiveBroker, access_of, is_wanted, live_brokers
 from txmq_lib.pipeline.land.live.live_ranges import KnownQueue, plan_queues
 from txmq_lib.rocketmq.remoting.broker import Queue
@@ -377,15 +377,16 @@ def test_all_brokers_are_asked_at_once_and_what_one_meets_is_its_own(monkeypatch
         return {"broker_name": reading.broker.name, "known": known[reading.broker.name]}
 
     monkeypatch.setattr(broker_plan, "plan", plan)
-    monkeypatch.setattr(
-        broker_plan, "known_queues", lambda warehouse, names: {name: f"what is known of {name}" for name in names}
-    )
     readings = [BrokerReading(LiveBroker(name, "127.0.0.1:1", (), ()), Access()) for name in "abc"]
-    first, second, third = job.planned_at_once(None, Settings.load(), readings, NOW)
-    assert [plan()["broker_name"] for plan in (first, third)] == ["a", "c"]
-    assert first()["known"] == "what is known of a"
+    known = {name: f"what is known of {name}" for name in "abc"}
+    asking = Asking(Settings.load(), NOW, lambda name: [LiveBroker(name, None, (), ())])
+    plans = asking.plans(known, readings)
+    assert plans == [{"broker_name": name, "known": f"what is known of {name}"} for name in "ac"]
+    assert [words for reading in readings for words in reading.findings] == ["broker b: not read: b is down"]
+    assert [reading.failure is None for reading in readings] == [True, False, True]
+    together = Barrier(1)
     with pytest.raises(UnreachableError, match="b is down"):
-        second()
+        asking.plans(known, readings[1:2])
 
 
 PRODUCERS = [
@@ -448,9 +449,9 @@ def test_an_older_broker_tells_of_the_producers_of_one_group_at_a_time():
 
 def test_a_broker_that_has_left_the_name_servers_since_it_was_listed_is_none_to_go_on_with():
     moved = LiveBroker("broker-a", "127.0.0.1:2", (), ())
-    assert job._found_again("broker-a", lambda name: [moved]) is moved
+    assert Asking(Settings.load(), NOW, lambda name: [moved])._found_again("broker-a") is moved
 
     def unknown(name: str) -> list[LiveBroker]:
         raise UsageError(f"the name servers know no broker {name}; they know none")
 
-    assert job._found_again("broker-a", unknown) is None
+    assert Asking(Settings.load(), NOW, unknown)._found_again("broker-a") is None

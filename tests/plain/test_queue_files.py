@@ -9,7 +9,7 @@ from record_encoder import STORE_MS, encode_record
 from remoting_server import FakeBroker, RemotingServer
 
 from txmq_lib.names import HALF_TOPIC
-from txmq_lib.pipeline.land.live.queue_task import Peer, QueueFacts, Told, pull_and_write
+from txmq_lib.pipeline.land.live.queue_task import Peer, QueueFacts, Share, Told, pull_and_write
 from txmq_lib.pipeline.land.records.record_files import RecordReading
 from txmq_lib.pipeline.land.records.record_rows import Landing
 from txmq_lib.rocketmq.remoting.broker import Queue
@@ -35,7 +35,7 @@ def pulled(queues: dict[tuple[str, int], list[bytes]], ranges: list[QueueRange],
         paths[table] = str(tmp_path / table)
     reading = RecordReading(Landing("broker-a", 1, is_engine=False), paths, None, 1 << 20, 1 << 20)
     with RemotingServer(FakeBroker(queues)) as server:
-        return pull_and_write(ranges, Peer(server.address, Access(1.0), "G"), reading)
+        return pull_and_write(Share(ranges, Peer(server.address, Access(1.0), "G"), reading))
 
 
 def test_of_each_queue_the_first_and_last_records_and_the_newest_time_are_told(tmp_path):

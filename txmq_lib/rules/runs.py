@@ -114,7 +114,7 @@ def told_to(runs: Column, read_to: Column, is_untold: Column) -> Column:
     return F.transform(runs, later)
 
 
-def within_log(runs: Column, log_end: int) -> Column:
+def within_log(runs: Column, log_end: Column | int) -> Column:
     """`runs` without those places that do not lie before the end of the broker's log: they were misread.
 
     Of the last one of a run is known then that it lies no lower than the first.

@@ -45,7 +45,7 @@ def end_traces(records: DataFrame) -> DataFrame:
 
 def trace_faults(messages: DataFrame, records: DataFrame) -> DataFrame:
     """Messages too large to be read, or with a record that cannot be used: as `messages`, with reason and detail."""
-    place = ["topic", "queue_id", "queue_offset"]
+    place = ["broker_name", "topic", "queue_id", "queue_offset"]
     odd = records.where("is_odd").groupBy(*place).agg(F.min_by("record", "position").alias("record"))
     shown = F.left(F.translate("record", FIELD_END, "|"), F.lit(SHOWN))
     why = fault(F.lit(True), "TRACE_RECORD", F.concat(F.lit("a record of an end that cannot be read: "), shown))

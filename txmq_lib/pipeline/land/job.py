@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from datetime import datetime
 from functools import partial
@@ -12,25 +11,29 @@ from typing import Any
 
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.errors import RemotingError, UnreachableError, UsageError
+from txmq_lib.errors import UnreachableError
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.pass_log import last_note
 from txmq_lib.passes.ready import make_ready
 from txmq_lib.pipeline.land import unchanged_inputs
-from txmq_lib.pipeline.land.broker_state import check_cursors
 from txmq_lib.pipeline.land.files import message_landing
 from txmq_lib.pipeline.land.files.listing import list_files
 from txmq_lib.pipeline.land.kinds import MESSAGE_TABLES
 from txmq_lib.pipeline.land.landing_pass import JOB, run_landing
-from txmq_lib.pipeline.land.live import broker_plan, broker_said
+from txmq_lib.pipeline.land.live import broker_said
+from txmq_lib.pipeline.land.live.broker_landing import counts_of
 from txmq_lib.pipeline.land.live.broker_reading import BEHIND, UNREAD, WHOLE, BrokerReading, Parts
+from txmq_lib.pipeline.land.live.brokers_plan import Asking, plan_all
 from txmq_lib.pipeline.land.live.live_brokers import LiveBroker, access_of, live_brokers
 from txmq_lib.pipeline.land.store import store_plan
 from txmq_lib.pipeline.land.topics import trace_topics
-from txmq_lib.pipeline.shared.roles import require_said_role, require_some_role
+from txmq_lib.pipeline.shared.roles import (
+    recorded_roles,
+    require_said_role,
+    require_same_roles,
+    require_some_role,
+)
 from txmq_lib.rocketmq.remoting.connection import Access
-
-BROKERS_AT_ONCE = 16
 
 
 def run_land_files(
@@ -56,7 +59,9 @@ def run_land_files(
         files = found
         if is_idle_when_landed:
             known = unchanged_inputs.known(warehouse, settings, last_note(warehouse, warehouse.log("pass"), JOB))
-            files = [file for file in found if not _have_landed(known, {**common, "files": [asdict(file)]})]
+            files = [
+                file for file in found if not unchanged_inputs.have_landed(known, {**common, "files": [asdict(file)]})
+            ]
         task_bytes = message_landing.task_bytes(warehouse, files, kind)
         return {**common, "files": [asdict(file) for file in files], "task_bytes": task_bytes}
 
@@ -88,7 +93,7 @@ def run_land_store(
     arguments = partial(store_plan.plan, warehouse, settings, path=path, broker_name=broker_name)
 
     def is_idle(mine: Pass) -> bool:
-        return is_idle_when_landed and _have_landed(
+        return is_idle_when_landed and unchanged_inputs.have_landed(
             unchanged_inputs.known(warehouse, settings, mine.last_note), mine.arguments
         )
 
@@ -97,11 +102,6 @@ def run_land_store(
     if "idle" in report.counts:
         return report
     return replace(report, findings=(*report.findings, *store_plan.findings(path, settings, broker_name)))
-
-
-def _have_landed(known: Mapping[str, str], arguments: Mapping[str, Any]) -> bool:
-    """Whether all inputs that a plan names have landed in the state in which they are now."""
-    return all(known.get(place) == state for place, state in unchanged_inputs.states(arguments).items())
 
 
 def run_land_rocketmq(
@@ -115,15 +115,13 @@ def run_land_rocketmq(
     wall_clock: Callable[[], datetime],
     environ: Mapping[str, str],
 ) -> PassReport:
-    """Land what live brokers, all or those named, have beyond what was landed of them; a pass each, as one report.
-
-    All of them are asked at once what there is to read: one that is slow or down holds up no other.
+    """Land what live brokers, all or those named, have beyond what was landed of them, in one pass.
 
     A broker that cannot be read is told and counted (`unread`), and the others are landed. One that has nothing new
-    makes no pass.
+    takes no part; where none has, there is no pass.
     environ  where the keys for ACL are looked up that the settings name
     Errors   UnreachableError where no name server answers; RemotingError where no broker could be read; SettingsError
-             where nobody has said the role of a broker that would land
+             where nobody has said the role of a broker that would land; RoleChanged where it is another than recorded
     """
     require_some_role(settings, brokers)
     make_ready(warehouse)
@@ -135,22 +133,24 @@ def run_land_rocketmq(
     def brokers_now(*named: str) -> list[LiveBroker]:
         return live_brokers(name_servers, access, patterns=topics, besides=besides, named=named)
 
-    reports: list[PassReport] = []
-    failures: list[RemotingError] = []
     found = brokers_now(*brokers)
-    require_said_role(settings, [broker.name for broker in found])
+    if not found:
+        raise UnreachableError("the name servers know no broker with half messages")
+    names = {broker.name for broker in found}
+    require_said_role(settings, sorted(names))
+    # Also of those that will have no news.
+    require_same_roles(settings, {name: role for name, role in recorded_roles(warehouse).items() if name in names})
     readings = [_reading(warehouse, broker, access, parts) for broker in found]
-    for reading, planned in zip(readings, planned_at_once(warehouse, settings, readings, now), strict=True):
-        try:
-            reports.append(
-                _land_live(warehouse, settings, reading, planned, brokers_now, now=now, wall_clock=wall_clock)
-            )
-        except RemotingError as failure:
-            failures.append(failure)
-            reading.tell(f"not read: {failure.message}")
-    if not reports:
-        raise failures[0] if failures else UnreachableError("the name servers know no broker with half messages")
-    return _as_one(reports, readings, unread=len(failures))
+    report = run_landing(
+        warehouse,
+        settings,
+        partial(plan_all, warehouse, Asking(settings, now, brokers_now), readings),
+        now=now,
+        wall_clock=wall_clock,
+        is_idle=lambda mine: not mine.arguments["brokers"],
+        readings=readings,
+    )
+    return _with_readings(report, readings)
 
 
 def _reading(warehouse: Warehouse, broker: LiveBroker, access: Access, parts: Parts) -> BrokerReading:
@@ -163,81 +163,17 @@ def _reading(warehouse: Warehouse, broker: LiveBroker, access: Access, parts: Pa
     )
 
 
-def planned_at_once(
-    warehouse: Warehouse, settings: Settings, readings: Sequence[BrokerReading], now: datetime
-) -> list[Callable[[], dict[str, Any]]]:
-    """Of each broker what gives its plan, or raises what was met on the way; all are asked at once."""
-    if not readings:
-        return []
-    known = broker_plan.known_queues(warehouse, [reading.broker.name for reading in readings])
-    with ThreadPoolExecutor(min(len(readings), BROKERS_AT_ONCE)) as threads:
-        plans = [threads.submit(broker_plan.plan, known, settings, reading, now) for reading in readings]
-    return [each.result for each in plans]
-
-
-def _as_one(reports: Sequence[PassReport], readings: Sequence[BrokerReading], *, unread: int) -> PassReport:
-    """What was done to several brokers as one report."""
-    counts: Counter[str] = Counter({"brokers": len(reports), UNREAD: unread})
-    seconds: Counter[str] = Counter()
-    for report in reports:
-        counts.update(report.counts)
-        seconds.update(report.seconds)
-    number = max(report.number for report in reports)
-    if number:
-        del counts["idle"]
-    findings = tuple(words for reading in readings for words in reading.findings)
-    whole = tuple(sorted({broker for report in reports for broker in report.brokers}))
+def _with_readings(report: PassReport, readings: Sequence[BrokerReading]) -> PassReport:
+    """The report of a pass, or of none, with what was learned of all brokers that were asked."""
+    failed = sum(reading.failure is not None for reading in readings)
+    counts = Counter({**report.counts, **counts_of(readings), "brokers": len(readings) - failed})
+    counts[UNREAD] += failed
     # What never lands, as of a queue that refuses, is no reason to begin again and again.
     has_more = counts[BEHIND] > 0 and any(counts[kind] for kind in MESSAGE_TABLES)
-    return PassReport(JOB, number, dict(counts), dict(seconds), findings, whole, has_more)
-
-
-def _land_live(
-    warehouse: Warehouse,
-    settings: Settings,
-    reading: BrokerReading,
-    planned: Callable[[], dict[str, Any]],
-    brokers_now: Callable[..., list[LiveBroker]],
-    *,
-    now: datetime,
-    wall_clock: Callable[[], datetime],
-) -> PassReport:
-    plans = iter([planned])  # the first time; then the broker is asked anew
-
-    def plan_anew() -> dict[str, Any]:
-        return broker_plan.plan(broker_plan.known_queues(warehouse, [reading.broker.name]), settings, reading, now)
-
-    def arguments() -> Mapping[str, Any]:
-        try:
-            return next(plans, plan_anew)()
-        except UnreachableError:
-            broker = _found_again(reading.broker.name, brokers_now)
-            if broker is None or broker.address in (None, reading.broker.address):
-                raise
-            before, reading.broker = reading.broker.address, broker
-            plan = plan_anew()
-            reading.tell(f"its master moved from {before} to {broker.address}")
-            return plan
-
-    def is_idle(mine: Pass) -> bool:
-        known = unchanged_inputs.known(warehouse, settings, mine.last_note)
-        is_moved = mine.arguments["queues"] or mine.arguments.get("untold")
-        if is_moved or not _have_landed(known, mine.arguments):
-            return False
-        return reading.offsets is not None or not check_cursors.is_news(mine, reading.passed)
-
-    report = run_landing(
-        warehouse, settings, arguments, now=now, wall_clock=wall_clock, is_idle=is_idle, reading=reading
+    return replace(
+        report,
+        counts=dict(counts),
+        findings=tuple(words for reading in readings for words in reading.findings),
+        brokers=tuple(reading.broker.name for reading in readings if reading.is_whole),
+        has_more=has_more,
     )
-    whole = () if reading.counts[UNREAD] or Parts.QUEUES not in reading.parts else (reading.broker.name,)
-    report = replace(report, brokers=whole)
-    return replace(report, counts={**report.counts, **reading.counts}) if "idle" in report.counts else report
-
-
-def _found_again(name: str, brokers_now: Callable[..., list[LiveBroker]]) -> LiveBroker | None:
-    """A broker that was listed before; None where it has left the name servers since, as one that is stopped does."""
-    try:
-        (broker,) = brokers_now(name)
-    except UsageError:
-        return None
-    return broker

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 STORE, ROCKETMQ = "store", "rocketmq"
 MESSAGE_TABLES = {
     "half": "half_message",
@@ -11,3 +14,9 @@ MESSAGE_TABLES = {
     "trace": "end_trace",
 }
 EVENT_TABLES = {"end": "end_transaction", "offset": "consumer_offset_commit", "ack": "consumer_ack"}
+
+
+def broker_names(arguments: Mapping[str, Any]) -> list[str]:
+    """The brokers that a plan lands: the live ones it lists, else the one it names, as older plans of live ones do."""
+    plans = arguments.get("brokers", [arguments])
+    return [plan["broker_name"] for plan in plans]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.errors import InvariantViolation, NothingToLandError
+from txmq_lib.errors import NothingToLandError
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.runner import run_passes
@@ -17,7 +17,7 @@ from txmq_lib.pipeline.land import unchanged_inputs
 from txmq_lib.pipeline.land.broker_state import broker_offsets
 from txmq_lib.pipeline.land.files import events, message_landing
 from txmq_lib.pipeline.land.files.listing import LandingFile, list_files
-from txmq_lib.pipeline.land.kinds import EVENT_TABLES, MESSAGE_TABLES, ROCKETMQ, STORE
+from txmq_lib.pipeline.land.kinds import EVENT_TABLES, MESSAGE_TABLES, ROCKETMQ, STORE, broker_names
 from txmq_lib.pipeline.land.live import broker_landing
 from txmq_lib.pipeline.land.live.broker_reading import BrokerReading
 from txmq_lib.pipeline.land.records import messages
@@ -45,17 +45,17 @@ def run_landing(
     now: datetime,
     wall_clock: Callable[[], datetime],
     is_idle: Callable[[Pass], bool] | None = None,
-    reading: BrokerReading | None = None,
+    readings: Sequence[BrokerReading] = (),
 ) -> PassReport:
     """Plan what `arguments` gives, and land it.
 
-    is_idle  whether a plan has nothing to land, and is not to be recorded
-    reading  of a live broker, where its plan is of one
+    is_idle   whether a plan has nothing to land, and is not to be recorded
+    readings  of live brokers, where the plan is of some of these
     """
 
     def work(mine: Pass) -> PassReport:
         with session_conf(warehouse.spark, where_unset(warehouse.spark, WHILE_LANDING)):
-            return _land(mine, reading)
+            return _land(mine, readings)
 
     job = job_of_steps(
         JOB, work, is_idle=is_idle, input_bytes=_input_bytes, require=_require_same_role, lands_again=True
@@ -65,7 +65,7 @@ def run_landing(
 
 def _require_same_role(current: Pass) -> None:
     if current.arguments["kind"] not in OF_NO_ROLE:
-        require_same_role(current, current.arguments["broker_name"])
+        require_same_role(current, broker_names(current.arguments))
 
 
 def _input_bytes(current: Pass) -> int:
@@ -77,18 +77,16 @@ def _input_bytes(current: Pass) -> int:
     return sum(int(file["size"]) for file in arguments["files"])
 
 
-def _land(current: Pass, reading: BrokerReading | None) -> PassReport:
+def _land(current: Pass, readings: Sequence[BrokerReading]) -> PassReport:
     """Land what the plan names, and commit. A plan of another process that nobody can go on with is abandoned."""
     kind = current.arguments["kind"]
     if not current.is_own and not _can_be_carried_on(current):
         return _occupied_and_abandoned(current)
     if kind not in OF_NO_ROLE:
-        record_roles(current, current.arguments["broker_name"])
+        record_roles(current, broker_names(current.arguments))
     unread: list[LandingFile] = []
     if kind == ROCKETMQ:
-        if reading is None:
-            raise InvariantViolation("a live plan of another process is never carried on")
-        broker_landing.land(current, reading)
+        broker_landing.land(current, readings)
     elif kind == STORE:
         store_landing.land(current)
     elif kind in MESSAGE_TABLES:

@@ -37,11 +37,15 @@ def is_landed_topic(topic: str, patterns: Sequence[str]) -> bool:
     return topic in ALWAYS_LANDED or any(fnmatchcase(topic, pattern) for pattern in patterns)
 
 
-def real_queues(rows: DataFrame) -> set[Queue]:
-    """The real queues that half messages name: few, whatever the number of halves (R1)."""
+def real_queues(rows: DataFrame) -> dict[str, set[Queue]]:
+    """The real queues that half messages name, by broker: few, whatever the number of halves (R1)."""
     real = rows.where(F.col("topic").isin(*HALF_TOPICS)).select(
+        "broker_name",
         F.col("properties")[PROPERTY_REAL_TOPIC].alias("topic"),
         F.col("properties")[PROPERTY_REAL_QUEUE_ID].try_cast("int").alias("queue_id"),
     )
     named = real.where("topic is not null and queue_id >= 0").distinct()
-    return {Queue(row["topic"], row["queue_id"]) for row in named.collect()}
+    found: dict[str, set[Queue]] = {}
+    for row in named.collect():
+        found.setdefault(row["broker_name"], set()).add(Queue(row["topic"], row["queue_id"]))
+    return found

@@ -1,7 +1,7 @@
 """Which inputs have landed and have not changed since: files and stores that a cycle passes over.
 
-The commit of each landing notes their states. The note counts under the same settings, and while no broker was taken
-back.
+The commit of each landing notes their states, of a live broker that of its consumer offsets. The note counts under the
+same settings, and while no broker was taken back.
 """
 
 from __future__ import annotations
@@ -59,16 +59,21 @@ def remembered(before: Mapping[str, str], arguments: Mapping[str, Any]) -> dict[
 
 def states(arguments: Mapping[str, Any]) -> dict[str, str]:
     """Place and state of each thing that a landing with these arguments lands."""
+    if arguments["kind"] == ROCKETMQ:  # the queues are known by the frontier
+        return {_live_offsets(plan["broker_name"]): plan["offsets"] for plan in arguments["brokers"] if plan["offsets"]}
     source = (arguments["kind"], arguments["broker_name"])
     if arguments["kind"] == STORE:
         kept = ("to_offset", "lowest_offset", "last", "topics", "offset_table")
         return {digest([*source, arguments["path"]]): digest([arguments.get(name) for name in kept])}
-    if arguments.get("offsets") is not None:  # of a live broker; its queues are known by the frontier
-        return {_live_offsets(arguments["broker_name"]): arguments["offsets"]}
     return {
         digest([*source, file["path"]]): digest([value for name, value in sorted(file.items()) if name != "path"])
-        for file in arguments.get("files", ())
+        for file in arguments["files"]
     }
+
+
+def have_landed(known: Mapping[str, str], arguments: Mapping[str, Any]) -> bool:
+    """Whether all inputs that a plan names have landed in the state in which they are now."""
+    return all(known.get(place) == state for place, state in states(arguments).items())
 
 
 def _live_offsets(broker_name: str) -> str:

@@ -7,7 +7,7 @@ recorded changes by `txmq take-back --decisions` alone, which takes back what wa
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -63,14 +63,14 @@ def require_roles_of_sources(settings: Settings) -> None:
             require_some_role(settings, names)
 
 
-def require_same_role(current: Pass, landed: str | None = None) -> None:
+def require_same_role(current: Pass, landed: Collection[str] | None = None) -> None:
     """RoleChanged where the settings of a pass give a broker another role than its rows were made under.
 
-    The newest records count, not those of the plan: a landing records its broker before any other row.
-    landed  the broker that a landing is about, the only one it decides of
+    The newest records count, not those of the plan: a landing records its brokers before any other row.
+    landed  the brokers that a landing is about, the only ones it decides of
     """
     known = _known(current)
-    require_same_roles(current.settings, {name: role for name, role in known.items() if landed in (None, name)})
+    require_same_roles(current.settings, {name: known[name] for name in known if landed is None or name in landed})
 
 
 def require_same_roles(settings: Settings, recorded: Mapping[str, str]) -> None:
@@ -80,8 +80,8 @@ def require_same_roles(settings: Settings, recorded: Mapping[str, str]) -> None:
             raise RoleChanged(_words(settings, name, role))
 
 
-def record_roles(current: Pass, landed: str | None = None) -> None:
-    """Record the role of the broker that lands, and of those that landed before roles were recorded, each once.
+def record_roles(current: Pass, landed: Iterable[str] = ()) -> None:
+    """Record the roles of the brokers that land, and of those that landed before roles were recorded, each once.
 
     The first write of a pass: whoever sees other rows of a broker finds its role.
     """
@@ -89,8 +89,8 @@ def record_roles(current: Pass, landed: str | None = None) -> None:
         return  # planned by an older version
     known = _known(current)
     roles = dict(known)
-    if landed is not None:
-        roles.setdefault(landed, current.settings.for_broker(landed).role)
+    for name in landed:
+        roles.setdefault(name, current.settings.for_broker(name).role)
     recorded = recorded_roles(current.warehouse)
     new = {name: role for name, role in roles.items() if name not in recorded}
     if new:

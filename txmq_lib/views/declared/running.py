@@ -8,9 +8,11 @@ from txmq_lib.views.declared import reasons
 from txmq_lib.views.declared.filters import BROKER
 from txmq_lib.views.view import Part, View
 
-# A landing is told by the row that ended it, while there is one.
+# A landing is told by the row that ended it, while there is one; one of several live brokers for each of them.
 LANDED_RELATION = """(
-    SELECT *, json_extract_string(arguments, '$.broker_name') AS broker_name,
+    SELECT *, unnest(CASE WHEN json_exists(arguments, '$.brokers')
+            THEN json_extract_string(arguments, '$.brokers[*].broker_name')
+            ELSE [json_extract_string(arguments, '$.broker_name')] END) AS broker_name,
         json_extract_string(arguments, '$.kind') AS kind,
         coalesce(json_extract_string(arguments, '$.path'),
                  array_to_string(json_extract_string(arguments, '$.files[*].path'), ' ')) AS source
@@ -115,14 +117,19 @@ LANDED = View(
     doc="What was landed, the newest first: for which broker, from which files or store, how many rows.",
     table="pass",
     narrow=("pass_number", "broker_name", "kind", "state", "source", "wall_timestamp", "counts"),
-    order=("pass_number desc",),
+    order=("pass_number desc", "broker_name"),
     time="wall_timestamp",
     filters={"broker": ("broker_name",)},
     relation=LANDED_RELATION,
     is_whole=True,
     needs=("job", "pass_number", "state", "arguments"),
     extra=(
-        Field("broker_name", "string", True, "broker the rows were landed for"),
+        Field(
+            "broker_name",
+            "string",
+            True,
+            "broker the rows were landed for; a pass over several live ones has a row for each, with the counts of all",
+        ),
         Field("kind", "string", True, "half, op, message, max-time, end, trace, offset, ack, store or rocketmq"),
         Field("source", "string", True, "files, or the store directory"),
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -26,7 +26,7 @@ ENTRY_SCHEMA = (
     "broker_name string, consumer_group string, topic string, queue_id int, ts timestamp, next_offset bigint,"
     " is_increase_only boolean, client_id string, position bigint"
 )
-FAULT_SCHEMA = "reason string, detail string, raw string, source string"
+FAULT_SCHEMA = "broker_name string, reason string, detail string, raw string, source string"
 
 
 def read_broker_files(spark: SparkSession, files: Sequence[LandingFile]) -> list[ConsumerOffsetFile]:
@@ -47,20 +47,22 @@ def _content(spark: SparkSession, file: LandingFile) -> bytes:
         raise InputError(f"consumer offsets {file.uri}: {failure.strerror}; let this user read it") from failure
 
 
-def land(current: Pass, tables: Sequence[ConsumerOffsetFile], *, broker_name: str, is_newest: bool = False) -> None:
-    """Append an entry as a set where it differs from what the broker's table last said; bad ones into quarantine.
+def land(current: Pass, of_brokers: Mapping[str, Sequence[ConsumerOffsetFile]], *, is_newest: bool = False) -> None:
+    """Append an entry as a set where it differs from what its broker's table last said; bad ones into quarantine.
 
-    is_newest  whatever their times say, `tables` come after all that the broker told before: clocks step back
+    of_brokers  by name the tables of each
+    is_newest   whatever their times say, these come after all that the brokers told before: clocks step back
     """
+    tables = [(name, table) for name, own in of_brokers.items() for table in own]
     spark = current.warehouse.spark
     rows = [
-        (broker_name, entry.group, entry.topic, entry.queue_id, _moment(table), entry.offset, False, None, position)
-        for table in tables
+        (name, entry.group, entry.topic, entry.queue_id, _moment(table), entry.offset, False, None, position)
+        for name, table in tables
         for position, entry in enumerate(table.offsets.entries)
     ]
-    faults = [(bad.reason, None, bad.raw, table.path) for table in tables for bad in table.offsets.bad]
+    faults = [(name, bad.reason, None, bad.raw, table.path) for name, table in tables for bad in table.offsets.bad]
     entries = local_frame(spark, rows, ENTRY_SCHEMA)
-    known = current.read("consumer_offset_commit").where(F.col("broker_name") == broker_name)
+    known = current.read("consumer_offset_commit").where(F.col("broker_name").isin(*of_brokers))
     changed = _changed(entries, known, is_newest=is_newest).withColumn("content_hash", F.xxhash64(*CONTENT))
     current.append(
         "consumer_offset_commit",
@@ -70,7 +72,7 @@ def land(current: Pass, tables: Sequence[ConsumerOffsetFile], *, broker_name: st
         step=STEP,
     )
     bad_rows = local_frame(spark, faults, FAULT_SCHEMA)
-    append_quarantine(current, bad_rows, broker_name=broker_name, kind=STEP)
+    append_quarantine(current, bad_rows, broker_name=None, kind=STEP)
 
 
 def _changed(entries: DataFrame, known: DataFrame, *, is_newest: bool) -> DataFrame:

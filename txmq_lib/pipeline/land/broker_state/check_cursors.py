@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import Row
 
+from txmq_lib.config.settings import Settings
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.conform import struct_type
+from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.names import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, ROLE_AUDIT
 from txmq_lib.passes.current import Pass
 from txmq_lib.rocketmq.store.consumer_offset_file import ConsumerOffsets
@@ -22,72 +24,60 @@ TABLE = STEP = "check_cursor"
 OF_RULE = tuple(field.name for field in fields(Cursor))
 
 
-def land(
-    current: Pass,
-    offsets: ConsumerOffsets,
-    half_queues: Iterable[int],
-    moment: datetime,
-    *,
-    is_newest: bool = False,
-    passed: Mapping[int, int] = MappingProxyType({}),
-) -> None:
-    """Keep where the checks of an audited broker stood at `moment`.
+class Checks(NamedTuple):
+    """What a landing learned of where the checks of one broker stood.
 
-    half_queues  the queues of the half topic that it has
+    moment       when its table of offsets was read
+    offsets      that table; None where it does not land
+    half_queues  the queues of the half topic that the broker has
     is_newest    whatever the time, this was read after all that was read before: clocks step back
     passed       by half queue where they stood before the halves and ops that land with them were read, all of them
     """
-    broker_name = current.arguments["broker_name"]
-    policy = current.settings.for_broker(broker_name)
-    found = places(offsets, half_queues)
-    if not found or not _are_kept(current):
+
+    moment: datetime
+    offsets: ConsumerOffsets | None
+    half_queues: Iterable[int] = ()
+    is_newest: bool = False
+    passed: Mapping[int, int] = MappingProxyType({})
+
+
+def land(current: Pass, of_brokers: Mapping[str, Checks]) -> None:
+    """Keep where the checks of audited brokers stood, where that is not known yet."""
+    if TABLE not in current.input_versions:
+        return  # planned by an older version
+    rows = [
+        {"broker_name": broker_name, "pass_number": current.number, **asdict(cursor)}
+        for broker_name, checks in of_brokers.items()
+        for cursor in _moved(current.warehouse, current.settings, broker_name, checks)
+    ]
+    frame = local_frame(current.warehouse.spark, rows, struct_type(table_spec(TABLE)))
+    current.upsert(TABLE, frame, step=STEP, count=len(rows))
+
+
+def is_news(warehouse: Warehouse, settings: Settings, broker_name: str, checks: Checks) -> bool:
+    """Whether `land` has anything to keep of this broker."""
+    return any(_moved(warehouse, settings, broker_name, checks))
+
+
+def _moved(warehouse: Warehouse, settings: Settings, broker_name: str, checks: Checks) -> Iterator[Cursor]:
+    policy = settings.for_broker(broker_name)
+    if policy.role != ROLE_AUDIT:
         return
-    known = _known(current)
-    if is_newest:
-        moment = max([moment, *(cursor.last_seen_timestamp for cursor in known)])
-    cursors = followed(
-        known,
-        found,
-        moment,
-        transaction_timeout_ms=policy.transaction_timeout_ms,
-        transaction_check_interval_ms=policy.transaction_check_interval_ms,
-        passed=passed,
-    )
-    _keep(current, [cursor for cursor in cursors if cursor not in known])
-
-
-def land_passed(current: Pass, passed: Mapping[int, int]) -> None:
-    """Keep what the checks have passed, by half queue, where the queues land without the table of offsets."""
-    if _are_kept(current):
-        _keep(current, _moved(current, passed))
-
-
-def is_news(current: Pass, passed: Mapping[int, int]) -> bool:
-    """Whether `land_passed` has anything to keep."""
-    return bool(passed) and _are_kept(current) and bool(_moved(current, passed))
-
-
-def _moved(current: Pass, passed: Mapping[int, int]) -> list[Cursor]:
-    known = _known(current)
-    return [cursor for cursor in with_passed(known, passed) if cursor not in known]
-
-
-def _are_kept(current: Pass) -> bool:
-    policy = current.settings.for_broker(current.arguments["broker_name"])
-    return policy.role == ROLE_AUDIT and TABLE in current.input_versions
-
-
-def _known(current: Pass) -> list[Cursor]:
-    broker_name = current.arguments["broker_name"]
-    rows = current.warehouse.materialized_rows(TABLE)
-    return [_cursor(row) for row in rows if row["broker_name"] == broker_name]
-
-
-def _keep(current: Pass, cursors: Sequence[Cursor]) -> None:
-    broker_name, new = current.arguments["broker_name"], [asdict(cursor) for cursor in cursors]
-    common = {"broker_name": broker_name, "pass_number": current.number}
-    frame = local_frame(current.warehouse.spark, [{**common, **row} for row in new], struct_type(table_spec(TABLE)))
-    current.upsert(TABLE, frame, step=STEP, count=len(new))
+    rows = warehouse.materialized_rows(TABLE)
+    known = [_cursor(row) for row in rows if row["broker_name"] == broker_name]
+    if checks.offsets is None:
+        cursors = with_passed(known, checks.passed) if checks.passed else []
+    else:
+        seen = [cursor.last_seen_timestamp for cursor in known] if checks.is_newest else []
+        cursors = followed(
+            known,
+            places(checks.offsets, checks.half_queues),
+            max([checks.moment, *seen]),
+            transaction_timeout_ms=policy.transaction_timeout_ms,
+            transaction_check_interval_ms=policy.transaction_check_interval_ms,
+            passed=checks.passed,
+        )
+    yield from (cursor for cursor in cursors if cursor not in known)
 
 
 def places(offsets: ConsumerOffsets, half_queues: Iterable[int]) -> dict[int, Place]:

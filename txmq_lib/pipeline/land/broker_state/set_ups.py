@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pyspark.sql import Row
+
 from txmq_lib.config.sections import BrokerPolicy
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.conform import struct_type
@@ -43,16 +45,22 @@ def _word(said: str | None) -> str | None:
     return None if said is None else said[:LONGEST_WORD]
 
 
-def land(current: Pass) -> None:
-    """Keep what the plan found out, where it is not known yet."""
-    set_up = current.arguments.get(TABLE)
-    if set_up is None or TABLE not in current.input_versions:
+def land(current: Pass, plans: Iterable[Mapping[str, Any]]) -> None:
+    """Keep what plans found out of their brokers, where it is not known yet."""
+    if TABLE not in current.input_versions:
         return  # planned by an older version
-    broker_name = current.arguments["broker_name"]
-    known = [row for row in current.warehouse.materialized_rows(TABLE) if row["broker_name"] == broker_name]
-    if any(all(row[name] == set_up.get(name) for name in FOUND) for row in known):  # older plans have less
-        return
-    row = {"broker_name": broker_name, **set_up, "recorded_timestamp": current.now, "pass_number": current.number}
-    frame = local_frame(current.warehouse.spark, [row], struct_type(table_spec(TABLE)))
-    current.upsert(TABLE, frame, step=STEP, count=1)
-    del current.counts[STEP]  # of what landed it tells nothing
+    known = {row["broker_name"]: row for row in current.warehouse.materialized_rows(TABLE)}
+    common = {"recorded_timestamp": current.now, "pass_number": current.number}
+    rows = [
+        {"broker_name": plan["broker_name"], **plan[TABLE], **common}
+        for plan in plans
+        if plan.get(TABLE) is not None and not _is_known(known.get(plan["broker_name"]), plan[TABLE])
+    ]
+    if rows:
+        frame = local_frame(current.warehouse.spark, rows, struct_type(table_spec(TABLE)))
+        current.upsert(TABLE, frame, step=STEP, count=len(rows))
+        del current.counts[STEP]  # of what landed it tells nothing
+
+
+def _is_known(row: Row | None, set_up: Mapping[str, Any]) -> bool:
+    return row is not None and all(row[name] == set_up.get(name) for name in FOUND)  # older plans have less

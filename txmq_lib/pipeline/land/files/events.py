@@ -41,7 +41,7 @@ def land(current: Pass, files: list[LandingFile], *, kind: str, broker_name: str
     own_files = [file for file in files if is_broker_file(file)]
     if own_files:
         tables = broker_offsets.read_broker_files(current.warehouse.spark, own_files)
-        broker_offsets.land(current, tables, broker_name=broker_name)
+        broker_offsets.land(current, {broker_name: tables})
     return not_read
 
 

@@ -61,11 +61,11 @@ def land(
     lines = line_frame(current.warehouse.spark, pa.Table.from_batches(batches, LANDING_SCHEMA)) if batches else None
     suspects = None if lines is None else kept(message_rows(lines))
     with current.timed("judge"):
-        runs = new_runs(current, [each.runs for each in written], landing.broker_name)
+        runs = new_runs(current, {landing.broker_name: [each.runs for each in written]})
         if runs is None or (suspects is not None and runs.num_rows and _meets(current, runs, suspects, landing)):
             return None
     files_of_tasks.append_files(current, written)
-    return LandedLines(reached_by(frontier_runs(current, runs, landing.broker_name)), suspects)
+    return LandedLines(reached_by(frontier_runs(current, runs)), suspects)
 
 
 def _written(current: Pass, files: Sequence[LandingFile], landing: Landing) -> list[Written]:
@@ -82,6 +82,6 @@ def _written(current: Pass, files: Sequence[LandingFile], landing: Landing) -> l
 
 def _meets(current: Pass, runs: pa.Table, suspects: DataFrame, landing: Landing) -> bool:
     """Whether a suspect has the key of a record in a file, or is numbered behind all halves of the landing."""
-    good = suspects.where("reason is null")
+    good = suspects.where("reason is null").withColumn("broker_name", F.lit(landing.broker_name))
     is_numbered = F.lit(landing.is_engine and landing.table == "half_message") & (F.col("topic") != HALF_TOPIC)
     return holds_key(current, good, runs) or not good.where(is_numbered).isEmpty()

@@ -1,4 +1,4 @@
-"""What a pass over a live broker is to read: ranges of its queues, fixed now, and what it says of itself."""
+"""What a pass is to read of one live broker: ranges of its queues, fixed now, and what it says of itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import RemotingError, UnreachableError
 from txmq_lib.names import HALF_TOPIC, OP_TOPIC_OF, OP_TOPICS, TRANSACTION_TOPICS
 from txmq_lib.pipeline.land.broker_state import check_cursors
-from txmq_lib.pipeline.land.kinds import ROCKETMQ
 from txmq_lib.pipeline.land.live.broker_reading import BEHIND, UNREAD, BrokerReading, Parts
 from txmq_lib.pipeline.land.live.broker_said import (
     Said,
@@ -26,7 +25,7 @@ from txmq_lib.pipeline.land.live.broker_said import (
 )
 from txmq_lib.pipeline.land.live.live_brokers import LiveBroker, is_wanted
 from txmq_lib.pipeline.land.live.live_ranges import REBUILT, SHRANK, KnownQueue, QueuePlan, plan_queues
-from txmq_lib.pipeline.land.live.live_reports import BrokerQueues
+from txmq_lib.pipeline.land.live.read_queues import BrokerQueues
 from txmq_lib.pipeline.land.topics import ALWAYS_LANDED, is_every_topic
 from txmq_lib.pipeline.land.unchanged_inputs import digest
 from txmq_lib.rocketmq.remoting.broker import (
@@ -51,21 +50,22 @@ from txmq_lib.rules.moments import epoch_ms
 def plan(
     known: Mapping[str, Mapping[Queue, KnownQueue]], settings: Settings, reading: BrokerReading, now: datetime
 ) -> dict[str, Any]:
-    """What a pass over the broker is to read: ranges of offsets fixed now. UnreachableError where it is down.
+    """What a pass is to read of the broker: ranges of offsets fixed now. UnreachableError where it is down.
 
     known  what the tables know of the queues of each broker (known_queues)
     """
     broker = reading.broker
-    reading.findings.clear()
-    reading.counts.clear()
-    reading.offsets = reading.producers = None
-    reading.half_ends.clear()
-    reading.passed.clear()
-    reading.set_ups.clear()
-    reading.queues = BrokerQueues()
+    reading.forget()
     if broker.address is None:
         raise UnreachableError(f"broker {broker.name} has no master now: the name servers know of none")
-    queues: dict[str, Any] = {"queues": [], "are_all_whole": False, "whole_topics": []}
+    queues: dict[str, Any] = {
+        "queues": [],
+        "untold": [],
+        "anew": [],
+        "log_end": None,
+        "are_all_whole": False,
+        "whole_topics": [],
+    }
     with Connection(broker.address, reading.access) as connection:
         if Parts.QUEUES in reading.parts:
             halves = [each for each in broker.queues if each.topic == HALF_TOPIC]
@@ -77,7 +77,6 @@ def plan(
             read_offsets(reading, connection)
             read_producers(reading, connection)
     return {
-        "kind": ROCKETMQ,
         "broker_name": broker.name,
         "address": broker.address,
         **queues,

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Flag, auto
 
+from txmq_lib.errors import RemotingError
 from txmq_lib.pipeline.land.live.live_brokers import LiveBroker
-from txmq_lib.pipeline.land.live.live_reports import BrokerQueues
+from txmq_lib.pipeline.land.live.read_queues import BrokerQueues
 from txmq_lib.rocketmq.remoting.connection import Access
 from txmq_lib.rocketmq.store.consumer_offset_file import ConsumerOffsets
 
@@ -40,6 +41,7 @@ class BrokerReading:
     waiting_groups     gives the producer groups of undecided transactions
     known_boot         gives when the store of the broker that landed last was opened (ms)
     queues     what was learned of its real queues beside what is read
+    failure    why nothing of it was read; None where it was
     """
 
     broker: LiveBroker
@@ -54,8 +56,24 @@ class BrokerReading:
     waiting_groups: Callable[[], Iterable[str]] = tuple
     known_boot: Callable[[], int | None] = lambda: None
     queues: BrokerQueues = field(default_factory=BrokerQueues)
+    failure: RemotingError | None = None
     findings: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that was to be read of its queues could be."""
+        return self.failure is None and not self.counts[UNREAD] and Parts.QUEUES in self.parts
+
+    def forget(self) -> None:
+        """What was learned: it is asked anew."""
+        self.findings.clear()
+        self.counts.clear()
+        self.offsets = self.producers = self.failure = None
+        self.half_ends.clear()
+        self.passed.clear()
+        self.set_ups.clear()
+        self.queues = BrokerQueues()
 
     def tell(self, words: str) -> None:
         """Note a sentence about this broker."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.conform import struct_type
@@ -18,15 +18,28 @@ MOST_NAMED = 10
 SAID = ("clients", "client_ids")
 
 
-def land(current: Pass, producers: Mapping[str, Sequence[str]], *, is_every_group: bool) -> None:
-    """Keep the clients of each group where they are not what they were, and that the broker was asked.
+class Connected(NamedTuple):
+    """Who was connected to one broker.
 
     producers       group -> ids of its connected clients
     is_every_group  a group that is not among them has none; else nobody asked about it
     """
-    if TABLE not in current.input_versions:
-        return  # planned by an older version
-    broker_name, now = current.arguments["broker_name"], current.now
+
+    producers: Mapping[str, Sequence[str]]
+    is_every_group: bool
+
+
+def land(current: Pass, of_brokers: Mapping[str, Connected]) -> None:
+    """Keep the clients of each group where they are not what they were, and that their broker was asked."""
+    rows = [row for name, connected in of_brokers.items() for row in _changed(current, name, connected)]
+    if rows:
+        frame = local_frame(current.warehouse.spark, rows, struct_type(table_spec(TABLE)))
+        current.upsert(TABLE, frame, step=STEP, count=len(rows))
+        del current.counts[STEP]  # of what landed it tells nothing
+
+
+def _changed(current: Pass, broker_name: str, connected: Connected) -> list[dict[str, Any]]:
+    (producers, is_every_group), now = connected, current.now
     known = {
         row["producer_group"]: row
         for row in current.warehouse.materialized_rows(TABLE)
@@ -43,21 +56,17 @@ def land(current: Pass, producers: Mapping[str, Sequence[str]], *, is_every_grou
     interval = timedelta(milliseconds=current.settings.for_broker(broker_name).transaction_check_interval_ms)
     # Each landing of a busy broker would write else.
     if not changed and not is_every_group:
-        return
+        return []
     if (
         not changed
         and every is not None
         and now.timestamp() - every["since_timestamp"].timestamp() < interval.total_seconds()
     ):
-        return
+        return []
     if is_every_group:
         changed[EVERY_GROUP] = {"clients": sum(len(ids) for ids in producers.values()), "client_ids": None}
     common = {"broker_name": broker_name, "since_timestamp": now, "pass_number": current.number}
-    rows: list[dict[str, Any]] = [{**common, "producer_group": group, **said} for group, said in changed.items()]
-    current.upsert(
-        TABLE, local_frame(current.warehouse.spark, rows, struct_type(table_spec(TABLE))), step=STEP, count=len(rows)
-    )
-    del current.counts[STEP]  # of what landed it tells nothing
+    return [{**common, "producer_group": group, **said} for group, said in changed.items()]
 
 
 def _said(ids: Sequence[str]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -114,8 +115,16 @@ def facts_of(batch: pa.RecordBatch) -> QueueFacts:
     return QueueFacts(newest, int(offsets.min()), first_good, (int(offsets[last]), place, time_ms))
 
 
-def pull_and_write(ranges: Sequence[QueueRange], peer: Peer, reading: RecordReading) -> tuple[Written, Told]:
+class Share(NamedTuple):
+    """What one task pulls, of one broker, and how its rows are written."""
+
+    ranges: Sequence[QueueRange]
+    peer: Peer
+    reading: RecordReading
+
+
+def pull_and_write(share: Share) -> tuple[Written, Told]:
     """Pull the messages of the ranges and write those beyond doubt."""
-    heard = Told()
+    (ranges, peer, reading), heard = share, Told()
     batches = read_ranges(peer.address, peer.access, peer.group, ranges, reading.max_body_bytes)
     return write_records(heard.heard(batches), reading), heard

@@ -10,12 +10,12 @@ from txmq_lib.rules.duplicates import CONFLICT_WITH_TXMQ, CONFLICTS
 from txmq_lib.rules.half import property_of, stored_queue_id
 from txmq_lib.rules.landing_contract import MESSAGE_COLUMNS
 
-SAID = ("topic", "queue_id", "queue_offset", "commit_log_offset")
+SAID = ("broker_name", "topic", "queue_id", "queue_offset", "commit_log_offset")
 PLACES = {"queue_offset": "queue offset", "commit_log_offset": "physical offset"}
 
 
 def fault_columns() -> list[Column]:
-    """What quarantine keeps of a bad record: why, what, where from, and what its header says."""
+    """What quarantine keeps of a bad record: why, what, where from, whose, and what its header says."""
     named = [F.col(name) for name in ("reason", "detail", "raw", "source", *SAID)]
     return [*named, property_of(PROPERTY_UNIQ_KEY).alias("transaction_id")]
 

@@ -2,76 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from txmq_lib.passes.current import Pass
+from txmq_lib.pipeline.land.records.offset_spans import within_spans
 from txmq_lib.pipeline.land.records.queue_runs import RUNS_SCHEMA, joined_runs
 from txmq_lib.pipeline.land.records.record_rows import table_of
 from txmq_lib.rules.half import half_topic, op_topic, stored_queue_id
-from txmq_lib.rules.runs import RUN_FIELDS, RUN_TYPE
+from txmq_lib.rules.runs import QUEUE, RUN_FIELDS, RUN_TYPE
+
+# Runs of several brokers.
+SCHEMA = RUNS_SCHEMA.insert(0, pa.field("broker_name", pa.string()))
 
 
-def new_runs(current: Pass, parts: Sequence[pa.Table | None], broker_name: str) -> pa.Table | None:
-    """The runs of a whole landing where each record has a key of its own that no table holds yet; else null."""
-    known = [part for part in parts if part is not None]
-    joined = joined_runs(known) if len(known) == len(parts) else None
-    if joined is None:
-        return None
-    tables = pa.array([table_of(topic) for topic in joined["topic"].to_pylist()], pa.string())
-    for table in pc.unique(tables).to_pylist():
-        if _holds_any(current, table, joined.filter(pc.equal(tables, table)), broker_name):
+def new_runs(current: Pass, parts: Mapping[str, Sequence[pa.Table | None]]) -> pa.Table | None:
+    """The runs of a whole landing (SCHEMA) where each record has a key of its own that no table holds yet; else null.
+
+    parts  of each broker the runs of its tasks (RUNS_SCHEMA)
+    """
+    of_brokers = []
+    for broker_name, every in parts.items():
+        known = [part for part in every if part is not None]
+        joined = joined_runs(known) if len(known) == len(every) else None
+        if joined is None:
             return None
-    return joined
+        of_brokers.append(joined.add_column(0, SCHEMA.field(0), pa.array([broker_name] * len(joined), pa.string())))
+    runs = pa.concat_tables(of_brokers) if of_brokers else SCHEMA.empty_table()
+    tables = pa.array([table_of(topic) for topic in runs["topic"].to_pylist()], pa.string())
+    for table in pc.unique(tables).to_pylist():
+        if _holds_any(current, table, runs.filter(pc.equal(tables, table))):
+            return None
+    return runs
 
 
-def frontier_runs(current: Pass, runs: pa.Table, broker_name: str) -> DataFrame:
+def frontier_runs(current: Pass, runs: pa.Table) -> DataFrame:
     """Runs as rules.frontier.reached_by takes them."""
-    rows = current.warehouse.spark.createDataFrame(runs, from_arrow_schema(RUNS_SCHEMA))
-    fields = [
-        (F.col(name) if name in RUNS_SCHEMA.names else F.lit(None).cast("bigint")).alias(name) for name in RUN_FIELDS
-    ]
-    return rows.select(
-        F.lit(broker_name).alias("broker_name"),
-        "topic",
-        "queue_id",
-        *RUNS_SCHEMA.names[6:],
-        F.struct(*fields).cast(RUN_TYPE).alias("run"),
-    )
+    rows = current.warehouse.spark.createDataFrame(runs, from_arrow_schema(SCHEMA))
+    fields = [(F.col(name) if name in SCHEMA.names else F.lit(None).cast("bigint")).alias(name) for name in RUN_FIELDS]
+    return rows.select(*QUEUE, *SCHEMA.names[7:], F.struct(*fields).cast(RUN_TYPE).alias("run"))
 
 
 def holds_key(current: Pass, rows: DataFrame, runs: pa.Table) -> bool:
-    """Whether one of `rows`, as records have topic, queue and offset, lies in one of the runs."""
-    ranges = current.warehouse.spark.createDataFrame(runs, from_arrow_schema(RUNS_SCHEMA)).select(
-        F.col("topic").alias("_topic"),
-        F.col("queue_id").alias("_queue_id"),
+    """Whether one of `rows`, as records have broker, topic, queue and offset, lies in one of the runs."""
+    ranges = current.warehouse.spark.createDataFrame(runs, from_arrow_schema(SCHEMA)).select(
+        *[F.col(name).alias(f"_{name}") for name in QUEUE],
         F.col("first_offset").alias("_first"),
         F.col("end_offset").alias("_end"),
     )
-    is_there = (
-        (F.col("topic") == F.col("_topic"))
-        & (F.col("queue_id") == F.col("_queue_id"))
-        & (F.col("queue_offset") >= F.col("_first"))
-        & (F.col("queue_offset") < F.col("_end"))
-    )
+    is_there = (F.col("queue_offset") >= F.col("_first")) & (F.col("queue_offset") < F.col("_end"))
+    for name in QUEUE:
+        is_there &= F.col(name) == F.col(f"_{name}")
     return not rows.join(F.broadcast(ranges), on=is_there, how="left_semi").isEmpty()
 
 
-def _holds_any(current: Pass, table: str, runs: pa.Table, broker_name: str) -> bool:
+def _holds_any(current: Pass, table: str, runs: pa.Table) -> bool:
     """Whether a row of the table has the key of one of these records."""
     if current.warehouse.bytes_if_few(table, current.input_versions[table]) == 0:
         return False
-    low, high = pc.min(runs["first_offset"]).as_py(), pc.max(runs["end_offset"]).as_py()
-    # Offsets are dense and ascend as they land, so their span leaves out nearly all files of the past.
-    near = F.col("queue_offset").between(low, high - 1)
-    rows = current.read(table).where((F.col("broker_name") == broker_name) & near)
+    of_brokers = runs.group_by("broker_name").aggregate([("first_offset", "min"), ("end_offset", "max")]).to_pylist()
+    # Offsets are dense and ascend as they land, so their spans leave out nearly all files of the past.
+    spans = {one["broker_name"]: (one["first_offset_min"], one["end_offset_max"] - 1) for one in of_brokers}
+    rows = current.read(table).where(within_spans(spans))
     if table == "half_message":
-        rows = rows.select("queue_offset", half_topic().alias("topic"), stored_queue_id().alias("queue_id"))
+        rows = rows.select("broker_name", "queue_offset", half_topic().alias("topic"), _queue_id())
     elif table == "op_message":
-        rows = rows.select("queue_offset", op_topic().alias("topic"), stored_queue_id().alias("queue_id"))
+        rows = rows.select("broker_name", "queue_offset", op_topic().alias("topic"), _queue_id())
     return holds_key(current, rows, runs)
+
+
+def _queue_id() -> Column:
+    return stored_queue_id().alias("queue_id")

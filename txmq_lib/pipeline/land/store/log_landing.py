@@ -64,17 +64,17 @@ def stretches(files: Sequence[LogFile], start: int, stop: int, cuts: Sequence[in
 
 def land(current: Pass, parts: Sequence[Stretch], reading: RecordReading) -> LandedLog | None:
     """Write and commit the records of `parts`; null, and nothing committed, where not all of them are new."""
-    spark, broker_name = current.warehouse.spark, reading.landing.broker_name
+    spark = current.warehouse.spark
     with current.timed("decode"):
         written = in_tasks(spark, partial(write_stretch, reading=reading), parts)
     with current.timed("judge"):
-        runs = new_runs(current, [each.runs for each in written], broker_name)
+        runs = new_runs(current, {reading.landing.broker_name: [each.runs for each in written]})
     if runs is None:
         return None
     files_of_tasks.append_files(current, written)
     suspects = _suspects(current, parts, written, reading)
     suspect_bytes = sum(each.suspect_bytes for each in written)
-    return LandedLog(frontier_runs(current, runs, broker_name), suspects, suspect_bytes)
+    return LandedLog(frontier_runs(current, runs), suspects, suspect_bytes)
 
 
 def _suspects(

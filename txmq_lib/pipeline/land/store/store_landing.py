@@ -43,7 +43,7 @@ def land(current: Pass) -> None:
     # What retention takes between plan and reading would count as read.
     if not can_be_carried_on(current):
         raise InputError(f"{arguments['path']}: what was to be read is gone, or another log stands there; land again")
-    set_ups.land(current)
+    set_ups.land(current, [arguments])
     reached, stretches = _land_records(current, broker_name)
     bounds = queue_bounds(
         arguments["path"],
@@ -54,7 +54,7 @@ def land(current: Pass) -> None:
     is_stale = arguments["offset_table"] is None
     offset_table = None if is_stale else read_consumer_offset_file(arguments["path"])
     if offset_table is not None:
-        broker_offsets.land(current, [offset_table], broker_name=broker_name)
+        broker_offsets.land(current, {broker_name: [offset_table]})
         _land_check_cursors(current, offset_table, bounds)
     if not is_every_topic(arguments["topics"]):
         stretches = _dispatched(arguments, stretches)
@@ -68,9 +68,8 @@ def _land_records(current: Pass, broker_name: str) -> tuple[DataFrame, list[tupl
     landed = _landed_by_tasks(current, broker_name) if is_by_tasks(current) else None
     if landed is None:
         stored = current.cached(_described(current, _records(current)))
-        found = messages.land_every_kind(current, stored, broker_name=broker_name, source=STORE)
-        placed = found.rows.where("reason is null").withColumn("broker_name", F.lit(broker_name))
-        reached = frontier.reached(messages.without_place(placed, found.rivals))
+        found = messages.land_every_kind(current, stored, broker_names=[broker_name], source=STORE)
+        reached = frontier.reached(messages.without_place(found.rows.where("reason is null"), found.rivals))
         return reached, _clean_stretches(current, stored, found.rivals)
     reached = frontier.reached_by(landed.runs)
     if landed.suspects is None:
@@ -78,7 +77,7 @@ def _land_records(current: Pass, broker_name: str) -> tuple[DataFrame, list[tupl
         return reached, [(current.arguments["from_offset"], current.arguments["to_offset"])]
     with current.planned_for(landed.suspect_bytes):
         suspects = current.cached(_described(current, landed.suspects))
-        messages.land_every_kind(current, suspects, broker_name=broker_name, source=STORE, are_suspects=True)
+        messages.land_every_kind(current, suspects, broker_names=[broker_name], source=STORE, are_suspects=True)
         return reached, _clean_stretches(current, suspects, None)
 
 
@@ -101,7 +100,8 @@ def _clean_stretches(current: Pass, stored: DataFrame, rivals: DataFrame | None)
     """The physical range of the plan without the records of which no row tells: [first, end) of what lies between."""
     is_torn = F.coalesce(F.col("reason") == RECORD_TORN, F.lit(False)).alias("is_torn")
     unseen = stored.where(F.col("reason").isNotNull() | messages.is_never_visible()).select("position", is_torn)
-    holes = unseen if rivals is None else unseen.unionByName(rivals.withColumn("is_torn", F.lit(False)))
+    of_rivals = None if rivals is None else rivals.select("position", F.lit(False).alias("is_torn"))
+    holes = unseen if of_rivals is None else unseen.unionByName(of_rivals)
     by_place = holes.groupBy("position").agg(F.max("is_torn").alias("is_torn")).orderBy(F.col("position").desc())
     newest = by_place.limit(MOST_RUNS).toArrow().to_pylist()[::-1]
     arguments = current.arguments
@@ -158,6 +158,7 @@ def _described(current: Pass, records: DataFrame) -> DataFrame:
     """Rows of the store source as messages.land_every_kind takes them."""
     placed = records.withColumns(
         {
+            "broker_name": F.lit(current.arguments["broker_name"]),
             "commit_log_offset": F.coalesce("commit_log_offset", "position"),
             "detail": F.when(F.col("reason").isNotNull(), F.concat(F.lit("at physical offset "), F.col("position"))),
             "raw": F.base64("raw"),
@@ -175,4 +176,5 @@ def _land_check_cursors(
         # Where files were copied, the table's time is that of the copy: the log tells when its broker lived.
         moment = EPOCH + timedelta(milliseconds=min(stored_ms, table.modified_ms))
         half_queues = [queue_id for topic, queue_id in bounds if topic == HALF_TOPIC]
-        check_cursors.land(current, table.offsets, half_queues, moment)
+        checks = check_cursors.Checks(moment, table.offsets, half_queues)
+        check_cursors.land(current, {current.arguments["broker_name"]: checks})
