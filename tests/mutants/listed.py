@@ -41,6 +41,7 @@ TRACES = ("rules/test_traces.py",)
 CURSORS, STOPPED, SET_UP = ("rules/test_cursors.py",), ("views/test_stopped_checks.py",), ("plain/test_set_up.py",)
 UNDECIDED, UNREAD_OPS = ("rules/test_undecided.py",), "end_to_end/test_unread_ops.py"
 DELETED = "end_to_end/test_deleted_topics.py"
+BY_BROKER, CLUSTER = ("rules/test_by_broker.py",), "end_to_end/test_live_cluster.py"
 RIVALS = "end_to_end/test_copies_and_rivals.py"
 SENT_ONCE = "end_to_end/test_to_broker.py::test_a_transaction_has_one_end_however_many_copies_of_its_half_land"
 ROLES = "end_to_end/test_roles.py"
@@ -136,6 +137,15 @@ MUTANTS = (
            (f"{DELETED}::test_a_topic_made_anew_between_two_landings_proves_nothing_of_what_was_deleted",)),
     Mutant("without_place", "what follows a record kept out goes on where the one before ended", 'F.coalesce("_is_rival", "_follows")', 'F.col("_is_rival")',
            (f"{DELETED}::test_files_of_a_topic_made_anew_go_on_behind_a_hole",)),
+    # --- brokers that land together have topics, offsets and places of the same names
+    Mutant("is_among", "halves are held back of each broker", '(F.col("broker_name") == name) & ', "", BY_BROKER),
+    Mutant("within_spans", "offsets of one broker are near those of another", '(F.col("broker_name") == name) & ', "", BY_BROKER),
+    Mutant("without_place", "a record kept out takes their places from those of another broker", "Window.partitionBy(*QUEUE)", 'Window.partitionBy("topic", "queue_id")', BY_BROKER),
+    Mutant("trace_faults", "a trace at fault spoils that of another broker", '"broker_name", "topic"', '"topic"', BY_BROKER),
+    Mutant("_queues_of", "halves of a broker whose ops were not read have been read", " or topic in held_back", "",
+           (f"{CLUSTER}::test_ops_that_could_not_be_read_hold_back_the_halves_of_their_broker_and_of_no_other",)),
+    Mutant("holds_key", "a record is there already where another broker has one", "for name in QUEUE:", "for name in QUEUE[1:]:",
+           (f"{CLUSTER}::test_ops_that_could_not_be_read_hold_back_the_halves_of_their_broker_and_of_no_other",)),
     # --- committed messages without a half
     Mutant("committed_by_brokers", "what consumers sent back needs a half", " *SENT_BACK", "", (f"{ORPHANS}::test_only_what_a_broker_committed_into_a_real_topic_needs_a_half",)),
     Mutant("committed_by_brokers", "what was delivered late needs a half", ' & (F.col("prepared_transaction_offset") > 0)', "", (f"{ORPHANS}::test_only_what_a_broker_committed_into_a_real_topic_needs_a_half",)),

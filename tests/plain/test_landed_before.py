@@ -10,7 +10,7 @@ FILE = {"path": "/in/a.jsonl", "size": 7, "modified_ms": 1}
 
 
 def live(offsets: str | None, broker: str = "a") -> dict:
-    return {"kind": "rocketmq", "broker_name": broker, "queues": [], "offsets": offsets}
+    return {"kind": "rocketmq", "brokers": [{"broker_name": broker, "queues": [], "offsets": offsets}]}
 
 
 def files(kind: str, broker: str = "a") -> dict:

@@ -9,7 +9,7 @@ from record_encoder import STORE_MS, encode_record
 from remoting_server import FakeBroker, RemotingServer
 
 from txmq_lib.names import HALF_TOPIC
-from txmq_lib.pipeline.land.live.queue_task import Peer, QueueFacts, Share, Told, pull_and_write
+from txmq_lib.pipeline.land.live.queue_task import Peer, QueueFacts, Share, Told, packed, pull_and_write
 from txmq_lib.pipeline.land.records.record_files import RecordReading
 from txmq_lib.pipeline.land.records.record_rows import Landing
 from txmq_lib.rocketmq.remoting.broker import Queue
@@ -83,3 +83,13 @@ def test_what_two_tasks_tell_of_one_queue_is_put_together():
         for facts in order:
             findings.add(Told({queue: facts}))
         assert findings.facts == {queue: QueueFacts(at(9), 2, (4, at(4)), (9, None, None))}
+
+
+def test_small_shares_of_several_brokers_make_one_task_and_large_ones_a_task_each():
+    def share(address: str, messages: int) -> Share:
+        return Share([QueueRange("T", 0, 7, 7 + messages)], Peer(address, Access(1.0), "G"), None)
+
+    a, b, c, d, e = (share(address, messages) for address, messages in zip("abcde", (3, 4, 8, 12, 1), strict=True))
+    assert packed([a, b, c, d, e], 10) == [[a, b], [c], [d], [e]]
+    assert packed([a, b], 7) == [[a, b]]
+    assert packed([], 10) == []

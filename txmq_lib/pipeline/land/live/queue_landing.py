@@ -16,7 +16,7 @@ from txmq_lib.pipeline.land.kinds import ROCKETMQ
 from txmq_lib.pipeline.land.live.broker_reading import BrokerReading
 from txmq_lib.pipeline.land.live.live_reports import Plan, frontier_reports, untold_queues, untold_reports
 from txmq_lib.pipeline.land.live.live_rows import bytes_held, described, readable, source
-from txmq_lib.pipeline.land.live.queue_pulling import facts_of, pulled
+from txmq_lib.pipeline.land.live.queue_pulling import facts_frame, pulled
 from txmq_lib.pipeline.land.live.read_queues import ReadQueues, halves_held_back, queues_of_rows
 from txmq_lib.pipeline.land.records import files_of_tasks, messages
 from txmq_lib.pipeline.land.records.new_records import frontier_runs, new_runs
@@ -84,7 +84,7 @@ def _by_tasks(current: Pass, plans: Sequence[Plan], readings: Mapping[str, Broke
     files_of_tasks.append_files(current, [each for own in found.values() for each in own.written])
     _land_suspects(current, plans, {name: own.suspects for name, own in found.items()}, held_back)
     return ReadQueues(
-        facts_of(current, found),
+        facts_frame(current, found),
         frontier.reached_by(frontier_runs(current, runs)).select(*QUEUE, "runs"),
         _newest_ms(runs),
         lambda: {name: own.heard.real_queues for name, own in found.items()},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -13,7 +14,7 @@ from txmq_lib.names import HALF_TOPICS, ROLE_ENGINE
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.land.live.broker_reading import BrokerReading
 from txmq_lib.pipeline.land.live.live_reports import Plan
-from txmq_lib.pipeline.land.live.queue_task import Peer, Share, Told, pull_and_write
+from txmq_lib.pipeline.land.live.queue_task import Peer, Share, Told, packed, pull_and_write_each
 from txmq_lib.pipeline.land.live.read_queues import halves_held_back
 from txmq_lib.pipeline.land.records import files_of_tasks
 from txmq_lib.pipeline.land.records.record_files import RecordReading, Written
@@ -56,7 +57,7 @@ class Pulled:
 
 
 def pulled(current: Pass, plans: Sequence[Plan], readings: Mapping[str, BrokerReading]) -> dict[str, Pulled]:
-    """Pull the ranges of all plans by tasks of one job, each of one broker, and write their records beyond doubt."""
+    """Pull the ranges of all plans by tasks of one job, and write their records beyond doubt."""
     spark = current.warehouse.spark
     planned = sum(each.stop - each.start for plan in plans for each in ranges_of(plan))
     # Each task makes a file per table: many messages are no reason for many files.
@@ -67,7 +68,8 @@ def pulled(current: Pass, plans: Sequence[Plan], readings: Mapping[str, BrokerRe
     parts = [Share(ranges, *_peer_and_reading(current, plan, readings, len(shares))) for plan, ranges in shares]
     found = {plan["broker_name"]: Pulled() for plan in plans}
     # Read once, here and now: asked again a broker may have less, and the frontier would move past what is missing.
-    for (plan, _), (written, heard) in zip(shares, in_tasks(spark, pull_and_write, parts), strict=True):
+    of_parts = chain.from_iterable(in_tasks(spark, pull_and_write_each, packed(parts, most)))
+    for (plan, _), (written, heard) in zip(shares, of_parts, strict=True):
         own = found[plan["broker_name"]]
         own.written.append(written)
         own.heard.add(heard)
@@ -94,7 +96,7 @@ def _peer_and_reading(
     return Peer(plan["address"], readings[broker_name].access, settings.rocketmq.consumer_group), reading
 
 
-def facts_of(current: Pass, pulled_of: Mapping[str, Pulled]) -> DataFrame:
+def facts_frame(current: Pass, pulled_of: Mapping[str, Pulled]) -> DataFrame:
     """The facts of all queues as read_queues.ReadQueues has them."""
     rows = [
         (name, *queue, facts.newest, facts.first_offset, facts.first_good[1] if facts.first_good else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -116,11 +116,29 @@ def facts_of(batch: pa.RecordBatch) -> QueueFacts:
 
 
 class Share(NamedTuple):
-    """What one task pulls, of one broker, and how its rows are written."""
+    """What is pulled of one broker over one connection, and how its rows are written."""
 
     ranges: Sequence[QueueRange]
     peer: Peer
     reading: RecordReading
+
+    @property
+    def messages(self) -> int:
+        """How many there are to pull."""
+        return sum(each.stop - each.start for each in self.ranges)
+
+
+def packed(shares: Iterable[Share], most: int) -> list[list[Share]]:
+    """The shares, in order, as tasks of at most so many messages, or of one share: several brokers may have few."""
+    tasks: list[list[Share]] = []
+    room = 0
+    for share in shares:
+        if not tasks or share.messages > room:
+            tasks.append([])
+            room = most
+        tasks[-1].append(share)
+        room -= share.messages
+    return tasks
 
 
 def pull_and_write(share: Share) -> tuple[Written, Told]:
@@ -128,3 +146,8 @@ def pull_and_write(share: Share) -> tuple[Written, Told]:
     (ranges, peer, reading), heard = share, Told()
     batches = read_ranges(peer.address, peer.access, peer.group, ranges, reading.max_body_bytes)
     return write_records(heard.heard(batches), reading), heard
+
+
+def pull_and_write_each(shares: Sequence[Share]) -> list[tuple[Written, Told]]:
+    """The same of several shares, one after the other."""
+    return [pull_and_write(share) for share in shares]
