@@ -39,7 +39,7 @@ def landed(open_house) -> House:
 
 def ended_as_undisturbed(house: House, job: Callable[[House], None], most: int) -> Recording:
     """Do the job, then once more in `most` of the states that a power cut may leave, spread over all there are."""
-    with recorded(house.warehouse) as recording:
+    with recorded(Path(house.warehouse.uri), house.warehouse) as recording:
         job(house)
     expected = contents(Path(house.warehouse.uri))
     states = list(recording.states())

@@ -121,7 +121,7 @@ class _Cuts:
         chain, last = self._place / "chain", {step.job: number for number, step in enumerate(self._steps)}
         for number, step in enumerate(self._steps):
             warehouse = Warehouse(self._spark, str(chain))
-            with recorded(warehouse, counts_syncs=self._counts_syncs) as recording:
+            with recorded(chain, warehouse, counts_syncs=self._counts_syncs) as recording:
                 driver.run(warehouse, self._settings, self._inputs, step)
             if last[step.job] == number:
                 yield self._replayed(step, recording, contents(chain), most)

@@ -1,7 +1,7 @@
 """What a disk may hold after a power cut in the middle of a step: recorded from the step, built anew on request.
 
-A file is on the disk once it was synced, its name once its directory was, names of one directory in their order. What was
-not synced may be there or not, whole, empty, cut off or zeros of the right size, whatever became of the rest: journals of
+A file is on the disk once it was synced, its name once its directory was and those of new directories that lead to it, names
+of one directory in their order. What was not synced may be there or not, whole, empty, cut off or zeros of the right size, whatever became of the rest: journals of
 ext4 keep more order than that between directories, other file systems do not. Files do not change once they are there; one
 that is replaced counts as a new one.
 """
@@ -14,12 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
-from txmq_lib.delta import durable
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.passes.mending import SET_ASIDE
 
@@ -29,11 +28,15 @@ Contents = dict[str, bytes]
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened: a file `created` or `removed` (its path, its bytes), or a path `synced`."""
+    """One thing that happened: a file `created` or `removed` (its path, its bytes), or a path `synced`.
+
+    is_on_disk  whether what it holds was synced before, under another name
+    """
 
     what: str
     path: str
     data: bytes = b""
+    is_on_disk: bool = False
 
 
 @dataclass
@@ -47,11 +50,15 @@ class Recording:
         """Every state worth a look, once each: where the power went, what became of what was not synced; and the files."""
         seen = set()
         for point in range(len(self.events) + 1):
-            for state_name, state in _states_at(self.base, self.events[:point]):
+            for state_name, state in self.states_at(point):
                 key = hash(frozenset(state.items()))
                 if key not in seen:
                     seen.add(key)
                     yield f"event {point} of {len(self.events)}: {state_name}", state
+
+    def states_at(self, point: int) -> Iterator[tuple[str, Contents]]:
+        """States where the power went after so many events."""
+        return _states_at(self.base, self.events[:point])
 
 
 def files_of(place: Path) -> Contents:
@@ -91,29 +98,29 @@ def build(place: Path, state: Contents) -> None:
 
 
 @contextmanager
-def recorded(warehouse: Warehouse, *, counts_syncs: bool = True) -> Iterator[Recording]:
-    """Record what the work inside does to a warehouse on this machine.
+def recorded(place: Path, warehouse: Warehouse | None = None, *, counts_syncs: bool = True) -> Iterator[Recording]:
+    """Record what the work inside does to a place on this machine, and to the warehouse there.
 
     counts_syncs  False: as if nobody had asked the disk for anything, as before durable.py
     """
-    place = Path(warehouse.uri)
     recording = Recording(files_of(place) if place.exists() else {})
     known = _Known(place, recording)
-    sync = durable._sync
+    sync = os.fsync
 
-    def synced(path: Path) -> None:
+    def synced(descriptor: int) -> None:
+        path = os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), place.resolve())
         known.look()
-        sync(path)
-        if counts_syncs:
-            recording.events.append(Event("synced", os.path.relpath(path, place)))
+        sync(descriptor)
+        if counts_syncs and not path.startswith(os.pardir):
+            known.on_disk.add(_identity(os.fstat(descriptor)))
+            recording.events.append(Event("synced", path))
 
-    on_write = warehouse.on_write
-    durable._sync, warehouse.on_write = synced, lambda table, step: known.look()
-    try:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", synced)
+        if warehouse is not None:
+            patched.setattr(warehouse, "on_write", lambda table, step: known.look())
         yield recording
-    finally:
-        durable._sync, warehouse.on_write = sync, on_write
-        known.look()
+    known.look()
 
 
 class _Known:
@@ -122,6 +129,8 @@ class _Known:
     def __init__(self, place: Path, recording: Recording) -> None:
         self._place, self._recording = place, recording
         self._seen = self._identities()
+        # Files keep what they hold under another name.
+        self.on_disk = set(self._seen.values())
 
     def look(self) -> None:
         """Note what is new and what is gone, in the order in which it was written."""
@@ -131,9 +140,11 @@ class _Known:
         fresh = [name for name in now if self._seen.get(name) != now[name]]
         for name in sorted(fresh, key=lambda name: now[name]):
             try:
-                self._recording.events.append(Event("created", name, (self._place / name).read_bytes()))
+                data = (self._place / name).read_bytes()
             except FileNotFoundError:
                 del now[name]
+                continue
+            self._recording.events.append(Event("created", name, data, now[name] in self.on_disk))
         self._seen = now
 
     def _identities(self) -> dict[str, tuple[int, int]]:
@@ -141,27 +152,34 @@ class _Known:
         for path in self._place.rglob("*") if self._place.exists() else ():
             # Half-way files of writers are named by nobody.
             if path.is_file() and "#" not in path.name and not path.name.endswith((".tmp", ".tmp.crc", ".half")):
-                status: Any = path.stat()
-                found[str(path.relative_to(self._place))] = (status.st_mtime_ns, status.st_ino)
+                found[str(path.relative_to(self._place))] = _identity(path.stat())
         return found
 
 
-def _states_at(base: Contents, events: list[Event]) -> Iterator[tuple[str, Contents]]:
-    data, unsynced, unnamed = _pending(base, events)
-    removed = {event.path for event in events if event.what == "removed"}
-    kept = {name: base[name] for name in base if name not in removed or _is_unsynced_removal(name, events)}
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_mtime_ns, status.st_ino
 
-    def state(fate: dict[str, str]) -> Contents:
+
+def _states_at(base: Contents, events: list[Event]) -> Iterator[tuple[str, Contents]]:
+    data, unsynced, unnamed, back = _pending(base, events)
+    removed = {event.path for event in events if event.what == "removed"}
+    kept = {name: base[name] for name in base if name not in removed}
+
+    def state(fate: dict[str, str], *, is_removed: bool = False) -> Contents:
         gone = _with_later_names({name for name, each in fate.items() if each == ABSENT}, unnamed)
         made = {name: _harmed(data[name], fate.get(name, WHOLE)) for name in data if name not in gone}
-        return {**kept, **made}
+        return {**kept, **({} if is_removed else back), **made}
 
     pending = [name for name in data if name in unsynced or name in unnamed]
     yield "all of it there", state({})
+    if back:
+        yield "all of it there, what was removed gone", state({}, is_removed=True)
     if not pending:
         return
     lost = {name: ABSENT if name in unnamed else EMPTY for name in pending}
     yield "nothing of it there", state(lost)
+    if back:
+        yield "nothing of it there, what was removed gone", state(lost, is_removed=True)
     for harm in (EMPTY, CUT, ZEROS):
         yield f"all names there, {harm}", state({name: harm for name in pending if name in unsynced})
     entries = {name for name in pending if "_delta_log" in name}
@@ -177,29 +195,39 @@ def _states_at(base: Contents, events: list[Event]) -> Iterator[tuple[str, Conte
         yield f"{name} {harms[number % len(harms)]}", state({name: harms[number % len(harms)]})
 
 
-def _pending(base: Contents, events: list[Event]) -> tuple[Contents, set[str], list[str]]:
-    """What was made: its bytes; whose bytes were not synced; whose names were not, in order."""
+def _pending(base: Contents, events: list[Event]) -> tuple[Contents, set[str], list[str], Contents]:
+    """What was made: its bytes; whose bytes were not synced; whose names were not, in order; what was removed and may be back."""
     data: Contents = {}
     unsynced: set[str] = set()
-    unnamed: list[str] = []
+    back: Contents = {}
+    # Names that their directory does not keep yet, in order, those of new directories among them.
+    open_names: list[str] = []
+    directories = {above for name in base for above in _above(name)}
     for event in events:
         if event.what == "created":
-            data[event.path] = event.data
-            unsynced.add(event.path)
-            unnamed = [*(name for name in unnamed if name != event.path), event.path]
-        elif event.what == "removed":
             data.pop(event.path, None)
+            data[event.path] = event.data
+            (unsynced.discard if event.is_on_disk else unsynced.add)(event.path)
+            fresh = [above for above in _above(event.path) if above not in directories]
+            directories.update(fresh)
+            open_names = [*(name for name in open_names if name != event.path), *fresh, event.path]
+        elif event.what == "removed":
+            back[event.path] = data.pop(event.path) if event.path in data else base[event.path]
             unsynced.discard(event.path)
-            unnamed = [name for name in unnamed if name != event.path]
+            open_names = [name for name in open_names if name != event.path]
         else:
             unsynced.discard(event.path)
-            unnamed = [name for name in unnamed if os.path.dirname(name) != os.path.normpath(event.path)]
-    return data, unsynced, unnamed
+            kept = "" if event.path == os.curdir else event.path
+            open_names = [name for name in open_names if os.path.dirname(name) != kept]
+            back = {name: was for name, was in back.items() if os.path.dirname(name) != kept}
+    is_open = set(open_names)
+    unnamed = [name for name in data if name in is_open or any(above in is_open for above in _above(name))]
+    return data, unsynced, unnamed, back
 
 
-def _is_unsynced_removal(name: str, events: list[Event]) -> bool:
-    removal = max(number for number, event in enumerate(events) if event.what == "removed" and event.path == name)
-    return not any(event.what == "synced" and event.path == os.path.dirname(name) for event in events[removal:])
+def _above(name: str) -> list[str]:
+    """The directories that lead to a file, outermost first."""
+    return [str(above) for above in reversed(Path(name).parents) if above.name]
 
 
 def _with_later_names(absent: set[str], unnamed: list[str]) -> set[str]:

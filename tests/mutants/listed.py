@@ -561,6 +561,8 @@ MUTANTS = (
     Mutant("_Examination._require_kept_files", "files that are gone are read again", ".exists() for", ".name for", MENDING),
     Mutant("_Examination._undo", "what was sent to a broker is forgotten", "job == JOB_TO_BROKER", "False", MENDING),
     Mutant("mend_after_power_cut", "committed passes are undone by themselves", "not found.is_of_open_plans", "False", MENDING),
+    Mutant("_set_aside", "commits move before the plan to move them is on the disk", "sync_directories([place])", "", MENDING),
+    Mutant("mending._finish", "what was moved is moved again", "sync_directories([place / SET_ASIDE])", "", MENDING),
     Mutant("when_given_up", "nobody is asked about what was given up without a trace (R119)", "isin(*GIVEN_UP_UNSEEN)", "isNull()",
            ("rules/test_answers.py",)),
     # --- on an object store

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from crash_states import Contents, build, recorded
 from deltalake import DeltaTable, write_deltalake
 
+from txmq_lib.delta.durable import sync_commits
 from txmq_lib.delta.small_writes import SmallWrite
 from txmq_lib.errors import WarehouseDamaged
 from txmq_lib.passes.damage import examined
@@ -195,6 +198,46 @@ def test_what_was_sent_to_a_broker_is_never_forgotten(passes):
     empty(passes.entry("broker_request", 1))
     with pytest.raises(WarehouseDamaged, match="sent again"):
         mend(str(passes.place))
+
+
+def newest_of_all(place: Path) -> dict[str, int]:
+    return {table: DeltaTable(str(place / table)).version() for table in TABLES}
+
+
+def mended(states: Iterable[tuple[str, Contents]], place: Path) -> list[dict[str, int]]:
+    """The newest version of each table after the next start in each state of the disk."""
+    found = []
+    for number, (_, state) in enumerate(states):
+        build(place / str(number), state)
+        said_by_start(place / str(number))
+        found.append(newest_of_all(place / str(number)))
+    return found
+
+
+def test_the_power_may_go_while_it_mends(passes, tmp_path_factory):
+    passes.start("reconcile", 1)
+    harmed = passes.write("reconcile", 1, "message")
+    passes.start("audit", 1)
+    passes.write("audit", 1, "half_message")
+    empty(passes.entry("message", harmed))
+    with recorded(passes.place) as recording:
+        assert said_by_start(passes.place)
+    found = mended(recording.states(), tmp_path_factory.mktemp("states"))
+    assert found == [newest_of_all(passes.place)] * len(found)
+
+
+def test_what_is_committed_once_it_has_mended_stays(passes, tmp_path_factory):
+    passes.start("reconcile", 1)
+    empty(passes.entry("message", passes.write("reconcile", 1, "message")))
+    before = newest_of_all(passes.place)
+    with recorded(passes.place) as recording:
+        assert said_by_start(passes.place)
+        passes.write("reconcile", 1, "message")
+        sync_commits(str(passes.place / "message"), 0, passes.newest("message"))
+        passes.commit("reconcile", 1)
+        sync_commits(str(passes.place / "pass"), before["pass"], passes.newest("pass"))
+    found = mended(recording.states_at(len(recording.events)), tmp_path_factory.mktemp("states"))
+    assert found == [newest_of_all(passes.place)] * len(found)
 
 
 def test_nor_is_a_commit_undone_whose_replaced_files_were_removed(passes):

@@ -74,6 +74,7 @@ def _set_aside(place: Path, mending: Mending) -> None:
     checkpoints = [str(path.relative_to(place)) for path in mending.checkpoints]
     (place / SET_ASIDE).mkdir(exist_ok=True)
     write_whole(place / SET_ASIDE / _PLANNED, json.dumps({"cuts": mending.cuts, "checkpoints": checkpoints}))
+    sync_directories([place])  # the name of SET_ASIDE: without the plan a half of it would look whole
     _finish(place)
 
 
@@ -100,6 +101,7 @@ def _finish(place: Path) -> None:
             file.rename(kept)
     sync_directories({file.parent for file in moved})
     (place / SET_ASIDE / _PLANNED).unlink()
+    sync_directories([place / SET_ASIDE])  # done once more it would set aside what is committed from now on
 
 
 @contextmanager
