@@ -26,7 +26,7 @@ from truth import VERDICT_COUNTS
 pytestmark = pytest.mark.real
 
 MOST_S = 4.5  # until it is told that a store does not answer, beside what a command takes that asks none
-MOST_REQUESTS = 60
+MOST_REQUESTS, MOST_REQUESTS_OF_A_PASS = 60, 200
 ROWS = pa.table({"n": pa.array([1, 2], pa.int64())})
 
 
@@ -151,14 +151,18 @@ def test_the_capture_on_a_store_gives_its_verdicts_and_an_idle_run_asks_little(s
         tell(f"{view}: {seen}")
 
 
-def test_what_an_idle_cycle_asks_does_not_grow_with_passes(store):
+def test_what_a_cycle_and_a_pass_ask_does_not_grow_with_passes(store):
     passes = FarPasses(f"s3a://{minio.BUCKET}/passes", classes())
     store.set(delay_s=0.02)
     try:
         for count in (0, 1, 25):  # more commits than there are between two checkpoints
             for _ in range(count):
                 passes.ask("halves")
-                passes.ask("pass")
+                with store.counting() as seen:
+                    passes.ask("pass")
+                # Spark would ask for the head of each file that it reads, for its footer and for its columns.
+                assert seen.kinds["HEAD"] <= 2  # of logs
+                assert seen.total <= MOST_REQUESTS_OF_A_PASS
             passes.ask("cycle")
             for step in ("cycle", "beside"):
                 with store.counting() as seen:

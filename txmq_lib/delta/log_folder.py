@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from txmq_lib.delta.far_streams import whole_file
 from txmq_lib.spark.jvm import jvm_class
 
 # An object store takes as long for many requests as for one.
@@ -117,11 +118,7 @@ class HadoopFolder:
         return [(str(status.getPath().getName()), str(status.getLen())) for status in listed if status.isFile()]
 
     def _content(self, name: str) -> bytes:
-        builder = self._filesystem.openFile(self._file(name))
-        builder.opt("fs.option.openfile.read.policy", "whole-file")
-        if name in self._sizes:
-            builder.opt("fs.option.openfile.length", self._sizes[name])
-        stream = jvm_class(self._spark, "org.apache.hadoop.util.functional.FutureIO").awaitFuture(builder.build())
+        stream = whole_file(self._spark, self._filesystem, self._file(name), self._sizes.get(name))
         try:
             return bytes(jvm_class(self._spark, "org.apache.commons.io.IOUtils").toByteArray(stream))
         finally:

@@ -18,6 +18,7 @@ from txmq_lib.delta.log_actions import DataFile
 from txmq_lib.delta.log_entries import on_disk
 from txmq_lib.delta.log_folder import side_by_side
 from txmq_lib.delta.log_view import reckoned_bytes
+from txmq_lib.delta.near_copies import NearCopies
 from txmq_lib.delta.plain_files import frame_of_files
 from txmq_lib.delta.small_writes import can_write, create_table, table_properties
 from txmq_lib.delta.table_logs import TableLogs
@@ -59,6 +60,7 @@ class Warehouse(TableLogs):
         self._durable: dict[str, int] = {}
         self._created_empty: dict[str, bool] = {}
         self._materialized: dict[str, tuple[int, list[Row]]] = {}
+        self._copies = NearCopies(spark)
 
     def local_path(self, table: str) -> str | None:
         """Where a table can be written from here, on this disk; None where it cannot, or executors are elsewhere."""
@@ -204,8 +206,13 @@ class Warehouse(TableLogs):
         return chosen if chosen is not None and len(chosen) <= FEW_FILES else None
 
     def _frame_of(self, table: str, files: Sequence[DataFile]) -> DataFrame:
+        if not files:
+            return self.empty(table)
+        # Tasks are of this machine, too.
+        is_copied = self.is_on_one_machine and not self.is_on_disk
+        near = self._copies.near(self.path(table), files) if is_copied else None
         # Delta runs a Spark job or two per look at a table to find out which files to read.
-        return frame_of_files(self.spark, table_spec(table), self.path(table), files) if files else self.empty(table)
+        return frame_of_files(self.spark, table_spec(table), near or self.path(table), files)
 
     def empty(self, table: str) -> DataFrame:
         """No rows, with the table's columns."""
