@@ -1,16 +1,19 @@
-"""Passes of a warehouse anywhere, one at a time as they are asked for: `python far_passes.py URI CLASSES`.
+"""Passes of a warehouse anywhere, one at a time as they are asked for: `python far_passes.py URI CLASSES FIRST HERE`.
 
-A line of stdin is a step; the answer is a line of JSON, its wall seconds and counts. A process of its own, since its JVM knows S3.
+A line of stdin is a step; the answer is a line of JSON, its wall and processor seconds and counts. A process of its own, since its JVM knows S3.
 
-halves  1,000 halves and their ends are there, not yet a pass
+halves  1,000 halves and their ends are there, not yet a pass; those before FIRST thousand are another's
 pass    a reconcile
 cycle   all that `txmq run` does
 beside  another session's first cycle: nothing of the tables is known
+
+`halves here` and `pass here` do the same in a warehouse on this disk, at HERE.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -33,9 +36,12 @@ from txmq_lib.pipeline.reconcile.job import run_reconcile
 class FarPasses:
     """Such a process, from the side of who asks."""
 
-    def __init__(self, uri: str, classes: str) -> None:
+    def __init__(self, uri: str, classes: str, first: int = 0, here: str = "") -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__, uri, classes], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, __file__, uri, classes, str(first), here],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         self._answer()
 
@@ -61,35 +67,52 @@ class FarPasses:
 
 
 def main() -> None:
-    uri, classes = sys.argv[1:]
+    uri, classes, first, here = sys.argv[1:]
     path = [f"spark.spark.driver.extraClassPath={classes}"] if classes else []
     warehouse, settings = opened(uri, RESERVED, "spark.spark.driver.memory=2g", *path)
     warehouse.ensure()
-    landed = 0
+    here_too = Warehouse(warehouse.spark, here or uri)
+    landed = {warehouse.uri: int(first), here_too.uri: int(first)}
 
     def now() -> datetime:
-        return max(NOW + timedelta(seconds=landed), datetime.now(UTC))
+        return max(NOW + timedelta(seconds=sum(landed.values())), datetime.now(UTC))
 
-    def halves() -> None:
-        nonlocal landed
-        _land(warehouse, Stream(unended_of=0), landed)
-        landed += 1
+    def halves(house: Warehouse = warehouse) -> None:
+        _land(house, Stream(unended_of=0), landed[house.uri])
+        landed[house.uri] += 1
+
+    def reconcile(house: Warehouse = warehouse) -> PassReport:
+        return run_reconcile(house, settings, now=now(), wall_clock=wall_clock)
 
     def cycle(house: Warehouse = warehouse) -> PassReport:
         return run_cycle(house, settings, now=now(), wall_clock=wall_clock, environ={})
 
     steps: dict[str, Callable[[], PassReport | None]] = {
         "halves": halves,
-        "pass": lambda: run_reconcile(warehouse, settings, now=now(), wall_clock=wall_clock),
+        "halves here": lambda: halves(here_too),
+        "pass": reconcile,
+        "pass here": lambda: reconcile(here_too),
         "cycle": cycle,
         "beside": lambda: cycle(Warehouse(warehouse.spark, uri)),
     }
     answer({})
     for line in sys.stdin:
-        begun = time.monotonic()
+        begun, before = time.monotonic(), processor_s()
         report = steps[line.strip()]()
-        seconds = round(time.monotonic() - begun, 3)
-        answer({"seconds": seconds, "counts": {} if report is None else dict(report.counts)})
+        seconds = {
+            "seconds": round(time.monotonic() - begun, 3),
+            "processor": round(processor_s() - before, 3),
+        }
+        answer({**seconds, "counts": {} if report is None else dict(report.counts)})
+
+
+def processor_s() -> float:
+    """Processor seconds of this process and its JVM so far."""
+    of_children = 0
+    for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split():
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        of_children += int(fields[11]) + int(fields[12])
+    return time.process_time() + of_children / os.sysconf("SC_CLK_TCK")
 
 
 def answer(facts: dict[str, object]) -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -48,21 +49,37 @@ class Request:
 
 @dataclass
 class Seen:
-    """What passed since it was begun: requests by kind, bytes of bodies both ways, the requests themselves."""
+    """What passed since it was begun: requests by kind, bytes of bodies both ways, the requests themselves; of those that
+    were answered, when they came and were."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     sent: int = 0
     received: int = 0
     requests: list[Request] = field(default_factory=list)
+    times: list[tuple[float, float]] = field(default_factory=list)
 
     @property
     def total(self) -> int:
         """How many requests."""
         return sum(self.kinds.values())
 
+    @property
+    def waits(self) -> int:
+        """How many requests at most followed one another, each after the answer of the one before."""
+        return waits(self.times)
+
     def __str__(self) -> str:
         kinds = ", ".join(f"{kind} {count}" for kind, count in self.kinds.most_common())
-        return f"{self.total} requests ({kinds}), {self.sent} bytes up, {self.received} down"
+        return f"{self.total} requests ({kinds}), {self.waits} in a row, {self.sent} bytes up, {self.received} down"
+
+
+def waits(times: Sequence[tuple[float, float]]) -> int:
+    """The most of these stretches of time of which none begins before the one before it has ended."""
+    count, reached = 0, float("-inf")
+    for ended, began in sorted((ended, began) for began, ended in times):
+        if began >= reached:
+            count, reached = count + 1, ended
+    return count
 
 
 def no_fault(request: Request) -> Fault | None:
@@ -168,25 +185,18 @@ class _Forwarder:
         self._count = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        upstream = None
+        upstream = _Upstream(self._target)
         try:
-            upstream = await asyncio.open_connection("127.0.0.1", self._target, limit=LONGEST_HEAD)
-            while await self._forward(reader, writer, *upstream):
+            while await self._forward(reader, writer, upstream):
                 pass
         except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
-            for each in (writer, *(upstream or ())[1:]):
-                with suppress(OSError):
-                    each.close()
+            upstream.close()
+            with suppress(OSError):
+                writer.close()
 
-    async def _forward(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        answers: asyncio.StreamReader,
-        store: asyncio.StreamWriter,
-    ) -> bool:
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, upstream: _Upstream) -> bool:
         head = await reader.readuntil(HEAD_END)
         method, path, _ = head.split(b"\r\n", 1)[0].decode().split(" ", 2)
         if b"100-continue" in head.lower():
@@ -194,7 +204,7 @@ class _Forwarder:
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         body = await _body(reader, head)
         self._count += 1
-        request, seen = Request(method, path, self._count), self.seen
+        request, seen, began = Request(method, path, self._count), self.seen, time.monotonic()
         seen.kinds[request.kind] += 1
         seen.sent += len(body)
         seen.requests.append(request)
@@ -205,6 +215,7 @@ class _Forwarder:
             return False
         if fault is Fault.UNAVAILABLE:
             return await _fail(writer, b"503 Slow Down", b"SlowDown")
+        answers, store = await upstream.opened()
         store.write(head + body)
         await store.drain()
         answer = await answers.readuntil(HEAD_END)
@@ -215,9 +226,29 @@ class _Forwarder:
             return False
         if fault is Fault.LOST_500:
             return await _fail(writer, b"500 Internal Server Error", b"InternalError")
+        seen.times.append((began, time.monotonic()))
         writer.write(answer + content)
         await writer.drain()
         return b"connection: close" not in answer.lower()
+
+
+class _Upstream:
+    """The connection to the store, opened anew where the store has closed it: it does so when nobody asks for a while."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def opened(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._streams is None or self._streams[0].at_eof():
+            self.close()
+            self._streams = await asyncio.open_connection("127.0.0.1", self._port, limit=LONGEST_HEAD)
+        return self._streams
+
+    def close(self) -> None:
+        if self._streams is not None:
+            with suppress(OSError):
+                self._streams[1].close()
 
 
 async def _fail(writer: asyncio.StreamWriter, status: bytes, code: bytes) -> bool:
