@@ -139,7 +139,8 @@ def test_the_capture_on_a_store_gives_its_verdicts_and_an_idle_run_asks_little(s
     conf = settings_file(tmp_path, f"s3://{minio.BUCKET}/basic")
     txmq(conf, "land", "store", str(unpack_store("basic", tmp_path)), "--broker", "broker-a", "--now", NOW_TEXT)
     txmq(conf, "run", "--now", NOW_TEXT)
-    shown = json.loads(txmq(conf, "verdicts", "--format", "json", "--limit", "100000").stdout)
+    lines = txmq(conf, "verdicts", "--format", "json", "--limit", "100000").stdout.splitlines()
+    shown = [json.loads(line) for line in lines]
     assert Counter(row["verdict"] for row in shown) == VERDICT_COUNTS["basic"]
     with store.counting() as seen:
         txmq(conf, "run", "--now", NOW_TEXT)
