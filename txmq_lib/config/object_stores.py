@@ -55,9 +55,12 @@ def storage_options(uri: str, environ: Mapping[str, str] = os.environ, *, longes
 
 
 def looking_options(uri: str) -> dict[str, str] | None:
-    """As `storage_options`, for one look: within five seconds there is an answer or an error."""
-    options = storage_options(uri, longest_s=4)
-    return None if options is None else {**options, "timeout": "2s", "connect_timeout": "2s", "max_retries": "1"}
+    """As `storage_options`, for one look: within three seconds there is an answer or an error.
+
+    What fails at once is tried again, what is silent is not.
+    """
+    options = storage_options(uri, longest_s=2)
+    return None if options is None else {**options, "timeout": "2500ms", "connect_timeout": "2500ms"}
 
 
 def spark_settings(uri: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
