@@ -10,7 +10,9 @@ from pyspark.sql import SparkSession
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("first", "second"), [("land", "land"), ("land", "reconcile"), ("land", "take-back")])
+@pytest.mark.parametrize(
+    ("first", "second"), [("land", "land"), ("land", "reconcile"), ("land", "take-back"), ("take-back", "rollup")]
+)
 def test_two_jobs_end_as_one_after_the_other_in_whatever_order_they_write(
     spark: SparkSession, tmp_path: Path, first, second
 ):

@@ -56,7 +56,7 @@ def main() -> int:
         faults = {name: fault for name, fault in all_faults(options.kills).items() if options.only in name}
         commands = named(options.only, options.shard, is_quick=options.quick)
         cuts = [name for name in crash.CUTS if options.only in name]
-        pairs = [pair for pair in orders.PAIRS if options.only in orders.named(*pair)]
+        pairs = [pair for pair in orders.PAIRS_HERE if options.only in orders.named(*pair)]
         if not (faults or commands or cuts or pairs or options.only.startswith(ON_S3)):
             parser.error(f"no fault's name contains {options.only!r}")
         matrices: dict[str, Matrix] = {}

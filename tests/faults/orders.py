@@ -22,7 +22,7 @@ import driver
 import pytest
 from contents import contents, differences, open_passes
 from pyspark.sql import SparkSession
-from scenario import ASSIGNMENTS, BY_HAND, RESOLVERS, Step, write_inputs
+from scenario import ASSIGNMENTS, BY_HAND, MISTYPED, RESOLVERS, WHOLE, Step, write_inputs
 
 from txmq_lib.config.resources import conf_dir
 from txmq_lib.config.settings import Settings
@@ -36,6 +36,9 @@ COLUMNS = ("jobs", "orders", "differences", "told to come again", "seen")
 LANDED = 4
 JOBS = {"reconcile": 4, "audit": 5, "maintain": 6, "land": 7, "take-back": 8, "settle": 10}
 PAIRS = tuple(combinations_with_replacement(JOBS, 2))
+# On this disk two more, of reports of offsets that the scenario does not have.
+LAND_OFFSETS, ROLLUP = "land-offsets", "rollup"
+PAIRS_HERE = tuple(combinations_with_replacement((*JOBS, LAND_OFFSETS, ROLLUP), 2))
 WAIT_S = 600.0
 NEVER = 10_000
 SHOWN = 4
@@ -99,18 +102,22 @@ class Orders:
 
     def __init__(self, place: Path, spark: SparkSession | None = None) -> None:
         self._place, self._inputs = place, place / "inputs"
-        self._steps = write_inputs(self._inputs, 4, BY_HAND)
+        steps, reports = write_inputs(self._inputs, 4, BY_HAND), _reports(write_inputs(self._inputs, 4, WHOLE))
+        self._steps = {job: steps[number] for job, number in JOBS.items()}
+        now_ms = self._steps["land"].now_ms
+        self._steps |= {LAND_OFFSETS: reports[1]._replace(now_ms=now_ms), ROLLUP: Step("rollup", now_ms)}
         assignments = [*ASSIGNMENTS, *RESOLVERS, *driver.SPARK, *driver.UPKEEP]
         self._settings = Settings.load([conf_dir() / "few-rows.yaml"], assignments, warehouse=str(place / "base"))
         self._spark = spark or build_session("txmq-faults", self._settings)
         # Each thread its own session: MERGE is told its number through it.
         self._sessions = [session_beside(self._spark, self._settings) for _ in range(2)]
-        for step in self._steps[:LANDED]:
+        # A broker that is taken back has reported, too.
+        for step in (*steps[:LANDED], *(reports[0]._replace(broker=broker) for broker in ("served", MISTYPED))):
             self._do(place / "base", self._spark, step)
 
     def pair(self, first: str, second: str, most: int = 0) -> Ordered:
         """All orders of two jobs, or `most` of them picked by chance."""
-        steps = self._steps[JOBS[first]], self._steps[JOBS[second]]
+        steps = self._steps[first], self._steps[second]
         one, serial = Ordered(f"{first}, {second}"), []
         stops = [0, 0]
         for turn in ((0, 1), (1, 0)):
@@ -179,6 +186,11 @@ class Orders:
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(self._place / "base", place)
         return place
+
+
+def _reports(steps: Sequence[Step]) -> list[Step]:
+    """The landings of what a broker reported of its offsets."""
+    return [step for step in steps if step.kind == "offset"]
 
 
 def named(first: str, second: str) -> str:
