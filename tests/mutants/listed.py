@@ -306,7 +306,7 @@ MUTANTS = (
     Mutant("verdict._is_unknown", "a committed message without a half says nothing of its id", ' | (policies.has_role(ROLE_AUDIT) & (F.col("orphan_count") > 0))', "", PROOF),
     Mutant("has_unread_op", "an op names no copy that was kept out", ' | _has_id("_rival_ids")', "", UNDECIDED),
     Mutant("verdict._reason", "nobody decided what was committed, where its message was kept out", " & ~has_message_kept_out()", "", UNDECIDED),
-    Mutant("_of_brokers", "any message that was kept out was committed", "F.when(is_committed, _id())", "F.when(is_rival_message, _id())", UNDECIDED),
+    Mutant("_of_brokers", "any message that was kept out was committed", "F.when(is_committed(), _id())", "F.when(is_rival_message, _id())", UNDECIDED),
     Mutant("_beside_new_rivals", "only halves that were kept out say that a transaction was decided", "with_its_id = rivals.", 'with_its_id = rivals.where(F.col("topic").isin(*HALF_TOPICS)).', MET_TXMQ),
     Mutant("_proved_by_misread", "what a misread place proved stands", "queues.isEmpty()", "True",
            ("end_to_end/test_proof_of_rollback.py::test_a_newest_place_that_was_misread_proves_nothing_once_more_lands",)),

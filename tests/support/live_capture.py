@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from captured import unpack_store
-from remoting_server import FakeBroker, RemotingServer, Reply, Request, answer
+from remoting_server import FakeBroker, RemotingServer, Reply, Request, answer, routed
 from truth import CAPTURES
 
 from txmq_lib.rocketmq.store.commit_log import LogFile, MappedLog, list_files, open_log, walk
@@ -67,21 +67,9 @@ class LiveCapture:
             if topic in self.broker.unregistered:
                 continue
             having[topic] = max(having[topic], queue_id + 1)
-        topics = {topic: count for topic, count in {**having, **self.read_queues}.items() if count}
-        if request["code"] == 206:
-            return answer(request, body=json.dumps({"topicList": [*topics]}).encode())
-        if request["extFields"]["topic"] not in topics:
-            return answer(request, 17, remark="No topic route info in name server")
-        count = topics[request["extFields"]["topic"]]
-        document = {
-            "queueDatas": [
-                {"brokerName": self.broker_name, "readQueueNums": count, "writeQueueNums": count, "perm": 6}
-            ],
-            "brokerDatas": [
-                {"brokerName": self.broker_name, "cluster": "c", "brokerAddrs": {"0": self.server.address}}
-            ],
-        }
-        return answer(request, body=json.dumps(document).encode())
+        having |= self.read_queues
+        counts = {topic: {self.broker_name: count} for topic, count in having.items() if count}
+        return routed(request, counts, {self.broker_name: self.server.address})
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from remoting_server import FakeBroker, RemotingServer, Reply, Request, answer
+from remoting_server import FakeBroker, RemotingServer, Reply, Request, answer, routed
 
 Queues = dict[tuple[str, int], list[bytes]]
 
@@ -72,22 +72,8 @@ class LiveCluster:
                 if topic not in member.untold:
                     own = counts.setdefault(topic, {})
                     own[name] = max(own.get(name, 0), queue_id + 1)
-        if request["code"] == 206:
-            return answer(request, body=json.dumps({"topicList": [*counts]}).encode())
-        if request["extFields"]["topic"] not in counts:
-            return answer(request, 17, remark="No topic route info in name server")
-        of_topic = counts[request["extFields"]["topic"]]
-        route = {
-            "queueDatas": [
-                {"brokerName": name, "readQueueNums": count, "writeQueueNums": count, "perm": 6}
-                for name, count in of_topic.items()
-            ],
-            "brokerDatas": [
-                {"brokerName": name, "cluster": "c", "brokerAddrs": {"0": self.members[name].server.address}}
-                for name in of_topic
-            ],
-        }
-        return answer(request, body=json.dumps(route).encode())
+        addresses = {name: member.server.address for name, member in self.members.items()}
+        return routed(request, counts, addresses)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 Request = dict[str, Any]
@@ -27,6 +27,29 @@ def answer(request: Request, code: int = 0, body: bytes = b"", remark: str | Non
     header = {"code": code, "language": "JAVA", "version": 493, "opaque": request["opaque"], "flag": 1,
               "serializeTypeCurrentRPC": "JSON", "extFields": {name: str(value) for name, value in fields.items()}}  # fmt: skip
     return frame(header | ({"remark": remark} if remark is not None else {}), body)
+
+
+def routed(request: Request, queues: Mapping[str, Mapping[str, int]], addresses: Mapping[str, str]) -> bytes:
+    """What a name server answers: which topics there are, or the route of one.
+
+    queues     by topic how many each broker has
+    addresses  of the masters, by broker
+    """
+    if request["code"] == 206:
+        return answer(request, body=json.dumps({"topicList": [*queues]}).encode())
+    of_topic = queues.get(request["extFields"]["topic"])
+    if of_topic is None:
+        return answer(request, 17, remark="No topic route info in name server")
+    route = {
+        "queueDatas": [
+            {"brokerName": name, "readQueueNums": count, "writeQueueNums": count, "perm": 6}
+            for name, count in of_topic.items()
+        ],
+        "brokerDatas": [
+            {"brokerName": name, "cluster": "c", "brokerAddrs": {"0": addresses[name]}} for name in of_topic
+        ],
+    }
+    return answer(request, body=json.dumps(route).encode())
 
 
 class RemotingServer:

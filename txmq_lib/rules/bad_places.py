@@ -5,15 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from txmq_lib.names import (
-    HALF_TOPICS,
-    KEY_CONFLICT,
-    OP_TOPICS,
-    OPS_CLOSING_NOTHING,
-    OPS_READ_IN_PART,
-    SYS_FLAG_COMMIT,
-    SYS_FLAG_TRANSACTION_MASK,
-)
+from txmq_lib.names import HALF_TOPICS, KEY_CONFLICT, OP_TOPICS, OPS_CLOSING_NOTHING, OPS_READ_IN_PART
+from txmq_lib.rules.pending import is_committed
 
 REAL_QUEUE = ("broker_name", "real_topic", "real_queue_id")
 MOST_PLACES = 10_000  # of one queue; of more the highest
@@ -82,18 +75,21 @@ def _of_brokers(quarantine: DataFrame) -> DataFrame:
     is_rival_half = is_rival & F.col("topic").isin(*HALF_TOPICS)
     is_rival_message = is_rival & ~F.col("topic").isin(*HALF_TOPICS, *OP_TOPICS)
     flags = F.when(is_rival_message, F.get_json_object("raw", "$.sys_flag").try_cast("int"))
-    is_committed = flags.bitwiseAND(SYS_FLAG_TRANSACTION_MASK) == SYS_FLAG_COMMIT
     is_op = F.col("topic").isin(*OP_TOPICS) & ~F.col("reason").isin(*OPS_CLOSING_NOTHING)
     # It landed, and what it names did not; or another has its offset.
     is_unread = is_op & F.col("reason").isin(KEY_CONFLICT, *OPS_READ_IN_PART)
-    found = quarantine.groupBy("broker_name").agg(
-        _highest(F.collect_set(F.when(~is_placed, place))).alias("_bad_anywhere"),
-        F.collect_set(F.when(is_rival_half, F.col("queue_offset"))).alias("_halves"),
-        F.collect_set(F.when(is_rival_half, _id())).alias("_rival_ids"),
-        F.collect_set(F.when(is_committed, _id())).alias("_committed_ids"),
-        F.max(F.when(is_op, place)).alias("_bad_op"),
-        F.max(is_op & place.isNull()).alias("_bad_op_is_unplaced"),
-        F.max(F.when(is_unread, place)).alias("_unread_op"),
+    found = (
+        quarantine.withColumn("sys_flag", flags)
+        .groupBy("broker_name")
+        .agg(
+            _highest(F.collect_set(F.when(~is_placed, place))).alias("_bad_anywhere"),
+            F.collect_set(F.when(is_rival_half, F.col("queue_offset"))).alias("_halves"),
+            F.collect_set(F.when(is_rival_half, _id())).alias("_rival_ids"),
+            F.collect_set(F.when(is_committed(), _id())).alias("_committed_ids"),
+            F.max(F.when(is_op, place)).alias("_bad_op"),
+            F.max(is_op & place.isNull()).alias("_bad_op_is_unplaced"),
+            F.max(F.when(is_unread, place)).alias("_unread_op"),
+        )
     )
     return found.select(
         *("broker_name", "_bad_anywhere", "_bad_op", "_bad_op_is_unplaced", "_unread_op"),
