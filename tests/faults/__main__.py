@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import cluster
 import crash
 import lost
 import orders
@@ -19,7 +20,7 @@ from rich.table import Table
 from signals_matrix import COLUMNS, MOMENTS, ROUNDS, Trials, named
 
 # What needs an S3 server: how the names of its faults begin.
-ON_S3 = ("drivers", "lost")
+ON_S3 = ("drivers", "lost", "cluster")
 
 
 def main() -> int:
@@ -75,7 +76,8 @@ def main() -> int:
         is_sound &= _in_orders(Path(place), pairs, options, console, by_order)
         by_rounds = Table(*two_drivers.COLUMNS, title="Two drivers on S3")
         by_lost = Table(*lost.COLUMNS, title="Answers of S3 lost")
-        is_sound &= _on_s3(Path(place), options, console, by_rounds, by_lost)
+        by_downs = Table(*cluster.COLUMNS, title="A cluster on S3")
+        is_sound &= _on_s3(Path(place), options, console, by_rounds, by_lost, by_downs)
         by_signals = Table(*COLUMNS, title="Commands ended by signals")
         is_sound &= _by_signals(Path(place), commands, options, console, by_signals)
     if faults:
@@ -84,7 +86,7 @@ def main() -> int:
         console.print(by_order)
     if cuts:
         console.print(by_cut)
-    for by_s3 in (by_rounds, by_lost):
+    for by_s3 in (by_rounds, by_lost, by_downs):
         if by_s3.rows:
             console.print(by_s3)
     if commands:
@@ -119,7 +121,9 @@ def _in_orders(
     return is_sound
 
 
-def _on_s3(place: Path, options: argparse.Namespace, console: Console, by_rounds: Table, by_lost: Table) -> bool:
+def _on_s3(
+    place: Path, options: argparse.Namespace, console: Console, by_rounds: Table, by_lost: Table, by_downs: Table
+) -> bool:
     """What is on S3, where it is asked for by name: MinIO takes minutes to build; whether all was sound."""
     is_sound = True
     if options.only.startswith(ON_S3[0]):
@@ -132,6 +136,10 @@ def _on_s3(place: Path, options: argparse.Namespace, console: Console, by_rounds
             is_sound &= disturbed.is_sound
             console.print(*disturbed.row(), sep=" | ", markup=False, soft_wrap=True)
             by_lost.add_row(*disturbed.row())
+    if options.only.startswith(ON_S3[2]):
+        downs = cluster.run(place / "cluster")
+        is_sound &= downs.is_sound
+        by_downs.add_row(*downs.row())
     return is_sound
 
 

@@ -43,8 +43,9 @@ from txmq_lib.pipeline.rollup.job import run_rollup
 from txmq_lib.pipeline.take_back import run_take_back
 from txmq_lib.spark.session import build_session
 
+MASTER = "local[2]"
 SPARK = (
-    "spark.spark.master=local[2]",
+    f"spark.spark.master={MASTER}",
     "spark.spark.driver.memory=1g",
 )
 UPKEEP = (
@@ -64,12 +65,15 @@ def main() -> None:
     parser.add_argument("--until", type=int)
     parser.add_argument("--beside", choices=BESIDE)
     parser.add_argument("--classes", default="", help="jars that Spark needs for the warehouse")
+    parser.add_argument("--master", default=MASTER, help="a cluster; its workers have the same disk and Python")
     parser.add_argument("--files", action="store_true", help="killed at files that no commit names, not at writes")
     parser.add_argument("--by-spark", action="store_true", help="every pass works as one of many rows does")
     options = parser.parse_args()
     steps = [Step(*step) for step in json.loads((options.inputs / "steps.json").read_text(encoding="utf-8"))]
-    classes = [f"spark.spark.driver.extraClassPath={options.classes}"] if options.classes else []
-    assignments = [*ASSIGNMENTS, *RESOLVERS, *SPARK, *UPKEEP, *classes]
+    whose = ("driver", "executor") if options.classes else ()
+    classes = [f"spark.spark.{each}.extraClassPath={options.classes}" for each in whose]
+    spark = [*SPARK, f"spark.spark.master={options.master}"]
+    assignments = [*ASSIGNMENTS, *RESOLVERS, *spark, *UPKEEP, *classes]
     settings = Settings.load([conf_dir() / "few-rows.yaml"], assignments, warehouse=options.warehouse)
     warehouse = Warehouse(build_session("txmq-faults", settings), options.warehouse)
     if options.by_spark:

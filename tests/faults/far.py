@@ -26,9 +26,10 @@ LONGEST_S = 900.0
 class Driver:
     """A driver process that does one step at a time, wherever it is told to."""
 
-    def __init__(self, place: Path, inputs: Path, environ: dict[str, str]) -> None:
+    def __init__(self, place: Path, inputs: Path, environ: dict[str, str], *more: str) -> None:
         classes = ":".join(map(str, minio.jars()))
-        command = [Path(__file__).with_name("driver.py"), f"s3a://{minio.BUCKET}/none", inputs, "--classes", classes]
+        none = f"s3a://{minio.BUCKET}/none"
+        command = [Path(__file__).with_name("driver.py"), none, inputs, "--classes", classes, *more]
         with (place / "drivers.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, *map(str, command)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,

@@ -7,22 +7,27 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from real_broker import free_port
 
 LIMIT_S = 120.0
+REGISTERED = "Successfully registered with master"
 
 
 class SparkCluster:
-    """A master and its workers, from the Spark at `spark_home`, all that they write below `scratch`."""
+    """A master and its workers, from the Spark at `spark_home`, all that they write below `scratch`.
 
-    def __init__(self, spark_home: Path, scratch: Path) -> None:
+    environ  what each node's environment has beside
+    """
+
+    def __init__(self, spark_home: Path, scratch: Path, environ: Mapping[str, str]) -> None:
         self._spark_class = spark_home / "bin" / "spark-class"
         self._scratch = scratch
         self._port = free_port()
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
         # No Python of anybody's: what executors import they got with the job.
         self._environ = {
             "PATH": os.defpath,
@@ -31,6 +36,7 @@ class SparkCluster:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "192m",
             "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            **environ,
         }
 
     @property
@@ -49,44 +55,58 @@ class SparkCluster:
         self._wait_for("master", "I have been elected leader")
         for place in self.workers:
             place.mkdir(parents=True)
-            self._spawn(
-                place.name,
-                "worker.Worker",
-                *("--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g"),
-                *("--work-dir", str(place), self.master),
-            )
+            self._spawn_worker(place)
         for place in self.workers:
-            self._wait_for(place.name, "Successfully registered with master")
+            self._wait_for(place.name, REGISTERED)
+
+    def lose_worker(self, number: int) -> None:
+        """Let the machine of a worker, 0 or 1, go down, with the executors that it started, and come up again."""
+        place = self.workers[number]
+        _kill(self._processes[place.name])
+        self._spawn_worker(place)
+        self._wait_for(place.name, REGISTERED)
 
     def close(self) -> None:
         """End all, with the executors that the workers started."""
-        for process in reversed(self._processes):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        for process in reversed(self._processes.values()):
+            _kill(process)
+
+    def _spawn_worker(self, place: Path) -> None:
+        self._spawn(
+            place.name,
+            "worker.Worker",
+            *("--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g"),
+            *("--work-dir", str(place), self.master),
+        )
 
     def _spawn(self, name: str, daemon: str, *arguments: str) -> None:
         with (self._scratch / f"{name}.log").open("wb") as log:
-            self._processes.append(
-                subprocess.Popen(
-                    [self._spark_class, f"org.apache.spark.deploy.{daemon}", *arguments],
-                    env=self._environ, cwd=self._scratch, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                    start_new_session=True,
-                )
+            self._processes[name] = subprocess.Popen(
+                [self._spark_class, f"org.apache.spark.deploy.{daemon}", *arguments],
+                env=self._environ, cwd=self._scratch, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                start_new_session=True,
             )  # fmt: skip
 
     def _wait_for(self, name: str, words: str) -> None:
         log, end = self._scratch / f"{name}.log", time.monotonic() + LIMIT_S
         while words not in (logged := log.read_text(errors="replace")):
-            if time.monotonic() > end or any(process.poll() is not None for process in self._processes):
+            if time.monotonic() > end or any(process.poll() is not None for process in self._processes.values()):
                 raise RuntimeError(f"{name} does not say '{words}': {logged[-2000:]}")
             time.sleep(0.2)
 
 
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
 @contextlib.contextmanager
-def spark_cluster(spark_home: Path, scratch: Path) -> Iterator[SparkCluster]:
+def spark_cluster(
+    spark_home: Path, scratch: Path, environ: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[SparkCluster]:
     """A running cluster."""
-    cluster = SparkCluster(spark_home, scratch)
+    cluster = SparkCluster(spark_home, scratch, environ)
     try:
         cluster.start()
         yield cluster
