@@ -27,6 +27,7 @@ LEFT_ALONE = {
     PLAN_RESUMED_BEFORE: "resumed before",
     PLAN_HELD_BEFORE: "held, or not, as it was before",
 }
+DOING = frozenset({COMMIT, ROLLBACK, ACTION_RESUME, ACTION_HOLD, ACTION_RELEASE})
 # The most telling first: a narrow screen shows no more.
 PLAN_COLUMNS = (
     *("action", "transaction_id", "verdict", "producer_group", "broker_name", "born_timestamp"),
@@ -78,16 +79,25 @@ class ToSend:
 
 def findings(plan: Sequence[Planned], sends_to: Sequence[str]) -> Iterator[str]:
     """What a person should know of a plan: what is left as it is and why, and what is not sent."""
-    to_send = [row for row in plan if row["is_brokers"] and row["action"] == PLAN_SETTLED_BEFORE]
-    actions = Counter(row["action"] for row in plan if row not in to_send)
+    actions = Counter(row["action"] for row in plan if not _is_to_send(row))
     yield from (f"{actions[action]} {words}" for action, words in LEFT_ALONE.items() if actions[action])
-    if to_send or any(row["is_brokers"] for row in to_do(plan)):
+    has_to_send = any(map(_is_to_send, plan))
+    if has_to_send or any(row["is_brokers"] for row in to_do(plan)):
         servers = ", ".join(sends_to)
         sent = f"END_TRANSACTION with these offsets is sent to it, found by name server {servers}"
-        before = "settled so before, and " if to_send else ""
+        before = "settled so before, and " if has_to_send else ""
         yield f"{before}its broker decides: {sent if servers else 'the end is recorded; --to-broker sends it'}"
 
 
 def to_do(plan: Sequence[Planned]) -> list[Planned]:
     """The rows of a plan that change anything."""
-    return [row for row in plan if row["action"] in (COMMIT, ROLLBACK, ACTION_RESUME, ACTION_HOLD, ACTION_RELEASE)]
+    return [row for row in plan if row["action"] in DOING]
+
+
+def left_alone(plan: Sequence[Planned]) -> Counter[str]:
+    """How many rows of a plan change nothing, by what is planned of them."""
+    return Counter(row["action"] for row in plan if row["action"] not in DOING)
+
+
+def _is_to_send(row: Planned) -> bool:
+    return bool(row["is_brokers"]) and row["action"] == PLAN_SETTLED_BEFORE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -31,7 +30,7 @@ from txmq_lib.names import (
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import job_of_steps
 from txmq_lib.passes.runner import run_passes
-from txmq_lib.pipeline.decision_request import DecisionRequest, Planned, findings, to_do
+from txmq_lib.pipeline.decision_request import DecisionRequest, Planned, findings, left_alone, to_do
 from txmq_lib.pipeline.holds import HOLDING, hold_plan
 from txmq_lib.pipeline.reconcile.inputs import ends_without_outcome, prior_decisions, quarantined_places
 from txmq_lib.pipeline.shared.policies import policies_of
@@ -89,8 +88,7 @@ def _decide(current: Pass, plan: Sequence[Planned]) -> PassReport:
     current.append(DECISIONS, decisions, step=DECISIONS, count=len(rows))
     if current.arguments["decision"] in DEFINITE:
         current.append("end_transaction", _ends(current, rows_to_do), step="end_transaction", count=len(rows))
-    left = Counter(row["action"] for row in plan if row not in rows_to_do)
-    return current.commit(left)
+    return current.commit(left_alone(plan))
 
 
 def _plan(current: Pass) -> list[Planned]:
