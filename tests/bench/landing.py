@@ -62,9 +62,7 @@ def land_lines(path: str, count: int, rounds: int) -> dict[str, Any]:
     landings, copies, steps = [], [], {}
     for number in range(rounds):
         files = Path(path).with_name(f"lines-{number}")
-        _lines(spark, number * count, count).coalesce(2).write.text(str(files))
-        for file in files.glob("part-*.txt"):
-            file.rename(file.with_suffix(".jsonl"))
+        write_lines(spark, number * count, count, files, files=2)
         begun = time.monotonic()
         report = run_land_files(
             warehouse, settings, kind="half", paths=[str(files)], broker_name=BROKER, now=NOW, wall_clock=wall_clock
@@ -122,8 +120,15 @@ def land_store(store: str, path: str, records: int) -> dict[str, Any]:
     return {**steps, "seconds": {step: round(each, 2) for step, each in report.seconds.items()}}
 
 
-def _lines(spark: SparkSession, first: int, count: int) -> DataFrame:
-    rows = halves(spark, Stream(), first, count)
+def write_lines(spark: SparkSession, first: int, count: int, place: Path, *, files: int) -> None:
+    """`count` halves as files of JSON lines in the directory `place`."""
+    _lines(spark, first, count, files).write.text(str(place))
+    for file in place.glob("part-*.txt"):
+        file.rename(file.with_suffix(".jsonl"))
+
+
+def _lines(spark: SparkSession, first: int, count: int, files: int) -> DataFrame:
+    rows = halves(spark, Stream(), first, count, files=files)
     named = {
         "queueId": "queue_id",
         "queueOffset": "queue_offset",

@@ -82,21 +82,33 @@ def _watched(root: int) -> Iterator[dict[str, int]]:
     """Peaks of the process tree under `root` while the block runs."""
     peak: dict[str, int] = defaultdict(int)
     kinds: dict[int, str] = {}
+
+    def look() -> None:
+        held = _held(root, kinds)
+        for kind, size in (*held.items(), ("all", sum(held.values()))):
+            peak[kind] = max(peak[kind], size // MIB)
+
+    with sampled(look):
+        yield peak
+
+
+@contextmanager
+def sampled(look: Callable[[], None]) -> Iterator[None]:
+    """Look again and again while the block runs, and once at its end."""
     ended = threading.Event()
 
     def sample() -> None:
         while not ended.wait(SAMPLE_SECONDS):
-            held = _held(root, kinds)
-            for kind, size in (*held.items(), ("all", sum(held.values()))):
-                peak[kind] = max(peak[kind], size // MIB)
+            look()
 
     sampler = threading.Thread(target=sample, daemon=True)
     sampler.start()
     try:
-        yield peak
+        yield
     finally:
         ended.set()
         sampler.join()
+        look()
 
 
 def _held(root: int, kinds: dict[int, str]) -> dict[str, int]:

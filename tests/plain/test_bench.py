@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.bench.digest import ResultsDifferError, must_agree
 from tests.bench.figures import Figure, as_json, lost, thresholds
+from tests.bench.large_warehouse import empty_table
+from tests.bench.scale import PLACES
 from tests.bench.store_log import decoded_in_plain_python, write_store
+from tests.bench.taken import taken
 
 
 def test_a_ratio_is_lost_when_it_is_more_than_half_above_its_threshold():
@@ -51,3 +57,28 @@ def test_the_plain_reader_finds_every_record_of_a_store_of_several_files(tmp_pat
     write_store(tmp_path, 60_000)
     assert len(list((tmp_path / "commitlog").iterdir())) == 2
     assert decoded_in_plain_python(tmp_path) == 60_000
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_each_place_that_grows_has_three_sizes_four_to_ten_times_apart(name):
+    few, more, many = PLACES[name].sizes
+    assert 4 <= more / few <= 10
+    assert 4 <= many / more <= 10
+
+
+def test_the_log_of_a_place_names_as_many_files_as_its_size(tmp_path):
+    place = PLACES["table-files"]
+    (tmp_path / "w").mkdir()
+    empty_table(tmp_path / "w", "half_message")
+    place.prepare(str(tmp_path), 30)
+    assert place.work(str(tmp_path), 30).keys() == {"seconds", "processor"}
+    with pytest.raises(ResultsDifferError, match="31 should be there, found 30"):
+        place.work(str(tmp_path), 31)
+
+
+def test_processor_time_of_what_a_process_starts_counts():
+    busy = "sum(range(5_000_000))"
+    with taken() as found:
+        subprocess.run([sys.executable, "-c", busy], check=True)
+    assert found["processor"] >= 0.03
+    assert found["seconds"] > 0
