@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 
 import pytest
@@ -98,6 +99,21 @@ def test_the_brokers_own_file_gives_its_values_and_landing_it_again_nothing(open
     before = house.versions()
     house.land("offset", path)
     house.rollup()
+    assert house.versions() == before
+
+
+def test_an_older_copy_of_the_brokers_own_file_tells_nothing_that_it_told_before(open_house, tmp_path):
+    house = open_house()
+    older, newer = tmp_path / "1" / "consumerOffset.json", tmp_path / "2" / "consumerOffset.json"
+    for second, (path, offset) in enumerate({older: 5, newer: 7}.items()):
+        path.parent.mkdir()
+        path.write_text(json.dumps({"offsetTable": {"T@G": {"0": offset}}}), encoding="utf-8")
+        os.utime(path, (T0 / 1000 + second, T0 / 1000 + second))
+    for path in (older, newer):
+        house.land("offset", path)
+    before = house.versions()
+    house.land("offset", older)
+    assert sorted(row["next_offset"] for row in house.rows("consumer_offset_commit")) == [5, 7]
     assert house.versions() == before
 
 

@@ -92,6 +92,7 @@ MUTANTS = (
     Mutant("done_before", "a refused end is the only one", "not in refused]", "not in set()]", (SENT_ONCE,)),
     Mutant("_is_decided_by_txmq", "ops of a broker are the engine's", '(F.col("landed_op_count") == 0) & ', "", PROOF),
     Mutant("_is_decided_by_txmq", "what another topic got is nothing", ' & (F.col("elsewhere_count") == 0)', "", PROOF),
+    Mutant("broker_offsets.land", "an older copy of an offset table tells all of it again", '"ts") >= ', '"ts") > ', ("end_to_end/test_rollup.py",)),
     Mutant("store_landing._dispatched", "consume queues behind their log tell of all of it", "min(end, known_to)", "end",
            ("end_to_end/test_proof_of_rollback.py::"
             "test_consume_queues_behind_their_log_prove_nothing_of_the_rest_where_topics_are_left_out",)),

@@ -64,9 +64,11 @@ def land(current: Pass, of_brokers: Mapping[str, Sequence[ConsumerOffsetFile]], 
     entries = local_frame(spark, rows, ENTRY_SCHEMA)
     known = current.read("consumer_offset_commit").where(F.col("broker_name").isin(*of_brokers))
     changed = _changed(entries, known, is_newest=is_newest).withColumn("content_hash", F.xxhash64(*CONTENT))
+    # What is older than the oldest of these tables equals none of their entries: `ts` is part of the content.
+    since = known.where(F.col("ts") >= F.lit(min(_moment(table) for _, table in tables)))
     current.append(
         "consumer_offset_commit",
-        counted_by_content(changed, known)
+        counted_by_content(changed, since)
         .withColumnRenamed("position", "landing_order")
         .withColumns({"origin": F.lit(ORIGIN_BROKER_FILE), "landed_pass": F.lit(current.number).cast("bigint")}),
         step=STEP,
