@@ -56,7 +56,7 @@ class Process:
 
     def call(self, function: Callable[..., Any], **arguments: Any) -> Called:
         """`function(**given)`; arguments and result go through JSON. CallFailedError where the process ends over it."""
-        named = f"{function.__module__}:{function.__qualname__}"
+        named = f"{_module_of(function)}:{function.__qualname__}"
         assert self._process.stdin is not None
         with _watched(self._process.pid) as peak:
             self._process.stdin.write(json.dumps([named, arguments], default=str).encode() + b"\n")
@@ -75,6 +75,12 @@ class Process:
         self._process.stdin.close()
         self._process.wait()
         self._answers.close()
+
+
+def _module_of(function: Callable[..., Any]) -> str:
+    """Where another process finds it: `__main__` is the one that `python -m` named here."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec.name if function.__module__ == "__main__" and spec else function.__module__
 
 
 @contextmanager
