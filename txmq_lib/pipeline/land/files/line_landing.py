@@ -16,7 +16,7 @@ from txmq_lib.names import HALF_TOPIC
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.land.files.large_lines import LANDING_SCHEMA
 from txmq_lib.pipeline.land.files.line_task import LineReading, write_lines
-from txmq_lib.pipeline.land.files.lines_source import TASK_BYTES, grouped
+from txmq_lib.pipeline.land.files.lines_source import grouped
 from txmq_lib.pipeline.land.files.listing import LandingFile, is_local_text
 from txmq_lib.pipeline.land.files.reading import line_frame, max_line_bytes
 from txmq_lib.pipeline.land.records import files_of_tasks
@@ -27,7 +27,8 @@ from txmq_lib.rules.frontier import reached_by
 from txmq_lib.rules.landing_contract import message_rows
 from txmq_lib.spark.tasks import in_tasks
 
-LEAST_TASK_BYTES = 4 << 20
+# A task costs a quarter of a second besides what it reads, most of it Python's collection of garbage behind each.
+LEAST_TASK_BYTES, MOST_TASK_BYTES = 4 << 20, 256 << 20
 TASKS_PER_CORE = 2
 
 
@@ -43,7 +44,7 @@ def task_bytes(warehouse: Warehouse, files: Sequence[LandingFile]) -> int | None
     if not files_of_tasks.can_write(warehouse) or not all(map(is_local_text, files)):
         return None
     tasks = TASKS_PER_CORE * warehouse.spark.sparkContext.defaultParallelism
-    return min(TASK_BYTES, max(LEAST_TASK_BYTES, sum(file.size for file in files) // tasks))
+    return min(MOST_TASK_BYTES, max(LEAST_TASK_BYTES, sum(file.size for file in files) // tasks))
 
 
 def land(
