@@ -163,7 +163,9 @@ def run(warehouse: Warehouse, settings: Settings, inputs: Path, step: Step) -> N
             run_resolve(warehouse, settings, environ=environ, **arguments)
         case "settle":
             arguments["request"] = DecisionRequest((step.transaction,), brokers=("served",), decision=COMMIT, **BY_WHOM)
-            decide(warehouse, settings, **arguments)
+            # Once more after it was committed, it is told so.
+            with suppress(UsageError):
+                decide(warehouse, settings, **arguments)
         case "resume":
             decide(
                 warehouse,
