@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import time
 from pathlib import Path
 
 from tests.bench.large_warehouse import END, LARGE, Scale, write_warehouse
+from tests.bench.taken import taken
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = 3
@@ -56,8 +56,8 @@ def main() -> None:
             write_warehouse(directory, Scale(**{name: int(rows * options.share) for name, rows in LARGE.items()}))
             sys.stdout.write(f"warehouse written in {time.monotonic() - begun:.0f} s\n")
         for command in COMMANDS:
-            taken = [seconds_of(directory, command) for _ in range(RUNS)]
-            wall, processor = (statistics.median(seconds) for seconds in zip(*taken, strict=True))
+            runs = [seconds_of(directory, command) for _ in range(RUNS)]
+            wall, processor = (statistics.median(seconds) for seconds in zip(*runs, strict=True))
             sys.stdout.write(f"{wall:6.2f} s, processor {processor:5.2f} s  {command}\n")
             sys.stdout.flush()
 
@@ -67,11 +67,9 @@ def seconds_of(directory: Path, command: str) -> tuple[float, float]:
     code = "import sys; from txmq_lib.cli import main; sys.exit(main(sys.argv[1:]))"
     now = [] if command.startswith("trace") else ["--now", NOW]
     arguments = [sys.executable, "-c", code, "--warehouse", str(directory), *command.split(), *now]
-    begun, before = time.monotonic(), os.times()
-    subprocess.run(arguments, cwd=ROOT, capture_output=True, check=True)
-    after = os.times()
-    processor = after.children_user - before.children_user + after.children_system - before.children_system
-    return time.monotonic() - begun, processor
+    with taken() as found:
+        subprocess.run(arguments, cwd=ROOT, capture_output=True, check=True)
+    return found["seconds"], found["processor"]
 
 
 if __name__ == "__main__":

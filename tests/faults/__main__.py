@@ -6,7 +6,7 @@ import argparse
 import math
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import cluster
@@ -19,8 +19,12 @@ from rich.console import Console
 from rich.table import Table
 from signals_matrix import COLUMNS, MOMENTS, ROUNDS, Trials, named
 
-# What needs an S3 server: how the names of its faults begin.
-ON_S3 = ("drivers", "lost", "cluster")
+# What needs an S3 server, by how the names of its faults begin: what its table shows and is called.
+ON_S3 = {
+    "drivers": (two_drivers.COLUMNS, "Two drivers on S3"),
+    "lost": (lost.COLUMNS, "Answers of S3 lost"),
+    "cluster": (cluster.COLUMNS, "A cluster on S3"),
+}
 
 
 def main() -> int:
@@ -58,7 +62,7 @@ def main() -> int:
         commands = named(options.only, options.shard, is_quick=options.quick)
         cuts = [name for name in crash.CUTS if options.only in name]
         pairs = [pair for pair in orders.PAIRS_HERE if options.only in orders.named(*pair)]
-        if not (faults or commands or cuts or pairs or options.only.startswith(ON_S3)):
+        if not (faults or commands or cuts or pairs or options.only.startswith(tuple(ON_S3))):
             parser.error(f"no fault's name contains {options.only!r}")
         matrices: dict[str, Matrix] = {}
         for scenario, fault in faults.values():
@@ -74,10 +78,8 @@ def main() -> int:
         is_sound &= _cut_off(Path(place), cuts, options, console, by_cut)
         by_order = Table(*orders.COLUMNS, title="Two jobs at once")
         is_sound &= _in_orders(Path(place), pairs, options, console, by_order)
-        by_rounds = Table(*two_drivers.COLUMNS, title="Two drivers on S3")
-        by_lost = Table(*lost.COLUMNS, title="Answers of S3 lost")
-        by_downs = Table(*cluster.COLUMNS, title="A cluster on S3")
-        is_sound &= _on_s3(Path(place), options, console, by_rounds, by_lost, by_downs)
+        by_s3 = {name: Table(*columns, title=title) for name, (columns, title) in ON_S3.items()}
+        is_sound &= _on_s3(Path(place), options, console, by_s3)
         by_signals = Table(*COLUMNS, title="Commands ended by signals")
         is_sound &= _by_signals(Path(place), commands, options, console, by_signals)
     if faults:
@@ -86,9 +88,9 @@ def main() -> int:
         console.print(by_order)
     if cuts:
         console.print(by_cut)
-    for by_s3 in (by_rounds, by_lost, by_downs):
-        if by_s3.rows:
-            console.print(by_s3)
+    for on_s3 in by_s3.values():
+        if on_s3.rows:
+            console.print(on_s3)
     if commands:
         console.print(by_signals)
     return 0 if is_sound else 1
@@ -121,25 +123,19 @@ def _in_orders(
     return is_sound
 
 
-def _on_s3(
-    place: Path, options: argparse.Namespace, console: Console, by_rounds: Table, by_lost: Table, by_downs: Table
-) -> bool:
+def _on_s3(place: Path, options: argparse.Namespace, console: Console, tables: Mapping[str, Table]) -> bool:
     """What is on S3, where it is asked for by name: MinIO takes minutes to build; whether all was sound."""
+    runs: dict[str, Callable[[Path], Iterable[two_drivers.Rounds | lost.Lost | cluster.Downs]]] = {
+        "drivers": lambda where: two_drivers.run(where, options.only, options.on_s3, options.held),
+        "lost": lambda where: lost.run(where, options.only, options.states),
+        "cluster": lambda where: [cluster.run(where)],
+    }
     is_sound = True
-    if options.only.startswith(ON_S3[0]):
-        for seen in two_drivers.run(place / "drivers", options.only, options.on_s3, options.held):
+    for name, run in runs.items():
+        for seen in run(place / name) if options.only.startswith(name) else ():
             is_sound &= seen.is_sound
             console.print(*seen.row(), sep=" | ", markup=False, soft_wrap=True)
-            by_rounds.add_row(*seen.row())
-    if options.only.startswith(ON_S3[1]):
-        for disturbed in lost.run(place / "lost", options.only, options.states):
-            is_sound &= disturbed.is_sound
-            console.print(*disturbed.row(), sep=" | ", markup=False, soft_wrap=True)
-            by_lost.add_row(*disturbed.row())
-    if options.only.startswith(ON_S3[2]):
-        downs = cluster.run(place / "cluster")
-        is_sound &= downs.is_sound
-        by_downs.add_row(*downs.row())
+            tables[name].add_row(*seen.row())
     return is_sound
 
 

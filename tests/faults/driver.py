@@ -14,15 +14,15 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from contents import OTHER
-from scenario import ANSWER, ASSIGNMENTS, DATABASE, DATABASE_URL, LATER, RESOLVERS, Step
+from scenario import ANSWER, ASSIGNMENTS, DATABASE, DATABASE_URL, DONE, LATER, RESOLVERS, Step
 from written_files import kill_at_every_file
 
 from txmq_lib.config.resources import conf_dir
@@ -99,7 +99,7 @@ def serve(warehouse: Warehouse, settings: Settings, inputs: Path, steps: list[St
     """Run the steps asked for by number, in the warehouse that may stand behind it; the answer is `done` or the code of
     the error."""
     for line in sys.stdin:
-        answer = "done"
+        answer = DONE
         number, _, place = line.strip().partition(" ")
         try:
             run(Warehouse(warehouse.spark, place) if place else warehouse, settings, inputs, steps[int(number)])
@@ -163,8 +163,7 @@ def run(warehouse: Warehouse, settings: Settings, inputs: Path, step: Step) -> N
             run_resolve(warehouse, settings, environ=environ, **arguments)
         case "settle":
             arguments["request"] = DecisionRequest((step.transaction,), brokers=("served",), decision=COMMIT, **BY_WHOM)
-            # Once more after it was committed, it is told so.
-            with suppress(UsageError):
+            with _settled_before():
                 decide(warehouse, settings, **arguments)
         case "resume":
             decide(
@@ -182,6 +181,16 @@ def run(warehouse: Warehouse, settings: Settings, inputs: Path, step: Step) -> N
             {"reconcile": run_reconcile, "rollup": run_rollup, "audit": run_audit}[job](
                 warehouse, settings, **arguments
             )
+
+
+@contextmanager
+def _settled_before() -> Iterator[None]:
+    """Done once more after it was committed, a settle is told so."""
+    try:
+        yield
+    except UsageError as error:
+        if not any(words in str(error) for words in ("was settled as", "only an undecided one can be settled")):
+            raise
 
 
 def kill_at_every_write(warehouse: Warehouse, listed: Path, here: list[int]) -> None:

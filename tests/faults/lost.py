@@ -5,7 +5,6 @@ A job that ended with an error is done once more, as its next start would. Needs
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from collections import Counter
@@ -14,15 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import minio
-from contents import differences
+from contents import differences_if_done_twice
 from far import Driver, FarPlaces, far_places
 from orders import SHOWN
 from s3_proxy import Fault, Faults, Rule, S3Proxy, no_fault
-from scenario import BY_HAND, Step, write_inputs
+from scenario import DONE, write_every_job
 
 COLUMNS = ("job", "requests", "disturbed", "ended with an error", "rows lost", "rows too many", "seen")
 JOBS = ("land", "land-store", "reconcile", "rollup", "audit", "maintain", "take-back")
-DONE = "done"
 AWAY = 40  # requests that are not answered, one after the other
 
 
@@ -66,10 +64,7 @@ class _Jobs:
     def __init__(self, place: Path, far: FarPlaces, proxy: S3Proxy) -> None:
         self._place, self._far, self._proxy = place, far, proxy
         self._inputs = place / "inputs"
-        steps = write_inputs(self._inputs, 4, BY_HAND)
-        audit = next(number for number, step in enumerate(steps) if step.job == "audit")
-        self.steps = [*steps[:audit], Step("rollup", steps[audit].now_ms), *steps[audit:]]
-        (self._inputs / "steps.json").write_text(json.dumps(self.steps), encoding="utf-8")
+        self.steps = write_every_job(self._inputs)
         self._environ = minio.environ(proxy.url)
         self._driver = Driver(place, self._inputs, self._environ)
 
@@ -114,9 +109,7 @@ class _Jobs:
             one.failed += 1
             if (again := self._did(number, uri)) != DONE:
                 one.notes.append(f"{words}: {answer}; then {again}")
-        for table, (lost, extra) in differences(expected, self._far.fetched(name)[1]).items():
-            if table == "pass" and not lost:
-                continue  # it had been committed, and was done once more for nothing
+        for table, (lost, extra) in differences_if_done_twice(expected, self._far.fetched(name)[1]).items():
             one.lost, one.twice = one.lost + lost, one.twice + extra
             one.notes.append(f"{words}: {answer}: {table}: {lost} lost, {extra} too many")
         self._far.removed(name)

@@ -18,7 +18,7 @@ from operator import methodcaller
 from pathlib import Path
 
 from contents import committed, contents, differences, done_beside, open_passes
-from scenario import ANSWER, BY_HAND, MISTYPED, WHOLE, write_inputs
+from scenario import ANSWER, BY_HAND, DONE, MISTYPED, WHOLE, write_inputs
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -124,7 +124,7 @@ class Matrix:
                         words = _last_words(run, log=f"stderr-{ended[0]}.log")
                         raise RuntimeError(f"a process ended within {self.steps[number]}: {words}")
                     answers.update(answer for _, answer in endings)
-                    waiting = [process for process, answer in endings if answer != "done"]
+                    waiting = [process for process, answer in endings if answer != DONE]
                     if not waiting:
                         break
         finally:

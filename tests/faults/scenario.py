@@ -29,7 +29,7 @@ ASSIGNMENTS = (
 )
 ENGINE_KINDS, AUDIT_KINDS = ("half", "end"), STORED
 MISTYPED, LATER = "mistyped", "later"
-ANSWER = "answer: "  # begins what the driver says itself: its JVM prints too
+ANSWER, DONE = "answer: ", "done"  # begins what the driver says itself: its JVM prints too
 WHOLE, SHORT, BY_HAND = "whole", "short", "by-hand"
 # Who asks in `by-hand`: nobody serves the group of the transaction that a person settles.
 DATABASE, DATABASE_URL = "answers.db", "FAULTS_DATABASE_URL"
@@ -74,6 +74,15 @@ def write_inputs(place: Path, seed: int, scenario: str = WHOLE) -> list[Step]:
     steps = _whole(place, dice)
     if scenario == SHORT:
         return [step for step in steps if step.now_ms == steps[0].now_ms and _is_of_first_reconcile(step)]
+    return steps
+
+
+def write_every_job(place: Path) -> list[Step]:
+    """Inputs of `by-hand`, with a roll-up before its audit, and its steps as a driver reads them; the steps in order."""
+    steps = write_inputs(place, 4, BY_HAND)
+    audit = next(number for number, step in enumerate(steps) if step.job == "audit")
+    steps.insert(audit, Step("rollup", steps[audit].now_ms))
+    (place / "steps.json").write_text(json.dumps(steps), encoding="utf-8")
     return steps
 
 

@@ -21,12 +21,12 @@ from contents import contents, differences, open_passes
 from far import Driver, FarPlaces, far_places
 from orders import JOBS, LANDED, PAIRS, SHOWN
 from s3_proxy import S3Proxy
-from scenario import BY_HAND, write_inputs
+from scenario import BY_HAND, DONE, write_inputs
 
 COLUMNS = ("jobs", "rounds", "killed", "rows lost", "rows too many", "told to come again", "seen")
 KILLED_EVERY = 3  # of all rounds: a pair may have one or two
 COME_AGAIN, TRIES = "PASS_CONFLICT", 5
-DONE, KILLED = "done", "killed"
+KILLED = "killed"
 
 
 @dataclass
@@ -64,8 +64,6 @@ class TwoDrivers:
         self._drivers = [Driver(place, self._inputs, self._environ) for _ in range(2)]
         self._dice = random.Random(5)
         self._rounds = 0
-        # Of two steps: what is there after one behind the other, in either order, and how long that took.
-        self._serial: dict[tuple[int, int], tuple[list[dict[str, Counter[str]]], float]] = {}
         for step in range(LANDED):
             self._do(0, step, str(place / "base"))
         far.put(place / "base", "base")
@@ -78,11 +76,11 @@ class TwoDrivers:
     def pair(self, first: str, second: str, rounds: int) -> Rounds:
         """So many rounds of two jobs at once."""
         one, steps = Rounds(f"{first}, {second}"), (JOBS[first], JOBS[second])
-        if steps not in self._serial:
-            begun = time.monotonic()
-            self._serial[steps] = self._one_after_the_other(steps), time.monotonic() - begun
+        begun = time.monotonic()
+        serial = self._one_after_the_other(steps)
+        longest_s = time.monotonic() - begun
         for _ in range(rounds):
-            self._round(one, steps, *self._serial[steps])
+            self._round(one, steps, serial, longest_s)
         return one
 
     def _one_after_the_other(self, steps: tuple[int, int]) -> list[dict[str, Counter[str]]]:

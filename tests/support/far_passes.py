@@ -13,10 +13,8 @@ beside  another session's first cycle: nothing of the tables is known
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.bench.data import NOW, Stream
 from tests.bench.small import _land
+from tests.bench.taken import taken
 from tests.bench.warehouses import RESERVED, opened, wall_clock
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.passes.current import PassReport
@@ -97,22 +96,9 @@ def main() -> None:
     }
     answer({})
     for line in sys.stdin:
-        begun, before = time.monotonic(), processor_s()
-        report = steps[line.strip()]()
-        seconds = {
-            "seconds": round(time.monotonic() - begun, 3),
-            "processor": round(processor_s() - before, 3),
-        }
-        answer({**seconds, "counts": {} if report is None else dict(report.counts)})
-
-
-def processor_s() -> float:
-    """Processor seconds of this process and its JVM so far."""
-    of_children = 0
-    for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split():
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        of_children += int(fields[11]) + int(fields[12])
-    return time.process_time() + of_children / os.sysconf("SC_CLK_TCK")
+        with taken() as found:
+            report = steps[line.strip()]()
+        answer({**found, "counts": {} if report is None else dict(report.counts)})
 
 
 def answer(facts: dict[str, object]) -> None:
