@@ -91,9 +91,9 @@ test-real: setup ## Tests against real servers: PostgreSQL and Chromium (Debian)
 	@command -v spin >/dev/null 2>&1 && command -v gcc >/dev/null 2>&1 || { \
 	  apt-get update --quiet --quiet && apt-get install --yes --quiet --quiet --no-install-recommends spin gcc libc6-dev; } || { \
 	  echo "test-real needs Spin and could not install it: as root, apt-get install spin gcc libc6-dev" >&2; exit 1; }
-	@command -v rsync >/dev/null 2>&1 || { \
-	  apt-get update --quiet --quiet && apt-get install --yes --quiet --quiet --no-install-recommends rsync; } || { \
-	  echo "test-real needs rsync and could not install it: as root, apt-get install rsync" >&2; exit 1; }
+	@command -v rsync >/dev/null 2>&1 && command -v rclone >/dev/null 2>&1 || { \
+	  apt-get update --quiet --quiet && apt-get install --yes --quiet --quiet --no-install-recommends rsync rclone; } || { \
+	  echo "test-real needs rsync and rclone and could not install them: as root, apt-get install rsync rclone" >&2; exit 1; }
 	$(BIN)/pytest -m real tests
 
 fuzz: setup ## Hostile input at every surface (CASES=200000 LINES=50000 SEED=1): tried and escaped, a line each

@@ -32,7 +32,8 @@ FILE_SIZE = 4096
 
 def steps(store: Path, start: int = 0, stop: int = FILE_SIZE, *, file: int = 0) -> list[tuple[int, int, bool]]:
     """(start, end, whether a record) of every step through one file."""
-    with open_log(list_files(str(store)).files[file]) as log:
+    opened = list_files(str(store)).files[file]
+    with open_log(opened, opened.base_offset, opened.end_offset) as log:
         return [step for stretch in walk(log, start, stop) for step in steps_of(stretch, log.base_offset)]
 
 
@@ -100,7 +101,7 @@ def test_what_is_no_commit_log_is_refused_by_name(tmp_path):
     (tmp_path / "commitlog" / "00000000000000000100").write_bytes(THREE)
     with pytest.raises(InputError, match=r"00000000000000000100 begins inside"):
         list_files(str(tmp_path))
-    with pytest.raises(InputError, match="land again"), open_log(LogFile(str(tmp_path / "gone"), 0, 1)):
+    with pytest.raises(InputError, match="land again"), open_log(LogFile(str(tmp_path / "gone"), 0, 1), 0, 1):
         pass
 
 

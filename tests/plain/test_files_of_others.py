@@ -92,7 +92,7 @@ def test_a_commit_log_or_consume_queue_of_links_is_refused(tmp_path, what):
     planted(Path(file.path), what)
     with pytest.raises(InputError, match="is a link, a pipe or a device"):
         list_files(str(store))
-    with pytest.raises(InputError, match="no plain file"), open_log(file):  # between the listing and the reading
+    with pytest.raises(InputError, match="no plain file"), open_log(file, 0, 1):  # between the listing and the reading
         pass
 
 

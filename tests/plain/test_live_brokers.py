@@ -362,9 +362,9 @@ def test_a_broker_conf_is_found_in_a_store_or_beside_it_and_read_as_java_reads_i
     beside, inside = tmp_path / "broker.conf", store / "broker.conf"
     beside.write_bytes(b"# c\n! c=1\n\n a = 1 \nb:2\nc 3\r\nd==4\ne\na=5\n\xff=6\n=7\n")
     settings = {"a": "5", "b": "2", "c": "3", "d": "=4", "e": "", "\ufffd": "6", "": "7"}
-    assert read_broker_conf(str(store)) == (beside, settings)
+    assert read_broker_conf(str(store)) == (str(beside), settings)
     inside.write_text("a=8", encoding="utf-8")
-    assert read_broker_conf(str(store)) == (inside, {"a": "8"})
+    assert read_broker_conf(str(store)) == (str(inside), {"a": "8"})
 
 
 def test_all_brokers_are_asked_at_once_and_what_one_meets_is_its_own(monkeypatch):

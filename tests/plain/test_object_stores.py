@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from txmq_lib.cli.run.warehouse_findings import warehouse_findings
-from txmq_lib.config.object_stores import LOG_STORE, LOG_STORE_KEY, fault_of, reason_of
+from txmq_lib.files.object_stores import LOG_STORE, LOG_STORE_KEY, fault_of, reason_of
 
 ACCOUNT = "box@account.blob.core.windows.net"
 

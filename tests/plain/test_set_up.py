@@ -9,13 +9,8 @@ import pytest
 from captured import unpack_store
 
 from txmq_lib.errors import StoreRefusedError
-from txmq_lib.rocketmq.store.set_up import (
-    compaction_topics,
-    live_set_ups,
-    require_readable,
-    set_up_of,
-    store_set_up,
-)
+from txmq_lib.rocketmq.set_ups import compaction_topics, live_set_ups
+from txmq_lib.rocketmq.store.set_up import require_readable, set_up_of, store_set_up
 
 FIRST = "0" * 20
 

@@ -21,7 +21,6 @@ REASONS = {
     "pipeline/land/records/messages.py": "records of every kind take one way, whichever source decoded them",
     "pipeline/land/records/record_rows.py": "each table's columns, and what makes a record doubtful, side by side",
     "rocketmq/store/commit_log.py": "the files of a log and the walk over one of them, which share what a file is",
-    "rocketmq/store/set_up.py": "every way of keeping a store that is known, each with its words and what to do",
     "rules/proof.py": "what proves a rollback: every kind of proof beside what puts it in doubt",
     "rules/end.py": "how a broker takes an end, case by case in its order",
     "views/advice.py": "what each verdict and reason means and asks for: a list of texts",

@@ -96,7 +96,7 @@ def _starts(log: MappedLog, file: LogFile) -> list[int]:
 def _queues(store: Path) -> dict[tuple[str, int], list[bytes]]:
     found: defaultdict[tuple[str, int], dict[int, bytes]] = defaultdict(dict)
     for file in list_files(str(store)).files:
-        with open_log(file) as log:
+        with open_log(file, file.base_offset, file.end_offset) as log:
             for start in _starts(log, file):
                 frame = read_frame(log.data, start, log.size)
                 assert frame is not None

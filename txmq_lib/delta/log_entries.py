@@ -65,6 +65,8 @@ class LogEntries:
         self._folder = folder
         self._newest: int | None = None
         self._has_checkpoint = False
+        # What the first look found to begin at, until it is begun there.
+        self._named: int | None = None
         self._commits: OrderedDict[int, Commit] = OrderedDict()
         # None: not followed yet. Where entries are missing Delta has to tell.
         self._known: _Known | None = None
@@ -140,7 +142,7 @@ class LogEntries:
     def _first_look(self) -> list[str]:
         if self._folder.is_near:
             return self._folder.names("0")
-        named = named_version(self._folder.read(LAST_CHECKPOINT))
+        self._named = named = named_version(self._folder.read(LAST_CHECKPOINT))
         names = self._folder.names(_entry(named)) if named >= 0 else []
         return names if _versions(names) else self._folder.names("0")
 
@@ -163,7 +165,8 @@ class LogEntries:
     def _begin(self, newest: int) -> None:
         """Begin at a checkpoint, where there is one ahead of what is known."""
         reached = -1 if self._known is None else self._known.version
-        version = named_version(self._folder.read(LAST_CHECKPOINT)) if self._has_checkpoint else -1
+        named, self._named = self._named, None
+        version = named if named is not None else self._named_now()
         if version > newest:  # made since the last look
             version = max((made for made in self.checkpoints() if made <= newest), default=-1)
         if version > reached and (content := self._folder.read(file_name(version))) is not None:
@@ -171,6 +174,9 @@ class LogEntries:
             if checkpoint is not None:
                 self._known, self._is_torn = _Known.at(checkpoint), False
         self._known = self._known or _Known()
+
+    def _named_now(self) -> int:
+        return named_version(self._folder.read(LAST_CHECKPOINT)) if self._has_checkpoint else -1
 
 
 def _entry(version: int) -> str:

@@ -16,6 +16,7 @@ from txmq_lib.spark.jvm import jvm_class, set_active
 
 COMMITS_LOOKED_BACK = 50  # where nothing tells from when on to look
 LEAST_ROW_BYTES = 128
+FEW_ENTRIES = 2  # a commit that is sought is mostly among the newest
 # As Spark and as deltalake tell them.
 MERGE_METRICS = ("numTargetRowsInserted", "numTargetRowsUpdated", "num_target_rows_inserted", "num_target_rows_updated")
 ROW_METRICS = ("numOutputRows", "num_added_rows", "numDeletedRows")
@@ -106,7 +107,7 @@ class DeltaLogView:
         costs no Spark job.
         """
         oldest = self.version - COMMITS_LOOKED_BACK if after is None else after
-        for version in self._fetched(range(self.version, max(-1, oldest), -1)):
+        for version in self._fetched(range(self.version, max(-1, oldest), -1), first=FEW_ENTRIES):
             commit = self._entries.commit(version)
             if commit is None:
                 return None
@@ -177,12 +178,16 @@ class DeltaLogView:
         """Files that are no longer of the newest version and still kept: path."""
         return DataFrame(self._snapshot.tombstones().toDF(), self._spark).select("path")
 
-    def _fetched(self, versions: Sequence[int]) -> Iterator[int]:
-        """`versions` in their order, the entries of the next few read side by side before they are asked for."""
-        for place in range(0, len(versions), REQUESTS_AT_ONCE):
-            part = versions[place : place + REQUESTS_AT_ONCE]
+    def _fetched(self, versions: Sequence[int], *, first: int = REQUESTS_AT_ONCE) -> Iterator[int]:
+        """`versions` in their order, the entries of the next few read side by side before they are asked for.
+
+        first  so many at first, then twice as many: for who may find what it seeks in one of them
+        """
+        place, count = 0, first
+        while part := versions[place : place + count]:
             self._entries.fetch(part)
             yield from part
+            place, count = place + count, min(2 * count, REQUESTS_AT_ONCE)
 
     def _commit_info(self, version: int) -> dict[str, Any] | None:
         commit = self._entries.commit(version)

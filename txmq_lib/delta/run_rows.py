@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, Schema, write_deltalake
 
-from txmq_lib.config.object_stores import storage_options
 from txmq_lib.config.table_specs import RUN_TABLE, table_spec
 from txmq_lib.delta.durable import sync_commits, sync_new_table
 from txmq_lib.delta.small_writes import HOOKS, create_table, open_table
+from txmq_lib.files.object_stores import storage_options
 
 KEPT = timedelta(days=90)
 # A commit a run: after so many they are put together, and what is older than KEPT goes.

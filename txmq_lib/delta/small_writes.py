@@ -22,8 +22,8 @@ from deltalake import (
 )
 from deltalake.exceptions import DeltaError
 
-from txmq_lib.config.object_stores import storage_options
 from txmq_lib.config.table_specs import TableSpec
+from txmq_lib.files.object_stores import storage_options
 
 # deltalake takes a table's path for the host of a URL in one place, and panics at these (1.6.6, logstore/mod.rs).
 _IN_NO_HOST = re.compile(r"[\[\]^|\\\x00-\x1f\x7f]")
@@ -35,7 +35,7 @@ def can_write(path: str) -> bool:
 
 
 # Who opens a table reads so many log entries at most. Each checkpoint costs as much as the table has files.
-CHECKPOINT_EVERY = 20
+CHECKPOINT_EVERY = 10
 # Else every commit lists the whole log; `maintain` cleans it.
 HOOKS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 # Tables on object stores, brought up to date by their newest entries only.

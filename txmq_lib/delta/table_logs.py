@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from txmq_lib.config.object_stores import spark_uri
 from txmq_lib.config.table_specs import table_specs
 from txmq_lib.delta.last_seen import LastSeen
 from txmq_lib.delta.log_entries import LogEntries, on_disk
 from txmq_lib.delta.log_folder import HadoopFolder, LocalFolder, side_by_side
 from txmq_lib.delta.log_view import DeltaLogView
 from txmq_lib.errors import TableMissingError
+from txmq_lib.files.object_stores import spark_uri
 
 
 def _in_full(spark: SparkSession, uri: str) -> str:

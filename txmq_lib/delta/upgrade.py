@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import TableNotFoundError
 
-from txmq_lib.config.object_stores import storage_options
 from txmq_lib.config.table_specs import RUN_TABLE, TableSpec, table_spec, table_specs
 from txmq_lib.delta.small_writes import create_table, table_properties
 from txmq_lib.errors import SchemaError, TableMissingError
+from txmq_lib.files.object_stores import storage_options
 
 MAKE, ADD, KEEP, REFUSE = "make", "add columns", "as it is", "cannot be upgraded"
 

@@ -9,7 +9,6 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from txmq_lib.config.object_stores import storage_options
 from txmq_lib.config.table_specs import RUN_TABLE, TableSpec, table_spec, table_specs
 from txmq_lib.delta.conform import struct_type
 from txmq_lib.delta.durable import sync_commits, sync_new_table
@@ -23,6 +22,7 @@ from txmq_lib.delta.plain_files import frame_of_files
 from txmq_lib.delta.small_writes import can_write, create_table, table_properties
 from txmq_lib.delta.table_logs import TableLogs
 from txmq_lib.errors import SchemaError
+from txmq_lib.files.object_stores import storage_options
 from txmq_lib.spark.local_frame import local_frame
 
 # Tables that came after the first version: an older warehouse gets them when it is opened.

@@ -120,7 +120,7 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """The wanted records of one file in [start, stop), and every stretch that should be a record and is not."""
     taken = WantedTopics(topics)
-    with open_log(file) as log:
+    with open_log(file, start, stop) as log:
         for stretch in walk(log, start, stop):
             if isinstance(stretch, Torn):
                 raw = log.bytes_between(stretch.start, min(stretch.end, stretch.start + MAX_RAW_BYTES))

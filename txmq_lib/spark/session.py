@@ -14,11 +14,11 @@ from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from txmq_lib.config.object_stores import is_s3, spark_settings
 from txmq_lib.config.secrets import SPARK_REGEX
 from txmq_lib.config.settings import Settings
 from txmq_lib.errors import EnvironmentFault
 from txmq_lib.files.atomic_file import own_umask
+from txmq_lib.files.object_stores import is_s3, spark_settings
 from txmq_lib.files.scratch import scratch
 from txmq_lib.spark.jars import coordinates, require_jars
 from txmq_lib.spark.java import require_java

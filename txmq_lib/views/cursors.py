@@ -9,7 +9,7 @@ from typing import Any
 
 from txmq_lib import names
 from txmq_lib.errors import TableMissingError
-from txmq_lib.rocketmq.store.set_up import ROCKSDB_CHECKS, ROCKSDB_HALVES
+from txmq_lib.rocketmq.set_ups import ROCKSDB_CHECKS, ROCKSDB_HALVES
 from txmq_lib.views.column_sql import in_utc, output, utc
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.scan import Scan, sql_literal

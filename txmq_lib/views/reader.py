@@ -20,9 +20,9 @@ from arro3.core import RecordBatchReader
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from txmq_lib.config.object_stores import looking_options, reason_of, storage_options
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.errors import InputError, TableMissingError, TxmqError, WarehouseUnreached
+from txmq_lib.files.object_stores import looking_options, reason_of, storage_options
 from txmq_lib.files.scratch import scratch
 from txmq_lib.views.column_sql import duckdb_type, output, quoted
 from txmq_lib.views.scan import Scan, matching, no_row, pruning_predicate, sql_literal

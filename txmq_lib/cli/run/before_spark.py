@@ -8,13 +8,14 @@ from pathlib import Path
 
 from txmq_lib.answers.credentials import missing_secrets
 from txmq_lib.cli.options import location
-from txmq_lib.config.object_stores import fault_of, storage_options
 from txmq_lib.config.sections import Source
 from txmq_lib.config.settings import Settings
 from txmq_lib.config.source_steps import ROCKETMQ, STORE
 from txmq_lib.errors import InputError, NothingToLandError, SettingsError, TxmqError, UsageError
 from txmq_lib.files import local_files
+from txmq_lib.files.object_stores import fault_of, storage_options
 from txmq_lib.rocketmq.store.commit_log import files_of
+from txmq_lib.rocketmq.store.far_store import is_far
 from txmq_lib.rocketmq.store.set_up import require_readable, set_up_of
 from txmq_lib.views.known_names import landed_names, near_names
 from txmq_lib.views.reader import WarehouseReader
@@ -82,13 +83,16 @@ def require_files(settings: Settings, kind: str, paths: Sequence[str], environme
 
 
 def require_store(path: str) -> None:
-    """InputError where a store is no directory or holds no log, StoreRefusedError where none can read its set-up."""
-    if local_files.has_scheme(path):
+    """InputError where a store holds no log, or is no directory, StoreRefusedError where its set-up cannot be read.
+
+    It lies on this machine or on an object store.
+    """
+    if local_files.has_scheme(path) and not is_far(path):
         raise InputError(
-            f"store {path} is not on this machine: a store is read as a directory; copy it here or mount it, or land"
-            " the live broker (documentation: Object stores)"
+            f"store {path} is on neither this machine nor an object store: copy it here or mount it, or land the live"
+            " broker (documentation: Object stores)"
         )
-    if not Path(path).is_dir():
+    if not is_far(path) and not Path(path).is_dir():
         raise InputError(f"store {path} is no directory: give a store directory that holds commitlog/")
     require_readable(set_up_of(path), path)
     files_of(path)

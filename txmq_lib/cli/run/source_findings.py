@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from txmq_lib.answers.credentials import missing_secrets
 from txmq_lib.cli.run.alert import webhook_faults
-from txmq_lib.cli.run.before_spark import access_faults
+from txmq_lib.cli.run.before_spark import access_faults, require_store
 from txmq_lib.cli.run.findings import FAIL, OK, WARN, Finding
 from txmq_lib.cli.run.warehouse_findings import SAY_ROLE
 from txmq_lib.config.sections import Source
 from txmq_lib.config.settings import Settings
+from txmq_lib.config.source_steps import STORE
 from txmq_lib.errors import TxmqError
+from txmq_lib.rocketmq.store.far_store import is_far
 from txmq_lib.rocketmq.store.set_up import set_up_of
 
 if TYPE_CHECKING:
@@ -48,29 +50,41 @@ def source_findings(settings: Settings, environ: Mapping[str, str]) -> Iterator[
 def path_finding(source: Source, path: str) -> Finding:
     """One path of one source."""
     words = f"{source.kind} of {source.broker}: {path}"
+    if source.kind == STORE and is_far(path):
+        return far_store_finding(path, words)
     if "://" in path.removeprefix("file://"):
         return Finding("sources", WARN, f"{words} is not on this machine", "not looked at")
     found = glob.glob(path.removeprefix("file://"))
     if not found:
         # Files may come later; without its store `run` ends.
-        state = FAIL if source.kind == "store" else WARN
+        state = FAIL if source.kind == STORE else WARN
         return Finding(
             "sources", state, f"{words} does not exist", "mend the path, if something should be there by now"
         )
     closed = [each for each in found if not os.access(each, os.R_OK | (os.X_OK if os.path.isdir(each) else 0))]
     if closed:
         return Finding("sources", FAIL, f"{words}: {closed[0]} cannot be read", "let this user read it")
-    if source.kind == "store":
+    if source.kind == STORE:
         for each in found:
             set_up = set_up_of(each)
             for trait in set_up.refused:
                 return Finding("sources", FAIL, f"{words}: {trait.name}: {trait.words}", trait.to_do)
             for trait in set_up.notable:
                 words += f"; {trait.name}: {trait.words}"
-    if source.kind == "store" and not all(Path(each, "commitlog").is_dir() for each in found):
+    if source.kind == STORE and not all(Path(each, "commitlog").is_dir() for each in found):
         advice = "name the directory above commitlog (storePathRootDir)"
         return Finding("sources", FAIL, f"{words} has no directory commitlog", advice)
     return Finding("sources", OK, words)
+
+
+def far_store_finding(path: str, words: str) -> Finding:
+    """A store on an object store."""
+    try:
+        require_store(path)
+        notable = set_up_of(path).notable
+    except TxmqError as error:
+        return Finding("sources", FAIL, f"{words}: {error.message}", "mend the URI, or what is there")
+    return Finding("sources", OK, "; ".join([words, *(f"{trait.name}: {trait.words}" for trait in notable)]))
 
 
 def live_findings(settings: Settings, source: Source, environ: Mapping[str, str]) -> Iterator[Finding]:

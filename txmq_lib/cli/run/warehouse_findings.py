@@ -10,10 +10,10 @@ from pathlib import Path
 
 from txmq_lib.cli.options import location
 from txmq_lib.cli.run.findings import FAIL, OK, WARN, Finding, directory_finding
-from txmq_lib.config.object_stores import fault_of, storage_options
 from txmq_lib.config.settings import Settings
 from txmq_lib.config.table_specs import table_specs
 from txmq_lib.errors import TxmqError
+from txmq_lib.files.object_stores import fault_of, storage_options
 from txmq_lib.passes.damage import examined
 from txmq_lib.views.landing_figures import landed, last_passes
 from txmq_lib.views.reader import WarehouseReader

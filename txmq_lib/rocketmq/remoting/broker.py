@@ -11,7 +11,7 @@ from txmq_lib.names import CHECK_GROUP
 from txmq_lib.rocketmq.lenient_json import json_object
 from txmq_lib.rocketmq.remoting.connection import LARGE_ANSWER, SUCCESS, Connection
 from txmq_lib.rocketmq.remoting.frame import Command
-from txmq_lib.rocketmq.store.set_up import compaction_topics
+from txmq_lib.rocketmq.set_ups import compaction_topics
 
 SEND_MESSAGE: Final = 10
 PULL_MESSAGE: Final = 11

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from txmq_lib.files.plain_file import open_plain
+from txmq_lib.rocketmq.store import far_store
 
 NAME: Final = "broker.conf"
 # RocketMQ's own has a dozen lines; anything above is another file of that name.
@@ -16,16 +16,17 @@ MOST_BYTES: Final = 1 << 20
 _SEPARATOR: Final = re.compile(r"[=:\s]")
 
 
-def read_broker_conf(store: str) -> tuple[Path, dict[str, str]] | None:
+def read_broker_conf(store: str) -> tuple[str, dict[str, str]] | None:
     """The file in the store directory or in the one above it, and what it sets; None where there is none.
 
-    Errors  OSError where it is there and cannot be read
+    Errors  OSError where it is there and cannot be read, InputError where a far store does not give it
     """
-    for directory in (Path(store), Path(store).absolute().parent):
+    own = far_store.near(store)
+    for directory in (own, own.absolute().parent):
         path = directory / NAME
         if os.path.lexists(path):
             with os.fdopen(open_plain(path), "rb") as file:
-                return path, dict(_pairs(file.read(MOST_BYTES)))
+                return far_store.called(store, str(path)), dict(_pairs(file.read(MOST_BYTES)))
     return None
 
 

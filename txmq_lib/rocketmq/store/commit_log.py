@@ -13,12 +13,12 @@ from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
 
 from txmq_lib.errors import InputError
 from txmq_lib.files.plain_file import open_plain
+from txmq_lib.rocketmq.store import far_store
 from txmq_lib.rocketmq.store.message_format import (
     END,
     HEADER_FIELDS,
@@ -43,6 +43,7 @@ _MAGIC: Final = re.compile(rb"\xda\xa3\x20[\xa7\xab]")
 _MAGIC_AT: Final = 4
 _PHYSICAL_OFFSET_AT: Final = 28
 _SIZE_AND_MAGIC: Final = Struct(">iI")
+_SIZE_BYTES: Final = 4
 _LONG: Final = Struct(">q")
 
 
@@ -147,20 +148,8 @@ def list_files(store_dir: str, commit_log_dirs: Sequence[str] = ()) -> LogFiles:
 
     Errors  InputError where a directory cannot be listed, two files claim the same offsets, or one none of 64 bits.
     """
-    dirs = [Path(each) for each in commit_log_dirs] or [Path(store_dir) / COMMIT_LOG_DIR]
-    try:
-        named = [entry for each in dirs for entry in os.scandir(each) if _FILE_NAME.fullmatch(entry.name)]
-        found = [entry for entry in named if not entry.is_dir(follow_symlinks=False)]
-        for entry in found:
-            if not entry.is_file(follow_symlinks=False):
-                raise InputError(
-                    f"commit log {entry.path} is a link, a pipe or a device: give a whole copy of the store"
-                )
-        files = sorted((LogFile(e.path, int(e.name), e.stat().st_size) for e in found), key=lambda f: f.base_offset)
-    except OSError as failure:
-        raise InputError(
-            f"commit log {failure.filename}: {failure.strerror}; give a store directory that holds {COMMIT_LOG_DIR}/"
-        ) from failure
+    dirs = list(commit_log_dirs) or [f"{store_dir.rstrip('/')}/{COMMIT_LOG_DIR}"]
+    files = sorted((file for each in dirs for file in _files_in(each)), key=lambda file: file.base_offset)
     kept = tuple(file for file in files if file.size)
     if kept and kept[-1].base_offset > _HIGHEST_BASE:
         raise InputError(f"{kept[-1].path} is named for an offset that no commit log reaches: take it away")
@@ -171,6 +160,26 @@ def list_files(store_dir: str, commit_log_dirs: Sequence[str] = ()) -> LogFiles:
         if after.base_offset > before.end_offset:
             gaps.append((before.end_offset, after.base_offset))
     return LogFiles(kept, tuple(gaps))
+
+
+def _files_in(directory: str) -> list[LogFile]:
+    if far_store.is_far(directory):
+        found = far_store.log_files(directory)
+        return [LogFile(path, int(name), size) for path, name, size in found if _FILE_NAME.fullmatch(name)]
+    try:
+        with os.scandir(directory) as entries:
+            named = [entry for entry in entries if _FILE_NAME.fullmatch(entry.name)]
+        kept = [entry for entry in named if not entry.is_dir(follow_symlinks=False)]
+        for entry in kept:
+            if not entry.is_file(follow_symlinks=False):
+                raise InputError(
+                    f"commit log {entry.path} is a link, a pipe or a device: give a whole copy of the store"
+                )
+        return [LogFile(entry.path, int(entry.name), entry.stat().st_size) for entry in kept]
+    except OSError as failure:
+        raise InputError(
+            f"commit log {failure.filename}: {failure.strerror}; give a store directory that holds {COMMIT_LOG_DIR}/"
+        ) from failure
 
 
 def files_of(store_dir: str) -> LogFiles:
@@ -184,8 +193,16 @@ def files_of(store_dir: str) -> LogFiles:
 
 
 @contextmanager
-def open_log(file: LogFile) -> Iterator[MappedLog]:
-    """The file mapped for reading; InputError where it is gone or unreadable."""
+def open_log(file: LogFile, start: int, stop: int) -> Iterator[MappedLog]:
+    """The file mapped for reading; InputError where it is gone or unreadable.
+
+    start, stop  physical offsets between which records are read: of a far file no more than these is fetched
+    """
+    if far_store.is_far(file.path):
+        places = (start - file.base_offset, stop - file.base_offset + _SIZE_AND_MAGIC.size)
+        with far_store.stretch_of(file.path, file.size, *places) as (descriptor, data):
+            yield MappedLog(file, descriptor, data)
+        return
     try:
         descriptor = open_plain(file.path)
     except OSError as failure:
@@ -230,8 +247,9 @@ def log_end(files: Sequence[LogFile], start: int = 0) -> LogEnd:
     """
     waiting = 0
     for file in reversed([file for file in files if file.end_offset > start]):
-        with open_log(file) as log:
-            last, torn, cuts = _last_record(log, max(start, file.base_offset))
+        begin = max(start, file.base_offset)
+        with open_log(file, begin, file.end_offset) as log:
+            last, torn, cuts = _last_record(log, begin)
         waiting += torn
         if last is not None:
             return LogEnd(last.offset + last.size, last, waiting, tuple(cut for cut in cuts if cut <= last.offset))
@@ -242,7 +260,7 @@ def record_at(files: Sequence[LogFile], offset: int) -> RecordIdentity | None:
     """The identity of the record that begins at a physical offset; null where none does (any more)."""
     if (file := file_at(files, offset)) is None:
         return None
-    with open_log(file) as log:
+    with open_log(file, offset, record_end(file, offset)) as log:
         frame = log.frame_at(offset - file.base_offset, log.size)
         return _identity(log, frame) if frame is not None else None
 
@@ -251,9 +269,18 @@ def torn_end(files: Sequence[LogFile], offset: int) -> int | None:
     """Where the bytes from `offset` on end that should be a record and are not; null where there are none any more."""
     if (file := file_at(files, offset)) is None:
         return None
-    with open_log(file) as log:
+    with open_log(file, offset, file.end_offset) as log:
         stretch = next(walk(log, offset, file.end_offset), None)
     return stretch.end if isinstance(stretch, Torn) else None
+
+
+def record_end(file: LogFile, offset: int) -> int:
+    """Where the record at a physical offset of a file says that it ends; `offset` where that is not in the file."""
+    position = offset - file.base_offset
+    with open_log(file, offset, offset) as log:
+        stated = log.data[position : position + _SIZE_BYTES]
+    end = offset + int.from_bytes(stated, "big", signed=True)
+    return end if offset < end <= file.end_offset else offset
 
 
 def file_at(files: Sequence[LogFile], offset: int) -> LogFile | None:

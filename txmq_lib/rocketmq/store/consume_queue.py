@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from txmq_lib.errors import InputError
 from txmq_lib.files.plain_file import open_plain, require_plain
+from txmq_lib.rocketmq.store import far_store
 
 CONSUME_QUEUE_DIR: Final = "consumequeue"
 
@@ -53,7 +54,7 @@ def queue_bounds(
     try:
         return {
             key: _bounds(directory, lowest_commit_log_offset, end_commit_log_offset)
-            for key, directory in _queue_dirs(Path(store_dir) / CONSUME_QUEUE_DIR)
+            for key, directory in _queue_dirs(far_store.near(store_dir, has_queues=True) / CONSUME_QUEUE_DIR)
         }
     except OSError as failure:
         raise _unreadable(failure) from failure
@@ -67,7 +68,10 @@ def dispatched_to(store_dir: str, *, end_commit_log_offset: int) -> int:
     Errors  InputError where a file cannot be read.
     """
     try:
-        ends = [_end(path, end_commit_log_offset) for _, path in _queue_dirs(Path(store_dir) / CONSUME_QUEUE_DIR)]
+        ends = [
+            _end(path, end_commit_log_offset)
+            for _, path in _queue_dirs(far_store.near(store_dir, has_queues=True) / CONSUME_QUEUE_DIR)
+        ]
     except OSError as failure:
         raise _unreadable(failure) from failure
     return max(ends, default=0)

@@ -17,6 +17,7 @@ from txmq_lib import names
 from txmq_lib.errors import InputError
 from txmq_lib.files.plain_file import UnfitError, read_plain
 from txmq_lib.rocketmq.lenient_json import parsed
+from txmq_lib.rocketmq.store import far_store
 
 OFFSET_FILE: Final = "config/consumerOffset.json"
 BACKUP_SUFFIX: Final = ".bak"
@@ -72,34 +73,35 @@ def read_consumer_offset_file(store_dir: str) -> ConsumerOffsetFile | None:
             read: it cannot be used.
     Errors  InputError where a file is there and may not be read.
     """
-    main = Path(store_dir) / OFFSET_FILE
+    main = far_store.near(store_dir) / OFFSET_FILE
     found = None
     for path in (main, main.with_name(main.name + BACKUP_SUFFIX)):
         try:
-            table = _table(path)
+            table = _table(path, far_store.called(store_dir, str(path)))
         except FileNotFoundError:
             continue
         except OSError as failure:
-            raise InputError(f"consumer offsets {path}: {failure.strerror}; let this user read it") from failure
+            where = far_store.called(store_dir, str(path))
+            raise InputError(f"consumer offsets {where}: {failure.strerror}; let this user read it") from failure
         if not any(bad.reason == names.OFFSET_FILE_UNREADABLE for bad in table.offsets.bad):
             return table
         found = found or table
     return found
 
 
-def _table(path: Path) -> ConsumerOffsetFile:
+def _table(path: Path, called: str) -> ConsumerOffsetFile:
     modified_ms = os.lstat(path).st_mtime_ns // 1_000_000
     try:
         offsets = parse_consumer_offsets(read_plain(path, MOST_BYTES))
     except UnfitError as unfit:
         unreadable = BadOffsetEntry(names.OFFSET_FILE_UNREADABLE, f"not read: {unfit.strerror}")
         offsets = ConsumerOffsets((), (unreadable,))
-    return ConsumerOffsetFile(offsets, str(path), modified_ms)
+    return ConsumerOffsetFile(offsets, called, modified_ms)
 
 
 def consumer_offset_state(store_dir: str) -> str:
     """A text that is another one whenever the store's offset table, or its `.bak`, has other content."""
-    main = Path(store_dir) / OFFSET_FILE
+    main = far_store.near(store_dir) / OFFSET_FILE
     state = hashlib.sha256()
     for path in (main, main.with_name(main.name + BACKUP_SUFFIX)):
         try:

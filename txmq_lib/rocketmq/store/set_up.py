@@ -7,31 +7,38 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from txmq_lib.errors import StoreRefusedError
 from txmq_lib.files.plain_file import read_plain
 from txmq_lib.rocketmq.lenient_json import parsed
+from txmq_lib.rocketmq.set_ups import (
+    COMPACTION,
+    CONTROLLER,
+    CONTROLLER_WORDS,
+    DLEDGER,
+    HALVES_WORDS,
+    LMQ,
+    MULTI_PATH,
+    ROCKSDB_HALVES,
+    ROCKSDB_OFFSETS,
+    ROCKSDB_QUEUES,
+    SLAVE,
+    SLAVE_ROLE,
+    STATIC_TOPICS,
+    TIERED,
+    compaction_topics,
+    has_halves_in_rocksdb,
+    has_tiers,
+)
+from txmq_lib.rocketmq.store import far_store
 from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
 from txmq_lib.rocketmq.store.commit_log import COMMIT_LOG_DIR
 from txmq_lib.rocketmq.store.consume_queue import CONSUME_QUEUE_DIR
-
-DLEDGER: Final = "dledger"
-MULTI_PATH: Final = "multi_path"
-ROCKSDB_OFFSETS: Final = "rocksdb_offsets"
-ROCKSDB_QUEUES: Final = "rocksdb_queues"
-ROCKSDB_HALVES: Final = "rocksdb_halves"
-ROCKSDB_CHECKS: Final = "rocksdb_checks"
-STATIC_TOPICS: Final = "static_topics"
-COMPACTION: Final = "compaction"
-LMQ: Final = "lmq"
-CONTROLLER: Final = "controller"
-TIERED: Final = "tiered"
-SLAVE: Final = "slave"
-SLAVE_ROLE: Final = "SLAVE"
 
 # Directories of RocksDB that hold consumer offsets (R125); each has a file CURRENT.
 OFFSETS_IN_ROCKSDB: Final = ("config/consumerOffsets", "config/metadata", "config/rdb")
@@ -42,7 +49,6 @@ MOST_NAMED: Final = 5
 
 _LOG_FILE: Final = re.compile(r"[0-9]{20}")
 _MULTI_PATH_SPLITTER: Final = ","  # unless a system property of the broker says another
-_CLEANUP_POLICY: Final = ("cleanup.policy", "+cleanup.policy")
 
 
 class Trait(NamedTuple):
@@ -92,10 +98,15 @@ def require_readable(set_up: StoreSetUp, store: str) -> None:
 
 def store_set_up(store: str, config: Mapping[str, str]) -> StoreSetUp:
     """The set-up of a store directory; `config` is its broker.conf, empty where there is none."""
-    root = Path(store)
-    return StoreSetUp(
-        (*_dledger(root, config), *_spread(root, config)), (*_log_elsewhere(root, config), *_notable(root, config))
-    )
+    root = far_store.near(store)
+    refused = (*_dledger(root, config), *_spread(root, config))
+    notable = (*_log_elsewhere(root, config), *_notable(root, config))
+    return StoreSetUp(_called(store, refused), _called(store, notable))
+
+
+def _called(store: str, traits: Iterable[Trait]) -> tuple[Trait, ...]:
+    say = partial(far_store.called, store)
+    return tuple(Trait(trait.name, say(trait.words), say(trait.to_do)) for trait in traits)
 
 
 def _dledger(root: Path, config: Mapping[str, str]) -> Iterator[Trait]:
@@ -168,63 +179,8 @@ def _notable(root: Path, config: Mapping[str, str]) -> Iterator[Trait]:
         yield Trait(TIERED, "what its log does not keep any more lies in tiered storage, and is not read")
     if config.get("brokerRole") == SLAVE_ROLE:
         yield Trait(SLAVE, "it is a slave: what it had not copied from its master is missing at the end")
-    if _has_halves_in_rocksdb(config):
+    if has_halves_in_rocksdb(config):
         yield Trait(ROCKSDB_HALVES, HALVES_WORDS)
-
-
-CONTROLLER_WORDS: Final = (
-    "it is under a controller: after a failover two messages may share a queue offset; the second one to land goes to"
-    " quarantine as KEY_CONFLICT (R128)"
-)
-TIERED_WORDS: Final = (
-    "not read, what comes from tiered storage has lost its place in the commit log, and so proves nothing (R134); land"
-    " its store"
-)
-SLAVE_WORDS: Final = (
-    "it acts for a master that is gone: what it had not copied is missing until the master is back, and it checks no"
-    " half, but sends those that are due to other brokers, or passes them over (R132)"
-)
-HALVES_WORDS: Final = (
-    "it keeps the index of its halves in RocksDB: what it gives up leaves no trace; txmq tells it as DISCARDED_UNSEEN"
-    " (R119)"
-)
-
-
-def live_set_ups(config: Mapping[str, str]) -> list[str]:
-    """The names of what the settings of a live broker say that is not as by default; it tells all its settings."""
-    said = {
-        DLEDGER: config.get("enableDLegerCommitLog") == "true",
-        CONTROLLER: config.get("enableControllerMode") == "true",
-        LMQ: config.get("enableLmq") == "true",
-        ROCKSDB_OFFSETS: config.get("storeType") == "defaultRocksDB" or config.get("configManagerVersion") == "v2",
-        ROCKSDB_HALVES: _has_halves_in_rocksdb(config),
-        ROCKSDB_CHECKS: config.get("transRocksDBEnable") == "true" and not _has_halves_in_rocksdb(config),
-        SLAVE: config.get("brokerRole") == SLAVE_ROLE,
-        TIERED: has_tiers(config),
-    }
-    return [name for name, is_said in said.items() if is_said]
-
-
-def has_tiers(config: Mapping[str, str]) -> bool:
-    """Whether a broker moves messages into tiered storage, as its settings say."""
-    is_off = config.get("tieredStorageLevel", "").upper() in ("DISABLE", "0")
-    return "TieredMessageStore" in config.get("messageStorePlugIn", "") and not is_off
-
-
-def _has_halves_in_rocksdb(config: Mapping[str, str]) -> bool:
-    return config.get("transRocksDBEnable") == "true" and config.get("transWriteOriginTransHalfEnable") == "false"
-
-
-def compaction_topics(topics: object) -> list[str]:
-    """The names of those in a table of topic configs (topicConfigTable) that are compacted; RocketMQ's JSON, parsed."""
-    table = topics if isinstance(topics, dict) else {}
-    return sorted(name for name, topic in table.items() if _is_compacted(topic))
-
-
-def _is_compacted(topic: object) -> bool:
-    attributes = topic.get("attributes") if isinstance(topic, dict) else None
-    policies = [attributes.get(key) for key in _CLEANUP_POLICY] if isinstance(attributes, dict) else []
-    return any(isinstance(each, str) and each.upper() == "COMPACTION" for each in policies)
 
 
 def _compaction_topics(root: Path) -> list[str]:

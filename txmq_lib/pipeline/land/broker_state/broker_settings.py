@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from txmq_lib.config.durations import duration_text
 from txmq_lib.config.sections import BrokerPolicy
 from txmq_lib.names import FLUSH_LATER, ROLE_AUDIT
-from txmq_lib.rocketmq.store.set_up import (
+from txmq_lib.rocketmq.set_ups import (
     CONTROLLER,
     CONTROLLER_WORDS,
     HALVES_WORDS,

@@ -35,13 +35,7 @@ from txmq_lib.rocketmq.remoting.broker import (
 )
 from txmq_lib.rocketmq.remoting.connection import Connection
 from txmq_lib.rocketmq.remoting.runtime import broker_runtime
-from txmq_lib.rocketmq.store.set_up import (
-    COMPACTION,
-    STATIC_TOPICS,
-    TIERED,
-    TIERED_WORDS,
-    has_tiers,
-)
+from txmq_lib.rocketmq.set_ups import COMPACTION, STATIC_TOPICS, TIERED, TIERED_WORDS, has_tiers
 from txmq_lib.rules import frontier
 from txmq_lib.rules.cursors import longest_stand_ms
 from txmq_lib.rules.moments import epoch_ms

@@ -19,8 +19,8 @@ from txmq_lib.rocketmq.remoting.broker import all_consumer_offsets, broker_confi
 from txmq_lib.rocketmq.remoting.connection import Connection
 from txmq_lib.rocketmq.remoting.producers import producers_now, producers_of
 from txmq_lib.rocketmq.remoting.runtime import Runtime, broker_runtime
+from txmq_lib.rocketmq.set_ups import live_set_ups
 from txmq_lib.rocketmq.store.consumer_offset_file import parse_consumer_offsets
-from txmq_lib.rocketmq.store.set_up import live_set_ups
 
 MOST_GROUPS = 1_000  # that are asked about one by one
 

@@ -10,7 +10,7 @@ from txmq_lib.pipeline.land.broker_state.broker_settings import set_up_findings,
 from txmq_lib.pipeline.land.live.live_brokers import LiveBroker
 from txmq_lib.rocketmq.remoting.broker import broker_config, odd_topics
 from txmq_lib.rocketmq.remoting.connection import Access, Connection
-from txmq_lib.rocketmq.store.set_up import COMPACTION, STATIC_TOPICS, live_set_ups
+from txmq_lib.rocketmq.set_ups import COMPACTION, STATIC_TOPICS, live_set_ups
 
 NAMED = 3  # topics of a kind that are named
 

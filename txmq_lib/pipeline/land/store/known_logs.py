@@ -12,7 +12,16 @@ from pyspark.sql import functions as F
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.names import DAMAGES, RECORD_TORN, SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
 from txmq_lib.pipeline.land.topics import is_every_topic, is_landed_topic
-from txmq_lib.rocketmq.store.commit_log import LogFile, LogFiles, RecordIdentity, file_at, open_log, record_at, walk
+from txmq_lib.rocketmq.store.commit_log import (
+    LogFile,
+    LogFiles,
+    RecordIdentity,
+    file_at,
+    open_log,
+    record_at,
+    record_end,
+    walk,
+)
 from txmq_lib.rocketmq.store.message_batch import decode_batches
 from txmq_lib.rocketmq.store.records import BORN_HOST_END, END, START, TOPIC, TOPIC_END, Records
 from txmq_lib.rules.frontier import WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID
@@ -132,8 +141,9 @@ def _is_whole(files: Sequence[LogFile], place: int) -> bool:
     """Whether the record that begins there can be used, and enters a queue (R10)."""
     if (file := file_at(files, place)) is None:
         return False
-    with open_log(file) as log:
-        stretch = next(walk(log, place, file.end_offset), None)
+    end = record_end(file, place)
+    with open_log(file, place, end) as log:
+        stretch = next(walk(log, place, end), None)
         if not isinstance(stretch, Records) or stretch.offsets[0] != place:
             return False
         (record,) = next(decode_batches(stretch.between(0, 1))).to_pylist()
@@ -166,7 +176,7 @@ def _last_records(
     for file in reversed(files):
         taken: list[RecordIdentity] = []
         newest: RecordIdentity | None = None
-        with open_log(file) as log:
+        with open_log(file, file.base_offset, file.end_offset) as log:
             for stretch in walk(log, file.base_offset, file.end_offset):
                 if isinstance(stretch, Records):
                     taken = [*taken, *_last_of(stretch, is_taken)][-LOOKED_AT:]

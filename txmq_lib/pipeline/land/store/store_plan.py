@@ -15,10 +15,12 @@ from txmq_lib.pipeline.land.broker_state.broker_settings import DEFAULTS, conf_f
 from txmq_lib.pipeline.land.kinds import STORE
 from txmq_lib.pipeline.land.records import files_of_tasks
 from txmq_lib.pipeline.land.store import known_logs, log_landing
+from txmq_lib.rocketmq.set_ups import ROCKSDB_OFFSETS
 from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
 from txmq_lib.rocketmq.store.commit_log import RecordIdentity, files_of, list_files, log_end, record_at
 from txmq_lib.rocketmq.store.consumer_offset_file import consumer_offset_state
-from txmq_lib.rocketmq.store.set_up import ROCKSDB_OFFSETS, config_of, require_readable, set_up_of, store_set_up
+from txmq_lib.rocketmq.store.far_store import is_far
+from txmq_lib.rocketmq.store.set_up import config_of, require_readable, set_up_of, store_set_up
 from txmq_lib.rules.moments import LATEST_MS
 
 
@@ -28,7 +30,7 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
     Raises InputError where `path` is no store directory, or a file is missing in the middle of what is to be read;
     StoreRefusedError where the broker keeps its log in a way that cannot be read.
     """
-    path = str(Path(path).absolute())  # whoever carries the plan on may stand elsewhere
+    path = path if is_far(path) else str(Path(path).absolute())  # whoever carries the plan on may stand elsewhere
     config = config_of(path)
     set_up = store_set_up(path, config)
     require_readable(set_up, path)
