@@ -20,7 +20,9 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from far_passes import FarPasses
 from moment import NOW_TEXT
+from pyarrow.fs import S3FileSystem, copy_files
 from s3_proxy import Fault, Faults, S3Proxy, no_fault
+from small_log import SmallLog
 from truth import VERDICT_COUNTS
 
 pytestmark = pytest.mark.real
@@ -122,7 +124,7 @@ def txmq(conf: Path, *words: str, status: int = 0) -> subprocess.CompletedProces
 def timed(command: str, conf: Path) -> tuple[subprocess.CompletedProcess[str], float]:
     """A command, and its wall seconds."""
     begun = time.monotonic()
-    words = [str(Path(sys.executable).parent / "txmq"), "--conf", str(conf), command]
+    words = [str(Path(sys.executable).parent / "txmq"), "--conf", str(conf), *command.split()]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     return done, time.monotonic() - begun
 
@@ -174,6 +176,47 @@ def test_what_a_cycle_and_a_pass_ask_does_not_grow_with_passes(store):
                 assert seen.total <= MOST_REQUESTS
     finally:
         passes.close()
+
+
+def test_a_store_in_a_bucket_lands_by_tasks_as_on_this_disk(store, tmp_path):
+    log = SmallLog()
+    for number in range(200):
+        half = log.half(f"T{number}")
+        if number % 3:
+            log.commit(half)
+            log.op(half)
+    here = log.write_store(tmp_path)
+    log.write_consume_queues(here)
+    there = f"s3://{minio.BUCKET}/stores/broker-a"
+    copy_files(str(here), there.removeprefix("s3://"), destination_filesystem=file_system(store))
+    landed = []
+    for number, path in enumerate((str(here), there)):
+        conf = settings_file(tmp_path, str(tmp_path / f"warehouse-{number}"))
+        txmq(conf, "land", "store", path, "--broker", "broker-a", "--now", NOW_TEXT)
+        tables = {
+            name: DeltaTable(str(tmp_path / f"warehouse-{number}" / name))
+            for name in ("half_message", "op_message", "message")
+        }
+        landed.append({name: rows_of(table) for name, table in tables.items()})
+    assert len(landed[0]["half_message"]) == 200
+    assert landed[1] == landed[0]
+    conf.write_text(
+        conf.read_text(encoding="utf-8") + f"sources: [{{kind: store, paths: ['{there}'], broker: broker-a}}]\n",
+        encoding="utf-8",
+    )
+    assert f"ok sources store of broker-a: {there}" in " ".join(txmq(conf, "doctor").stdout.split())
+    done, _ = timed(f"land store {there}-gone --broker broker-a", conf)
+    assert "holds no commit log files" in done.stderr
+    assert done.returncode != 0
+
+
+def rows_of(table: DeltaTable) -> list[dict[str, object]]:
+    return sorted(table.to_pyarrow_table().to_pylist(), key=lambda row: row["commit_log_offset"])
+
+
+def file_system(store: S3Proxy) -> S3FileSystem:
+    return S3FileSystem(access_key=minio.ACCESS_KEY, secret_key=minio.SECRET_KEY, scheme="http",
+                        endpoint_override=f"127.0.0.1:{store.port}", region=minio.REGION)  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def _bring_up_to_date(store: str, root: Path, *, has_queues: bool) -> None:
     above = _file_above(store, "broker.conf")
     known = _copies.setdefault(root, {})
     root.mkdir(parents=True, exist_ok=True)
-    if any(PurePosixPath(path).parts[0] == COMMIT_LOG for path in found):
+    if any(path.startswith(f"{COMMIT_LOG}/") for path in found):
         (root / COMMIT_LOG).mkdir(exist_ok=True)
     if above is not None:
         found["../broker.conf"] = above
