@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 Broker = Annotated[str, typer.Option("--broker", metavar="NAME", help="Broker the rows belong to.")]
 Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, directories or patterns of them.")]
-Store = Annotated[str, typer.Argument(metavar="DIR", help="Store directory: commitlog, config/consumerOffset.json.")]
+Store = Annotated[
+    str, typer.Argument(metavar="DIR", help="Store, a directory or s3://...: commitlog, config/consumerOffset.json.")
+]
 
 FILE_KINDS = {
     "half": "half messages (RMQ_SYS_TRANS_HALF_TOPIC), or prepared messages in the engine role",
