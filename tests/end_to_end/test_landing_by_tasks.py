@@ -57,7 +57,7 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Logs are cut wherever they can be, so that tasks of Spark read them."""
     monkeypatch.setattr(commit_log, "CUT_BYTES", 1)
     monkeypatch.setattr(commit_log, "FEW_RECORDS", 8)
-    monkeypatch.setattr(files_of_tasks, "STRETCHES_PER_CORE", 8)
+    monkeypatch.setattr(files_of_tasks, "TASKS_PER_CORE", 8)
 
 
 def test_captures_land_as_spark_lands_them(open_house, copied, by_spark, tmp_path, in_parts):

@@ -108,7 +108,7 @@ def test_tasks_of_few_messages_and_spark_land_the_same_rows(open_house, served, 
         only_spark.setattr(files_of_tasks, "can_write", lambda warehouse: False)
         counts = +Counter(land(by_spark, served, Parts.QUEUES).counts)
     monkeypatch.setattr(queue_pulling, "MESSAGES_PER_TASK", 100)
-    monkeypatch.setattr(files_of_tasks, "STRETCHES_PER_CORE", 100)
+    monkeypatch.setattr(files_of_tasks, "TASKS_PER_CORE", 100)
     monkeypatch.setattr(queue_landing, "_land_by_spark", forbidden)
     assert +Counter(land(by_tasks, served, Parts.QUEUES).counts) == counts
     for table in LANDED:

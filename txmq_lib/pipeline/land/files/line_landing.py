@@ -27,9 +27,7 @@ from txmq_lib.rules.frontier import reached_by
 from txmq_lib.rules.landing_contract import message_rows
 from txmq_lib.spark.tasks import in_tasks
 
-# A task costs a quarter of a second besides what it reads, most of it Python's collection of garbage behind each.
 LEAST_TASK_BYTES, MOST_TASK_BYTES = 4 << 20, 256 << 20
-TASKS_PER_CORE = 2
 
 
 class LandedLines(NamedTuple):
@@ -43,8 +41,8 @@ def task_bytes(warehouse: Warehouse, files: Sequence[LandingFile]) -> int | None
     """How much a task is to read of `files`; null where tasks cannot write what they read."""
     if not files_of_tasks.can_write(warehouse) or not all(map(is_local_text, files)):
         return None
-    tasks = TASKS_PER_CORE * warehouse.spark.sparkContext.defaultParallelism
-    return min(MOST_TASK_BYTES, max(LEAST_TASK_BYTES, sum(file.size for file in files) // tasks))
+    shared = sum(file.size for file in files) // files_of_tasks.tasks(warehouse)
+    return min(MOST_TASK_BYTES, max(LEAST_TASK_BYTES, shared))
 
 
 def land(

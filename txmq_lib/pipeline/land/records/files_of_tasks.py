@@ -9,7 +9,14 @@ from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.land.kinds import MESSAGE_TABLES
 from txmq_lib.pipeline.land.records.record_files import Written
 
-STRETCHES_PER_CORE = 4  # each makes a file per table
+# Each makes a file per table, and costs a quarter of a second besides what it reads, most of it Python's collection of
+# garbage behind it.
+TASKS_PER_CORE = 1
+
+
+def tasks(warehouse: Warehouse) -> int:
+    """How many tasks share what is to be read, where it is enough for so many."""
+    return TASKS_PER_CORE * warehouse.spark.sparkContext.defaultParallelism
 
 
 def can_write(warehouse: Warehouse) -> bool:

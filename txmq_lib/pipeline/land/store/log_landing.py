@@ -37,12 +37,12 @@ class LandedLog:
     suspect_bytes: int
 
 
-def cuts_worth_a_task(cuts: Sequence[int], size: int, warehouse: Warehouse) -> list[int]:
-    """So many cuts of a log of `size` bytes as its cores have work by: each stretch makes a file per table."""
-    least = size // (files_of_tasks.STRETCHES_PER_CORE * warehouse.spark.sparkContext.defaultParallelism)
+def cuts_worth_a_task(cuts: Sequence[int], start: int, stop: int, warehouse: Warehouse) -> list[int]:
+    """So many cuts of a log that is read from `start` to `stop` as its cores have work by."""
+    least = (stop - start) // files_of_tasks.tasks(warehouse)
     kept: list[int] = []
     for cut in cuts:
-        if not kept or cut - kept[-1] >= least:
+        if cut - (kept[-1] if kept else start) >= least:
             kept.append(cut)
     return kept
 
