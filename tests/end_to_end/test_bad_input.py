@@ -51,7 +51,7 @@ def reasons(house: House, kind: str) -> list[str]:
     return sorted(row["reason"] for row in house.rows("quarantine") if row["kind"] == kind)
 
 
-@pytest.mark.parametrize("is_small", [True, False], indirect=True)
+@pytest.mark.parametrize("is_small", [True, pytest.param(False, marks=pytest.mark.long)], indirect=True)
 def test_bad_half_lines_are_quarantined_and_good_ones_land_once(open_house, is_small):
     house = open_house("role=audit")
     without = half(2)
@@ -81,7 +81,7 @@ def test_bad_half_lines_are_quarantined_and_good_ones_land_once(open_house, is_s
     assert house.versions() == before
 
 
-@pytest.mark.parametrize("is_small", [True, False], indirect=True)
+@pytest.mark.parametrize("is_small", [True, pytest.param(False, marks=pytest.mark.long)], indirect=True)
 def test_each_usable_token_of_an_op_lands_and_each_other_is_named(open_house, is_small):
     house = open_house("role=audit")
     ops = [op(0, b"7,x,,9"), op(1, b"8,", tag="z"), op(2, b"5,5,"), op(3, b"-1,4,")]
@@ -239,7 +239,7 @@ def test_a_broken_file_or_a_line_too_long_costs_only_itself_and_is_named(open_ho
     assert house.versions() == before
 
 
-@pytest.mark.parametrize("is_small", [True, False], indirect=True)
+@pytest.mark.parametrize("is_small", [True, pytest.param(False, marks=pytest.mark.long)], indirect=True)
 def test_a_large_line_lands_with_its_body_or_costs_only_itself(open_house, is_small):
     house = open_house("role=audit")
     body = bytes(range(256)) * 14_000

@@ -86,7 +86,7 @@ def test_a_reconcile_killed_after_each_of_its_writes_ends_as_if_never_killed(lan
     assert whole.versions() == before
 
 
-@pytest.mark.parametrize("is_small", [True, False], indirect=True)
+@pytest.mark.parametrize("is_small", [True, pytest.param(False, marks=pytest.mark.long)], indirect=True)
 def test_a_pass_that_breaks_an_invariant_is_given_up_whole(open_house, monkeypatch, is_small):
     house = open_house(*SETTINGS)
     house.land("end", CAPTURES / "restart" / "ends.jsonl.gz")
