@@ -338,7 +338,7 @@ MUTANTS = (
     Mutant("holes_between", "nothing is missing before the first", "F.lit(0)", 'one["first_offset"]', RUNS),
     Mutant("frontier._lowest_kept", "an older copy brings back what retention took", ".otherwise(on)", '.otherwise(F.col("lowest_kept_offset"))', FRONTIER),
     Mutant("frontier._lowest_kept", "a queue made anew keeps what the one before it kept", 'F.when(is_reported', 'F.when(F.lit(False)', FRONTIER),
-    Mutant("_clean_stretches", "torn bytes hide one record at most", '(torn_end(files, hole["position"]) or stop) if hole["is_torn"] else hole["position"] + 1',
+    Mutant("_clean_stretches", "torn bytes hide one record at most", 'ends_of_torn.get(hole["position"], stop) if hole["is_torn"] else hole["position"] + 1',
            'hole["position"] + 1', ("end_to_end/test_proof_of_rollback.py::test_any_number_of_records_may_have_been_in_torn_bytes",)),
     Mutant("_unread_from", "a copy that keeps more is read where the last one ended", 'if run["first_offset"] > place + 1 and place not in torn():', "if False:",
            (f"{REBUILT}::test_a_copy_of_a_store_that_keeps_more_is_read_from_its_first_record_on",)),

@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from captured import unpack_store
 from deltalake.fs import DeltaStorageHandler
 
 from txmq_lib.errors import InputError
-from txmq_lib.rocketmq.store import far_store
+from txmq_lib.pipeline.land.store.log_landing import cuts_worth_a_task
+from txmq_lib.pipeline.land.store.store_landing import _as_of_log
+from txmq_lib.pipeline.land.store.store_plan import can_be_carried_on
+from txmq_lib.rocketmq.store import commit_log, far_store
 from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
-from txmq_lib.rocketmq.store.commit_log import list_files, log_end, record_at, record_end, torn_end
+from txmq_lib.rocketmq.store.commit_log import LogFile, list_files, log_end, record_at, record_end, torn_ends
 from txmq_lib.rocketmq.store.consume_queue import dispatched_to, queue_bounds
 from txmq_lib.rocketmq.store.consumer_offset_file import read_consumer_offset_file
 from txmq_lib.rocketmq.store.set_up import set_up_of
@@ -26,6 +30,9 @@ SCHEME = "file://"
 def _a_disk_is_an_object_store(monkeypatch):
     monkeypatch.setattr(far_store, "is_far", lambda place: place.startswith(SCHEME))
     monkeypatch.setattr(far_store, "_copies", {})
+    monkeypatch.setattr(far_store, "_seen", {})
+    monkeypatch.setattr(commit_log, "_remembered", {})
+    monkeypatch.setattr(far_store, "_SETTLED_S", -1.0)
     monkeypatch.setattr(far_store, "PIECE_BYTES", 10_000)
 
 
@@ -59,7 +66,8 @@ def test_the_log_has_the_same_files_end_and_records(store):
     for place in (file.base_offset, middle, middle + 1):
         assert record_at(there.files, place) == record_at(here.files, place)
         assert record_end(far_file, place) == record_end(file, place)
-        assert torn_end(there.files, place) == torn_end(here.files, place)
+    places = [file.base_offset, middle, middle + 1]
+    assert torn_ends(there.files, places) == torn_ends(here.files, places) != {}
 
 
 def test_what_lies_beside_the_log_is_the_same(store):
@@ -139,3 +147,88 @@ def test_what_is_gone_or_was_cut_meanwhile_is_told(store):
     shutil.rmtree(store)
     with pytest.raises(InputError, match=r"land again|Local path"):
         log_end(files)
+
+
+def test_a_file_that_could_not_be_fetched_leaves_no_copy_and_none_outlives_its_original(store, monkeypatch):
+    queues = store / "consumequeue"
+    topic = next(path for path in sorted(queues.iterdir()) if any(path.rglob("0*")))
+    inner = far_store._fetch
+
+    def fails(of: str, path: str, *rest: object) -> None:
+        if path.startswith(f"consumequeue/{topic.name}/"):
+            raise FileNotFoundError(path)
+        inner(of, path, *rest)
+
+    monkeypatch.setattr(far_store, "_fetch", fails)
+    with pytest.raises(InputError):
+        queue_bounds(far(store), lowest_commit_log_offset=0, end_commit_log_offset=1 << 40)
+    copies = far_store._root_of(far(store)) / "consumequeue" / topic.name
+    assert [path for path in copies.rglob("*") if path.is_file()] == []
+    monkeypatch.setattr(far_store, "_fetch", inner)
+    bounds = queue_bounds(far(store), lowest_commit_log_offset=0, end_commit_log_offset=1 << 40)
+    assert any(name == topic.name for name, _ in bounds)
+    shutil.rmtree(topic)
+    bounds = queue_bounds(far(store), lowest_commit_log_offset=0, end_commit_log_offset=1 << 40)
+    assert not any(name == topic.name for name, _ in bounds)
+    assert not copies.exists()
+
+
+def test_of_a_log_that_nobody_writes_the_end_is_fetched_once(store, monkeypatch):
+    fetched: list[str] = []
+    inner = far_store._fetch
+    monkeypatch.setattr(far_store, "_fetch", lambda of, path, *rest: fetched.append(path) or inner(of, path, *rest))
+    ends = [log_end(list_files(far(store)).files) for _ in range(3)]
+    assert len(fetched) == 1
+    monkeypatch.setattr(far_store, "_SETTLED_S", 3_600.0)  # another write of the same time may follow
+    assert [log_end(list_files(far(store)).files), *ends] == [ends[0]] * 4
+    assert len(fetched) == 2
+
+
+def test_files_that_are_not_read_or_too_long_have_copies_without_content(store, monkeypatch):
+    monkeypatch.setattr(far_store, "MOST_BYTES", 1_000)
+    (store / "config" / "topics.json").write_bytes(b"x" * 2_000)
+    (store / "config" / "another.json").write_bytes(b"x")
+    config = far_store.near(far(store)) / "config"
+    assert (config / "topics.json").read_bytes() == bytes(2_000)
+    assert not (config / "another.json").exists()
+
+
+def test_who_may_read_the_store_and_nothing_above_it_can_land_it(store, monkeypatch):
+    (store.parent / "broker.conf").write_text("a=1", encoding="utf-8")
+    inner = far_store.DeltaStorageHandler
+
+    def guarded(place: str, *rest: object) -> object:
+        if place == far(store.parent):
+            raise OSError("The operation lacked the necessary privileges to complete")
+        return inner(place, *rest)
+
+    assert read_broker_conf(far(store)) is not None
+    monkeypatch.setattr(far_store, "DeltaStorageHandler", guarded)
+    assert read_broker_conf(far(store)) is None
+
+
+def test_a_plan_is_not_given_up_because_the_object_store_is_down(monkeypatch):
+    monkeypatch.undo()
+    access = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    for name, value in access.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(InputError, match="cannot be reached"):
+        can_be_carried_on(SimpleNamespace(arguments={"path": "s3://lake/store"}))
+
+
+def test_an_offset_table_is_no_later_than_the_log_beside_it_in_a_bucket(store):
+    table = read_consumer_offset_file(far(store))
+    last = [0, table.modified_ms - 5_000, 100]
+    assert _as_of_log({"path": far(store), "last": last}, table) == table  # is_far is asked there by its own name
+    assert _as_of_log({"path": "s3://lake/store", "last": last}, table).modified_ms == table.modified_ms - 5_000
+    assert _as_of_log({"path": "s3://lake/store", "last": None}, table) == table
+
+
+def test_a_log_is_cut_into_as_many_parts_as_there_are_cores():
+    warehouse = SimpleNamespace(spark=SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2)))
+    files = [LogFile("0", 0, 1_000), LogFile("1000", 1_000, 1_000)]
+    cuts = [*range(1_050, 2_000, 50)]
+    assert cuts_worth_a_task(cuts, files, 1_000, 2_000, warehouse) == [1_500]
+    assert cuts_worth_a_task(cuts, files, 1_400, 2_000, warehouse) == [1_700]
+    assert cuts_worth_a_task(cuts, files, 0, 2_000, warehouse) == []  # a file is a part
+    assert cuts_worth_a_task([], files, 0, 2_000, warehouse) == []

@@ -88,6 +88,8 @@ class LogEntries:
             # The first look, or what was known is gone: another table stands in its place.
             self._forget()
             names = self._first_look()
+        else:
+            self._named = None
         # It stands behind all entries in the order of names.
         self._has_checkpoint = LAST_CHECKPOINT in names
         self._newest = max(_versions(names), default=-1)

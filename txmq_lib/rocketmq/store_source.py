@@ -1,6 +1,6 @@
 """Spark data source `rocketmq_store`: the messages of a broker's commit log, one task per mapped file.
 
-Options  path           store directory
+Options  path           store: a directory, here or on an object store
          from_offset    physical offset of the first record to read
          to_offset      physical offset to stop before; with the first it fixes what a rerun reads
          topics         optional JSON list of topic names or patterns (`*`, `?`); other topics are not decoded

@@ -83,9 +83,9 @@ def require_files(settings: Settings, kind: str, paths: Sequence[str], environme
 
 
 def require_store(path: str) -> None:
-    """InputError where a store holds no log, or is no directory, StoreRefusedError where its set-up cannot be read.
+    """What keeps a store, on this machine or on an object store, from being read, before Spark starts.
 
-    It lies on this machine or on an object store.
+    Errors  InputError where it is not there or holds no log, StoreRefusedError where it is kept in a way that cannot be read
     """
     if local_files.has_scheme(path) and not is_far(path):
         raise InputError(

@@ -36,6 +36,7 @@ COMMIT_LOG_DIR: Final = "commitlog"
 CUT_BYTES: Final = 16 << 20
 
 FEW_RECORDS: Final = 32
+MOST_REMEMBERED: Final = 64
 
 _FILE_NAME: Final = re.compile(r"[0-9]{20}")
 _HIGHEST_BASE: Final = 2**62  # what lies behind must have an offset of 64 bits too
@@ -86,6 +87,10 @@ class LogEnd(NamedTuple):
     last: RecordIdentity | None
     waiting: int
     cuts: tuple[int, ...] = ()
+
+
+_Last = tuple[RecordIdentity | None, int, list[int]]
+_remembered: dict[tuple[LogFile, int, far_store.Version | None], _Last] = {}
 
 
 class Torn(NamedTuple):
@@ -247,9 +252,7 @@ def log_end(files: Sequence[LogFile], start: int = 0) -> LogEnd:
     """
     waiting = 0
     for file in reversed([file for file in files if file.end_offset > start]):
-        begin = max(start, file.base_offset)
-        with open_log(file, begin, file.end_offset) as log:
-            last, torn, cuts = _last_record(log, begin)
+        last, torn, cuts = _last_of(file, max(start, file.base_offset))
         waiting += torn
         if last is not None:
             return LogEnd(last.offset + last.size, last, waiting, tuple(cut for cut in cuts if cut <= last.offset))
@@ -265,13 +268,16 @@ def record_at(files: Sequence[LogFile], offset: int) -> RecordIdentity | None:
         return _identity(log, frame) if frame is not None else None
 
 
-def torn_end(files: Sequence[LogFile], offset: int) -> int | None:
-    """Where the bytes from `offset` on end that should be a record and are not; null where there are none any more."""
-    if (file := file_at(files, offset)) is None:
-        return None
-    with open_log(file, offset, file.end_offset) as log:
-        stretch = next(walk(log, offset, file.end_offset), None)
-    return stretch.end if isinstance(stretch, Torn) else None
+def torn_ends(files: Sequence[LogFile], offsets: Sequence[int]) -> dict[int, int]:
+    """Where the bytes from each offset on end that should be a record and are not, as far as there are such."""
+    found: dict[int, int] = {}
+    for file in files:
+        own = [offset for offset in offsets if file.base_offset <= offset < file.end_offset]
+        if own:
+            with open_log(file, min(own), file.end_offset) as log:
+                stretches = {offset: next(walk(log, offset, file.end_offset), None) for offset in own}
+            found |= {offset: each.end for offset, each in stretches.items() if isinstance(each, Torn)}
+    return found
 
 
 def record_end(file: LogFile, offset: int) -> int:
@@ -288,12 +294,26 @@ def file_at(files: Sequence[LogFile], offset: int) -> LogFile | None:
     return next((file for file in files if file.base_offset <= offset < file.end_offset), None)
 
 
+def _last_of(file: LogFile, start: int) -> _Last:
+    """`_last_record` of a file. A far one is fetched for it, so that is remembered until somebody writes the file."""
+    key = file, start, far_store.version_of(file.path)
+    if key in _remembered:
+        return _remembered[key]
+    with open_log(file, start, file.end_offset) as log:
+        found = _last_record(log, start)
+    if key[2] is not None:
+        while len(_remembered) >= MOST_REMEMBERED:
+            _remembered.pop(next(iter(_remembered)))
+        _remembered[key] = found
+    return found
+
+
 def _identity(log: MappedLog, frame: Frame) -> RecordIdentity:
     store_timestamp_ms = read_header(log.data, frame)[HEADER_FIELDS.index("store_timestamp")]
     return RecordIdentity(frame[STATED_OFFSET], store_timestamp_ms, frame[END] - frame[START])
 
 
-def _last_record(log: MappedLog, start: int) -> tuple[RecordIdentity | None, int, list[int]]:
+def _last_record(log: MappedLog, start: int) -> _Last:
     """The last whole record from `start` on, how many torn ones follow it, and the cuts of LogEnd."""
     starts = array("q")
     cuts, cut, is_behind_whole = [], start, False

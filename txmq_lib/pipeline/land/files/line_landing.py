@@ -41,7 +41,7 @@ def task_bytes(warehouse: Warehouse, files: Sequence[LandingFile]) -> int | None
     """How much a task is to read of `files`; null where tasks cannot write what they read."""
     if not files_of_tasks.can_write(warehouse) or not all(map(is_local_text, files)):
         return None
-    shared = sum(file.size for file in files) // files_of_tasks.tasks(warehouse)
+    shared = -(-sum(file.size for file in files) // files_of_tasks.tasks(warehouse))
     return min(MOST_TASK_BYTES, max(LEAST_TASK_BYTES, shared))
 
 

@@ -61,7 +61,7 @@ def pulled(current: Pass, plans: Sequence[Plan], readings: Mapping[str, BrokerRe
     spark = current.warehouse.spark
     planned = sum(each.stop - each.start for plan in plans for each in ranges_of(plan))
     # Each task makes a file per table: many messages are no reason for many files.
-    most = max(MESSAGES_PER_TASK, planned // files_of_tasks.tasks(current.warehouse))
+    most = max(MESSAGES_PER_TASK, -(-planned // files_of_tasks.tasks(current.warehouse)))
     shares = [(plan, ranges) for plan in plans for ranges in grouped(ranges_of(plan), most)]
     parts = [Share(ranges, *_peer_and_reading(current, plan, readings, len(shares))) for plan, ranges in shares]
     found = {plan["broker_name"]: Pulled() for plan in plans}

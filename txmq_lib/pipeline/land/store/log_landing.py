@@ -18,7 +18,7 @@ from txmq_lib.pipeline.land.records import files_of_tasks
 from txmq_lib.pipeline.land.records.new_records import frontier_runs, new_runs
 from txmq_lib.pipeline.land.records.record_files import RecordReading, Stretch, Written, write_stretch
 from txmq_lib.pipeline.land.store.suspects_source import SOURCE_NAME, Suspects
-from txmq_lib.rocketmq.store.commit_log import LogFile
+from txmq_lib.rocketmq.store.commit_log import LogFile, file_at
 from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA
 from txmq_lib.spark.tasks import in_tasks
 
@@ -37,13 +37,18 @@ class LandedLog:
     suspect_bytes: int
 
 
-def cuts_worth_a_task(cuts: Sequence[int], start: int, stop: int, warehouse: Warehouse) -> list[int]:
-    """So many cuts of a log that is read from `start` to `stop` as its cores have work by."""
+def cuts_worth_a_task(
+    cuts: Sequence[int], files: Sequence[LogFile], start: int, stop: int, warehouse: Warehouse
+) -> list[int]:
+    """So many cuts of a log that is read from `start` to `stop` as its cores have work by; all are of one file."""
     least = (stop - start) // files_of_tasks.tasks(warehouse)
+    file = file_at(files, cuts[0]) if cuts else None
+    before = start if file is None else max(start, file.base_offset)
     kept: list[int] = []
     for cut in cuts:
-        if cut - (kept[-1] if kept else start) >= least:
+        if cut - before >= least:
             kept.append(cut)
+            before = cut
     return kept
 
 

@@ -25,9 +25,10 @@ from txmq_lib.pipeline.land.store.store_plan import can_be_carried_on, header_ti
 from txmq_lib.pipeline.land.store.store_reports import frontier_reports
 from txmq_lib.pipeline.land.topics import ALWAYS_LANDED, is_every_topic, trace_topics
 from txmq_lib.pipeline.shared.watermark import move_frontier
-from txmq_lib.rocketmq.store.commit_log import list_files, torn_end
+from txmq_lib.rocketmq.store.commit_log import list_files, torn_ends
 from txmq_lib.rocketmq.store.consume_queue import QueueBounds, dispatched_to, queue_bounds
 from txmq_lib.rocketmq.store.consumer_offset_file import ConsumerOffsetFile, read_consumer_offset_file
+from txmq_lib.rocketmq.store.far_store import is_far
 from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA
 from txmq_lib.rocketmq.store_source import SOURCE_NAME, RocketmqStore, materialized_records
 from txmq_lib.rules import frontier
@@ -54,6 +55,7 @@ def land(current: Pass) -> None:
     is_stale = arguments["offset_table"] is None
     offset_table = None if is_stale else read_consumer_offset_file(arguments["path"])
     if offset_table is not None:
+        offset_table = _as_of_log(arguments, offset_table)
         broker_offsets.land(current, {broker_name: [offset_table]})
         _land_check_cursors(current, offset_table, bounds)
     if not is_every_topic(arguments["topics"]):
@@ -108,9 +110,8 @@ def _clean_stretches(current: Pass, stored: DataFrame, rivals: DataFrame | None)
     start, stop, files = arguments["from_offset"], arguments["to_offset"], list_files(arguments["path"]).files
     # Where there are too many, nothing is known of what lies before them. Any number of records may have been in what
     # is torn; of another bad one a hole of a byte tells.
-    behind = [
-        (torn_end(files, hole["position"]) or stop) if hole["is_torn"] else hole["position"] + 1 for hole in newest
-    ]
+    ends_of_torn = torn_ends(files, [hole["position"] for hole in newest if hole["is_torn"]])
+    behind = [ends_of_torn.get(hole["position"], stop) if hole["is_torn"] else hole["position"] + 1 for hole in newest]
     begins = [start, *behind][-MOST_RUNS:]
     ends = [*[hole["position"] for hole in newest], stop][-MOST_RUNS:]
     return [(begin, end) for begin, end in zip(begins, ends, strict=True) if begin < end]
@@ -168,12 +169,19 @@ def _described(current: Pass, records: DataFrame) -> DataFrame:
     return placed.withColumn("content_hash", content_hash())
 
 
+def _as_of_log(arguments: Mapping[str, Any], table: ConsumerOffsetFile) -> ConsumerOffsetFile:
+    """The table no later than the log's last record, where its time is that at which it came into a bucket."""
+    last = arguments["last"]
+    stored_ms = None if last is None or not is_far(arguments["path"]) else header_time_ms(last[1])
+    return table if stored_ms is None else table._replace(modified_ms=min(table.modified_ms, stored_ms))
+
+
 def _land_check_cursors(
     current: Pass, table: ConsumerOffsetFile, bounds: Mapping[tuple[str, int], QueueBounds]
 ) -> None:
     last = current.arguments["last"]
     if last is not None and (stored_ms := header_time_ms(last[1])) is not None:
-        # Where files were copied, the table's time is that of the copy: the log tells when its broker lived.
+        # Where files were copied, the table's time may be that of the copy: the log tells when its broker lived.
         moment = EPOCH + timedelta(milliseconds=min(stored_ms, table.modified_ms))
         half_queues = [queue_id for topic, queue_id in bounds if topic == HALF_TOPIC]
         checks = check_cursors.Checks(moment, table.offsets, half_queues)

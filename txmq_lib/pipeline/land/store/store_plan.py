@@ -54,7 +54,7 @@ def plan(warehouse: Warehouse, settings: Settings, *, path: str, broker_name: st
         "lowest_offset": files[0].base_offset,
         "last": list(last) if last is not None else None,
         "waiting": end.waiting,
-        "cuts": log_landing.cuts_worth_a_task(end.cuts, before.start, end.offset, warehouse),
+        "cuts": log_landing.cuts_worth_a_task(end.cuts, files, before.start, end.offset, warehouse),
         "are_files_written_by_tasks": files_of_tasks.can_write(warehouse),
         "is_rebuilt": bool(before.former_logs),
         "former_logs": sorted(before.former_logs - {known_logs.whole_log_topic(settings.land.topics)}),
@@ -87,6 +87,8 @@ def can_be_carried_on(current: Pass) -> bool:
     try:
         files = list_files(current.arguments["path"]).files
     except InputError:
+        if is_far(current.arguments["path"]):  # an object store that is down says nothing of what is there
+            raise
         return False
     last = current.arguments["last"]
     if not files or files[0].base_offset > current.arguments["from_offset"]:
