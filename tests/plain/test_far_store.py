@@ -15,7 +15,7 @@ from txmq_lib.errors import InputError
 from txmq_lib.pipeline.land.store.log_landing import cuts_worth_a_task
 from txmq_lib.pipeline.land.store.store_landing import _as_of_log
 from txmq_lib.pipeline.land.store.store_plan import can_be_carried_on
-from txmq_lib.rocketmq.store import commit_log, far_store
+from txmq_lib.rocketmq.store import commit_log, far_files, near_store
 from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
 from txmq_lib.rocketmq.store.commit_log import LogFile, list_files, log_end, record_at, record_end, torn_ends
 from txmq_lib.rocketmq.store.consume_queue import dispatched_to, queue_bounds
@@ -28,12 +28,12 @@ SCHEME = "file://"
 
 @pytest.fixture(autouse=True)
 def _a_disk_is_an_object_store(monkeypatch):
-    monkeypatch.setattr(far_store, "is_far", lambda place: place.startswith(SCHEME))
-    monkeypatch.setattr(far_store, "_copies", {})
-    monkeypatch.setattr(far_store, "_seen", {})
+    monkeypatch.setattr(far_files, "is_far", lambda place: place.startswith(SCHEME))
+    monkeypatch.setattr(near_store, "_copies", {})
+    monkeypatch.setattr(far_files, "_seen", {})
     monkeypatch.setattr(commit_log, "_remembered", {})
-    monkeypatch.setattr(far_store, "_SETTLED_S", -1.0)
-    monkeypatch.setattr(far_store, "PIECE_BYTES", 10_000)
+    monkeypatch.setattr(far_files, "SETTLED_S", -1.0)
+    monkeypatch.setattr(far_files, "PIECE_BYTES", 10_000)
 
 
 @pytest.fixture(params=["basic", "restart"])
@@ -110,7 +110,7 @@ def test_of_what_tells_a_set_up_the_name_is_enough(store, named, trait):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"x" * 50_000)
     assert set_up_of(far(store)).has(trait)
-    copy = far_store.near(far(store)) / named
+    copy = near_store.near(far(store)) / named
     assert copy.read_bytes() == b"\0" * 50_000
 
 
@@ -132,7 +132,7 @@ def test_only_what_is_asked_for_is_fetched(store, monkeypatch):
     set_up_of(far(store))
     assert fetched == []
     (file, *_) = list_files(far(store)).files
-    with far_store.stretch_of(file.path, file.size, 20_000, 30_000) as (descriptor, data):
+    with far_files.stretch_of(file.path, file.size, 20_000, 30_000) as (descriptor, data):
         assert data[20_000:30_000] == Path(file.path.removeprefix(SCHEME)).read_bytes()[20_000:30_000]
         assert os.fstat(descriptor).st_blocks * 512 <= 32_768
 
@@ -152,19 +152,19 @@ def test_what_is_gone_or_was_cut_meanwhile_is_told(store):
 def test_a_file_that_could_not_be_fetched_leaves_no_copy_and_none_outlives_its_original(store, monkeypatch):
     queues = store / "consumequeue"
     topic = next(path for path in sorted(queues.iterdir()) if any(path.rglob("0*")))
-    inner = far_store._fetch
+    inner = far_files.fetch
 
     def fails(of: str, path: str, *rest: object) -> None:
         if path.startswith(f"consumequeue/{topic.name}/"):
             raise FileNotFoundError(path)
         inner(of, path, *rest)
 
-    monkeypatch.setattr(far_store, "_fetch", fails)
+    monkeypatch.setattr(far_files, "fetch", fails)
     with pytest.raises(InputError):
         queue_bounds(far(store), lowest_commit_log_offset=0, end_commit_log_offset=1 << 40)
-    copies = far_store._root_of(far(store)) / "consumequeue" / topic.name
+    copies = near_store._root_of(far(store)) / "consumequeue" / topic.name
     assert [path for path in copies.rglob("*") if path.is_file()] == []
-    monkeypatch.setattr(far_store, "_fetch", inner)
+    monkeypatch.setattr(far_files, "fetch", inner)
     bounds = queue_bounds(far(store), lowest_commit_log_offset=0, end_commit_log_offset=1 << 40)
     assert any(name == topic.name for name, _ in bounds)
     shutil.rmtree(topic)
@@ -175,27 +175,27 @@ def test_a_file_that_could_not_be_fetched_leaves_no_copy_and_none_outlives_its_o
 
 def test_of_a_log_that_nobody_writes_the_end_is_fetched_once(store, monkeypatch):
     fetched: list[str] = []
-    inner = far_store._fetch
-    monkeypatch.setattr(far_store, "_fetch", lambda of, path, *rest: fetched.append(path) or inner(of, path, *rest))
+    inner = far_files.fetch
+    monkeypatch.setattr(far_files, "fetch", lambda of, path, *rest: fetched.append(path) or inner(of, path, *rest))
     ends = [log_end(list_files(far(store)).files) for _ in range(3)]
     assert len(fetched) == 1
-    monkeypatch.setattr(far_store, "_SETTLED_S", 3_600.0)  # another write of the same time may follow
+    monkeypatch.setattr(far_files, "SETTLED_S", 3_600.0)  # another write of the same time may follow
     assert [log_end(list_files(far(store)).files), *ends] == [ends[0]] * 4
     assert len(fetched) == 2
 
 
 def test_files_that_are_not_read_or_too_long_have_copies_without_content(store, monkeypatch):
-    monkeypatch.setattr(far_store, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(near_store, "MOST_BYTES", 1_000)
     (store / "config" / "topics.json").write_bytes(b"x" * 2_000)
     (store / "config" / "another.json").write_bytes(b"x")
-    config = far_store.near(far(store)) / "config"
+    config = near_store.near(far(store)) / "config"
     assert (config / "topics.json").read_bytes() == bytes(2_000)
     assert not (config / "another.json").exists()
 
 
 def test_who_may_read_the_store_and_nothing_above_it_can_land_it(store, monkeypatch):
     (store.parent / "broker.conf").write_text("a=1", encoding="utf-8")
-    inner = far_store.DeltaStorageHandler
+    inner = far_files.DeltaStorageHandler
 
     def guarded(place: str, *rest: object) -> object:
         if place == far(store.parent):
@@ -203,7 +203,7 @@ def test_who_may_read_the_store_and_nothing_above_it_can_land_it(store, monkeypa
         return inner(place, *rest)
 
     assert read_broker_conf(far(store)) is not None
-    monkeypatch.setattr(far_store, "DeltaStorageHandler", guarded)
+    monkeypatch.setattr(far_files, "DeltaStorageHandler", guarded)
     assert read_broker_conf(far(store)) is None
 
 

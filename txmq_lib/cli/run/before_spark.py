@@ -15,7 +15,7 @@ from txmq_lib.errors import InputError, NothingToLandError, SettingsError, TxmqE
 from txmq_lib.files import local_files
 from txmq_lib.files.object_stores import fault_of, storage_options
 from txmq_lib.rocketmq.store.commit_log import files_of
-from txmq_lib.rocketmq.store.far_store import is_far
+from txmq_lib.rocketmq.store.far_files import is_far
 from txmq_lib.rocketmq.store.set_up import require_readable, set_up_of
 from txmq_lib.views.known_names import landed_names, near_names
 from txmq_lib.views.reader import WarehouseReader
@@ -85,7 +85,7 @@ def require_files(settings: Settings, kind: str, paths: Sequence[str], environme
 def require_store(path: str) -> None:
     """What keeps a store, on this machine or on an object store, from being read, before Spark starts.
 
-    Errors  InputError where it is not there or holds no log, StoreRefusedError where it is kept in a way that cannot be read
+    Errors  InputError where it is not there or holds no log, StoreRefusedError where it is kept in another way
     """
     if local_files.has_scheme(path) and not is_far(path):
         raise InputError(

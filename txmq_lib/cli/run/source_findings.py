@@ -18,7 +18,7 @@ from txmq_lib.config.sections import Source
 from txmq_lib.config.settings import Settings
 from txmq_lib.config.source_steps import STORE
 from txmq_lib.errors import TxmqError
-from txmq_lib.rocketmq.store.far_store import is_far
+from txmq_lib.rocketmq.store.far_files import is_far
 from txmq_lib.rocketmq.store.set_up import set_up_of
 
 if TYPE_CHECKING:

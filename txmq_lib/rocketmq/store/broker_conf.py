@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from txmq_lib.files.plain_file import open_plain
-from txmq_lib.rocketmq.store import far_store
+from txmq_lib.rocketmq.store import near_store
 
 NAME: Final = "broker.conf"
 # RocketMQ's own has a dozen lines; anything above is another file of that name.
@@ -21,12 +21,12 @@ def read_broker_conf(store: str) -> tuple[str, dict[str, str]] | None:
 
     Errors  OSError where it is there and cannot be read, InputError where a far store does not give it
     """
-    own = far_store.near(store)
+    own = near_store.near(store)
     for directory in (own, own.absolute().parent):
         path = directory / NAME
         if os.path.lexists(path):
             with os.fdopen(open_plain(path), "rb") as file:
-                return far_store.called(store, str(path)), dict(_pairs(file.read(MOST_BYTES)))
+                return near_store.called(store, str(path)), dict(_pairs(file.read(MOST_BYTES)))
     return None
 
 

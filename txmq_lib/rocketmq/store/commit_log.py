@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from txmq_lib.errors import InputError
 from txmq_lib.files.plain_file import open_plain
-from txmq_lib.rocketmq.store import far_store
+from txmq_lib.rocketmq.store import far_files
 from txmq_lib.rocketmq.store.message_format import (
     END,
     HEADER_FIELDS,
@@ -90,7 +90,7 @@ class LogEnd(NamedTuple):
 
 
 _Last = tuple[RecordIdentity | None, int, list[int]]
-_remembered: dict[tuple[LogFile, int, far_store.Version | None], _Last] = {}
+_remembered: dict[tuple[LogFile, int, far_files.Version | None], _Last] = {}
 
 
 class Torn(NamedTuple):
@@ -168,8 +168,8 @@ def list_files(store_dir: str, commit_log_dirs: Sequence[str] = ()) -> LogFiles:
 
 
 def _files_in(directory: str) -> list[LogFile]:
-    if far_store.is_far(directory):
-        found = far_store.log_files(directory)
+    if far_files.is_far(directory):
+        found = far_files.log_files(directory)
         return [LogFile(path, int(name), size) for path, name, size in found if _FILE_NAME.fullmatch(name)]
     try:
         with os.scandir(directory) as entries:
@@ -203,9 +203,9 @@ def open_log(file: LogFile, start: int, stop: int) -> Iterator[MappedLog]:
 
     start, stop  physical offsets between which records are read: of a far file no more than these is fetched
     """
-    if far_store.is_far(file.path):
+    if far_files.is_far(file.path):
         places = (start - file.base_offset, stop - file.base_offset + _SIZE_AND_MAGIC.size)
-        with far_store.stretch_of(file.path, file.size, *places) as (descriptor, data):
+        with far_files.stretch_of(file.path, file.size, *places) as (descriptor, data):
             yield MappedLog(file, descriptor, data)
         return
     try:
@@ -296,7 +296,7 @@ def file_at(files: Sequence[LogFile], offset: int) -> LogFile | None:
 
 def _last_of(file: LogFile, start: int) -> _Last:
     """`_last_record` of a file. A far one is fetched for it, so that is remembered until somebody writes the file."""
-    key = file, start, far_store.version_of(file.path)
+    key = file, start, far_files.version_of(file.path)
     if key in _remembered:
         return _remembered[key]
     with open_log(file, start, file.end_offset) as log:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from txmq_lib.errors import InputError
 from txmq_lib.files.plain_file import open_plain, require_plain
-from txmq_lib.rocketmq.store import far_store
+from txmq_lib.rocketmq.store import near_store
 
 CONSUME_QUEUE_DIR: Final = "consumequeue"
 
@@ -54,7 +54,7 @@ def queue_bounds(
     try:
         return {
             key: _bounds(directory, lowest_commit_log_offset, end_commit_log_offset)
-            for key, directory in _queue_dirs(far_store.near(store_dir, has_queues=True) / CONSUME_QUEUE_DIR)
+            for key, directory in _queue_dirs(near_store.near(store_dir, has_queues=True) / CONSUME_QUEUE_DIR)
         }
     except OSError as failure:
         raise _unreadable(failure) from failure
@@ -70,7 +70,7 @@ def dispatched_to(store_dir: str, *, end_commit_log_offset: int) -> int:
     try:
         ends = [
             _end(path, end_commit_log_offset)
-            for _, path in _queue_dirs(far_store.near(store_dir, has_queues=True) / CONSUME_QUEUE_DIR)
+            for _, path in _queue_dirs(near_store.near(store_dir, has_queues=True) / CONSUME_QUEUE_DIR)
         ]
     except OSError as failure:
         raise _unreadable(failure) from failure

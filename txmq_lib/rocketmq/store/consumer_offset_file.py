@@ -17,7 +17,7 @@ from txmq_lib import names
 from txmq_lib.errors import InputError
 from txmq_lib.files.plain_file import UnfitError, read_plain
 from txmq_lib.rocketmq.lenient_json import parsed
-from txmq_lib.rocketmq.store import far_store
+from txmq_lib.rocketmq.store import near_store
 
 OFFSET_FILE: Final = "config/consumerOffset.json"
 BACKUP_SUFFIX: Final = ".bak"
@@ -73,15 +73,15 @@ def read_consumer_offset_file(store_dir: str) -> ConsumerOffsetFile | None:
             read: it cannot be used.
     Errors  InputError where a file is there and may not be read.
     """
-    main = far_store.near(store_dir) / OFFSET_FILE
+    main = near_store.near(store_dir) / OFFSET_FILE
     found = None
     for path in (main, main.with_name(main.name + BACKUP_SUFFIX)):
         try:
-            table = _table(path, far_store.called(store_dir, str(path)))
+            table = _table(path, near_store.called(store_dir, str(path)))
         except FileNotFoundError:
             continue
         except OSError as failure:
-            where = far_store.called(store_dir, str(path))
+            where = near_store.called(store_dir, str(path))
             raise InputError(f"consumer offsets {where}: {failure.strerror}; let this user read it") from failure
         if not any(bad.reason == names.OFFSET_FILE_UNREADABLE for bad in table.offsets.bad):
             return table
@@ -101,7 +101,7 @@ def _table(path: Path, called: str) -> ConsumerOffsetFile:
 
 def consumer_offset_state(store_dir: str) -> str:
     """A text that is another one whenever the store's offset table, or its `.bak`, has other content."""
-    main = far_store.near(store_dir) / OFFSET_FILE
+    main = near_store.near(store_dir) / OFFSET_FILE
     state = hashlib.sha256()
     for path in (main, main.with_name(main.name + BACKUP_SUFFIX)):
         try:

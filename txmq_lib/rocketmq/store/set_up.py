@@ -35,7 +35,7 @@ from txmq_lib.rocketmq.set_ups import (
     has_halves_in_rocksdb,
     has_tiers,
 )
-from txmq_lib.rocketmq.store import far_store
+from txmq_lib.rocketmq.store import near_store
 from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
 from txmq_lib.rocketmq.store.commit_log import COMMIT_LOG_DIR
 from txmq_lib.rocketmq.store.consume_queue import CONSUME_QUEUE_DIR
@@ -98,14 +98,14 @@ def require_readable(set_up: StoreSetUp, store: str) -> None:
 
 def store_set_up(store: str, config: Mapping[str, str]) -> StoreSetUp:
     """The set-up of a store directory; `config` is its broker.conf, empty where there is none."""
-    root = far_store.near(store)
+    root = near_store.near(store)
     refused = (*_dledger(root, config), *_spread(root, config))
     notable = (*_log_elsewhere(root, config), *_notable(root, config))
     return StoreSetUp(_called(store, refused), _called(store, notable))
 
 
 def _called(store: str, traits: Iterable[Trait]) -> tuple[Trait, ...]:
-    say = partial(far_store.called, store)
+    say = partial(near_store.called, store)
     return tuple(Trait(trait.name, say(trait.words), say(trait.to_do)) for trait in traits)
 
 

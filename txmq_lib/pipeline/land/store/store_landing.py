@@ -28,7 +28,7 @@ from txmq_lib.pipeline.shared.watermark import move_frontier
 from txmq_lib.rocketmq.store.commit_log import list_files, torn_ends
 from txmq_lib.rocketmq.store.consume_queue import QueueBounds, dispatched_to, queue_bounds
 from txmq_lib.rocketmq.store.consumer_offset_file import ConsumerOffsetFile, read_consumer_offset_file
-from txmq_lib.rocketmq.store.far_store import is_far
+from txmq_lib.rocketmq.store.far_files import is_far
 from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA
 from txmq_lib.rocketmq.store_source import SOURCE_NAME, RocketmqStore, materialized_records
 from txmq_lib.rules import frontier

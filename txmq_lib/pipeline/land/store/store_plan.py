@@ -19,7 +19,7 @@ from txmq_lib.rocketmq.set_ups import ROCKSDB_OFFSETS
 from txmq_lib.rocketmq.store.broker_conf import read_broker_conf
 from txmq_lib.rocketmq.store.commit_log import RecordIdentity, files_of, list_files, log_end, record_at
 from txmq_lib.rocketmq.store.consumer_offset_file import consumer_offset_state
-from txmq_lib.rocketmq.store.far_store import is_far
+from txmq_lib.rocketmq.store.far_files import is_far
 from txmq_lib.rocketmq.store.set_up import config_of, require_readable, set_up_of, store_set_up
 from txmq_lib.rules.moments import LATEST_MS
 
