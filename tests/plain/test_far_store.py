@@ -96,6 +96,15 @@ def test_copies_follow_what_becomes_of_their_originals(store):
     assert read_consumer_offset_file(far(store)) is None
 
 
+def test_a_second_write_of_the_same_moment_is_copied_too(store, monkeypatch):
+    monkeypatch.setattr(far_files, "SETTLED_S", 3_600.0)
+    offsets = store / "config" / "consumerOffset.json"
+    for written in (1, 2):
+        offsets.write_text(f'{{"offsetTable":{{"t@g":{{0:{written}}}}}}}', encoding="utf-8")
+        os.utime(offsets, (1, 1))
+        assert read_consumer_offset_file(far(store)).offsets.entries[0].offset == written
+
+
 @pytest.mark.parametrize(
     ("named", "trait"),
     [
