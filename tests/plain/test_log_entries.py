@@ -164,11 +164,13 @@ def test_what_is_asked_of_a_store_begins_at_the_checkpoint_however_long_the_log_
     newest = entries.newest()
     assert newest == commits
     # The checkpoint's name, then names from it on.
-    assert folder.asked_for == ["_last_checkpoint", f"names from {commits - 2:020d}.json"]
+    assert folder.asked_for == ["_last_checkpoint", f"names from {commits - 2:020d}"]
+    assert entries.newest() == newest
     assert known_files(entries, newest) == real_files(place)
     assert entries.txns(newest) == {f"app-{n % 3}": n for n in range(commits - 2, commits + 1)}
     read = [name for name in folder.asked_for if name.endswith(".json") and not name.startswith("names")]
     assert read == [f"{version:020d}.json" for version in (commits - 1, commits)]
+    assert folder.asked_for.count("_last_checkpoint") == 1
 
 
 def test_a_second_look_asks_for_names_behind_the_known_version_and_reads_what_is_new(place):

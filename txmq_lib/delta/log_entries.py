@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from txmq_lib.delta.checkpoint import LAST_CHECKPOINT, Checkpoint, checkpoint_of, file_name, named_version
 from txmq_lib.delta.log_actions import Commit, DataFile, Metadata, commit_of
-from txmq_lib.delta.log_folder import LogFolder, side_by_side
+from txmq_lib.delta.log_folder import REQUESTS_AT_ONCE, LogFolder, side_by_side
 
 COMMIT_FILE = re.compile(r"(\d{20})\.json")
 CHECKPOINT_FILE = re.compile(r"(\d{20})\.checkpoint\..*parquet")
@@ -88,7 +88,7 @@ class LogEntries:
             # The first look, or what was known is gone: another table stands in its place.
             self._forget()
             names = self._first_look()
-        else:
+        elif max(_versions(names)) != self._newest:  # by now there may be another checkpoint
             self._named = None
         # It stands behind all entries in the order of names.
         self._has_checkpoint = LAST_CHECKPOINT in names
@@ -118,7 +118,9 @@ class LogEntries:
         """Read entries that will be asked for, side by side."""
         if not self._folder.is_near:
             missing = [version for version in versions if version not in self._commits]
-            self._folder.prepare([_entry(version) for version in missing])
+            # One look finds those before them as well, which whoever goes backwards asks for next.
+            before = max(0, min(missing, default=0) - REQUESTS_AT_ONCE)
+            self._folder.prepare(_entry(before), [_entry(version) for version in missing])
             side_by_side(self.commit, missing)
 
     def txns(self, newest: int) -> dict[str, int] | None:
@@ -145,7 +147,7 @@ class LogEntries:
         if self._folder.is_near:
             return self._folder.names("0")
         self._named = named = named_version(self._folder.read(LAST_CHECKPOINT))
-        names = self._folder.names(_entry(named)) if named >= 0 else []
+        names = self._folder.names(_of_version(named)) if named >= 0 else []  # from the checkpoint itself on
         return names if _versions(names) else self._folder.names("0")
 
     def _followed(self, newest: int) -> _Known | None:
@@ -181,8 +183,12 @@ class LogEntries:
         return named_version(self._folder.read(LAST_CHECKPOINT)) if self._has_checkpoint else -1
 
 
+def _of_version(version: int) -> str:
+    return f"{version:020d}"
+
+
 def _entry(version: int) -> str:
-    return f"{version:020d}.json"
+    return f"{_of_version(version)}.json"
 
 
 def _versions(names: Iterable[str]) -> list[int]:

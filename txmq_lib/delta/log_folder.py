@@ -41,8 +41,8 @@ class LogFolder(Protocol):
         """What a file holds; None where it is not there."""
         ...
 
-    def prepare(self, names: Sequence[str]) -> None:
-        """Files of these names are read next."""
+    def prepare(self, start: str, names: Sequence[str]) -> None:
+        """Files of these names are read next, all at or behind `start`, and perhaps others from there on."""
         ...
 
 
@@ -68,7 +68,7 @@ class LocalFolder:
         except FileNotFoundError:
             return None
 
-    def prepare(self, names: Sequence[str]) -> None:
+    def prepare(self, start: str, names: Sequence[str]) -> None:
         """As `LogFolder` says."""
 
 
@@ -95,11 +95,10 @@ class HadoopFolder:
         """As `LogFolder` says: one request where a look has listed the file, else two."""
         return _unless_missing(lambda: self._content(name))
 
-    def prepare(self, names: Sequence[str]) -> None:
+    def prepare(self, start: str, names: Sequence[str]) -> None:
         """One look in place of a request for the size of each."""
-        unknown = sorted(name for name in names if name not in self._sizes)
-        if len(unknown) > 1:
-            self.names(unknown[0])
+        if any(name not in self._sizes for name in names):
+            self.names(start)
 
     def _listed(self, start: str) -> Any:  # noqa: ANN401 - py4j has no types
         if not self._lists_from:
