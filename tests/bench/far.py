@@ -19,7 +19,7 @@ from statistics import median
 
 import minio
 from far_passes import FarPasses
-from pyarrow.fs import LocalFileSystem, S3FileSystem, copy_files
+from pyarrow.fs import LocalFileSystem, copy_files
 from s3_proxy import S3Proxy, Seen, s3_proxy
 
 from tests.bench.history import ROWS_PER_PASS, prepare
@@ -65,7 +65,9 @@ def main() -> None:
         with minio.minio(Path(scratch, "minio")) as server, s3_proxy(server.port) as proxy:
             os.environ.update(minio.environ(proxy.url))
             for name in chosen:
-                copy_files(str(place / name), f"{minio.BUCKET}/{name}", LocalFileSystem(), _store(server.port))
+                copy_files(
+                    str(place / name), f"{minio.BUCKET}/{name}", LocalFileSystem(), minio.file_system(server.port)
+                )
                 measure(place, name, proxy, only_session=options.session, is_idle=options.idle)
 
 
@@ -160,11 +162,6 @@ def tell(line: str) -> None:
     """A line of the result."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
-
-
-def _store(port: int) -> S3FileSystem:
-    return S3FileSystem(access_key=minio.ACCESS_KEY, secret_key=minio.SECRET_KEY, scheme="http",
-                        endpoint_override=f"127.0.0.1:{port}", region=minio.REGION)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from pyarrow.fs import S3FileSystem
 from real_broker import free_port
 from s3_proxy import S3Proxy, s3_proxy
 
@@ -61,6 +62,12 @@ def environ(url: str, *, secret: str = SECRET_KEY) -> dict[str, str]:
         "AWS_REGION": REGION,
         "AWS_ALLOW_HTTP": "true",
     }
+
+
+def file_system(port: int) -> S3FileSystem:
+    """The server, or what stands before it, at a port as pyarrow reaches it."""
+    return S3FileSystem(access_key=ACCESS_KEY, secret_key=SECRET_KEY, scheme="http",
+                        endpoint_override=f"127.0.0.1:{port}", region=REGION)  # fmt: skip
 
 
 class Minio:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import mmap
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryFile
 from typing import Final, NamedTuple
@@ -47,10 +47,10 @@ def log_files(directory: str) -> list[tuple[str, str, int]]:
 
     Errors  InputError where the object store does not tell.
     """
-    found = [each for each in entries(directory, "") if each.type == FileType.File]
-    for each in found:
-        see(f"{directory}/{each.path}", Version(each.size, each.mtime_ns))
-    return [(f"{directory}/{each.path}", each.base_name, each.size) for each in found]
+    found = files_below(directory, "")
+    for name, version in found.items():
+        see(f"{directory}/{name}", version)
+    return [(f"{directory}/{name}", name, version.size) for name, version in found.items()]
 
 
 def version_of(path: str) -> Version | None:
@@ -80,14 +80,18 @@ def stretch_of(path: str, size: int, start: int, stop: int) -> Iterator[tuple[in
 
 def files_below(store: str, below: str, *, is_deep: bool = False) -> dict[str, Version]:
     """The files in a directory of a store, or all below it, by their place in the store."""
-    found = entries(store, below, is_deep=is_deep)
+    return files_of(entries(store, below, is_deep=is_deep))
+
+
+def files_of(found: Iterable[FileInfo]) -> dict[str, Version]:
+    """The files among entries."""
     return {each.path: Version(each.size, each.mtime_ns) for each in found if each.type == FileType.File}
 
 
 def version_in(directory: str, name: str) -> Version | None:
     """The version of a file of a directory; None where it is not there."""
     found = PyFileSystem(DeltaStorageHandler(directory, looking_options(directory))).get_file_info(name)
-    return Version(found.size, found.mtime_ns) if found.type == FileType.File else None
+    return files_of([found]).get(name)
 
 
 def entries(store: str, below: str, *, is_deep: bool = False) -> list[FileInfo]:

@@ -17,9 +17,9 @@ from txmq_lib.errors import InputError
 from txmq_lib.files.object_stores import reason_of
 from txmq_lib.files.scratch import scratch
 from txmq_lib.rocketmq.store import far_files
+from txmq_lib.rocketmq.store.commit_log import COMMIT_LOG_DIR
 from txmq_lib.rocketmq.store.far_files import Version
 
-COMMIT_LOG: Final = "commitlog"
 BROKER_CONF: Final = "broker.conf"
 # What is read of a store beside its log, by its place in it. Of files that only have to be there, and of files beyond
 # MOST_BYTES, the copy is as long and has no content: who reads it refuses what is that long.
@@ -73,7 +73,7 @@ def _bring_up_to_date(store: str, root: Path, *, has_queues: bool) -> None:
     if has_queues:
         queues = far_files.files_below(store, "consumequeue", is_deep=True)
         found |= {path: version for path, version in queues.items() if _QUEUE.fullmatch(path)}
-    (root / COMMIT_LOG if has_log else root).mkdir(parents=True, exist_ok=True)
+    (root / COMMIT_LOG_DIR if has_log else root).mkdir(parents=True, exist_ok=True)
     known = _copies.setdefault(root, {})
     gone = known.keys() - found.keys()
     for path in gone if has_queues else [path for path in gone if not _QUEUE.fullmatch(path)]:
@@ -88,7 +88,7 @@ def _bring_up_to_date(store: str, root: Path, *, has_queues: bool) -> None:
 def _beside_log(store: str) -> tuple[dict[str, Version], bool]:
     """The files of a store beside its log and its queues that are to be here, and whether there is a log."""
     top = far_files.entries(store, "")
-    found = {each.path: Version(each.size, each.mtime_ns) for each in top if each.type == FileType.File}
+    found = far_files.files_of(top)
     directories = [each.base_name for each in top if each.type == FileType.Directory]
     if "config" in directories:
         found |= far_files.files_below(store, "config", is_deep=True)
@@ -98,7 +98,7 @@ def _beside_log(store: str) -> tuple[dict[str, Version], bool]:
         elif name.startswith("dledger-"):
             found |= far_files.files_below(store, f"{name}/data")
     kept = {path: each for path, each in found.items() if _READ.fullmatch(path) or _NAMED.fullmatch(path)}
-    return kept, COMMIT_LOG in directories
+    return kept, COMMIT_LOG_DIR in directories
 
 
 def _copy_conf_above(store: str, root: Path) -> None:
