@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -172,7 +173,7 @@ def _files_in(directory: str) -> list[LogFile]:
         found = far_files.log_files(directory)
         return [LogFile(path, int(name), size) for path, name, size in found if _FILE_NAME.fullmatch(name)]
     try:
-        with os.scandir(directory) as entries:
+        with os.scandir(Path(directory)) as entries:  # a Path, for `commitlog` and not `./commitlog`
             named = [entry for entry in entries if _FILE_NAME.fullmatch(entry.name)]
         kept = [entry for entry in named if not entry.is_dir(follow_symlinks=False)]
         for entry in kept:
