@@ -67,6 +67,8 @@ class LogEntries:
         self._has_checkpoint = False
         # What the first look found to begin at, until it is begun there.
         self._named: int | None = None
+        # The version of the newest checkpoint, as of when it was last asked for.
+        self._checkpoint: int | None = None
         self._commits: OrderedDict[int, Commit] = OrderedDict()
         # None: not followed yet. Where entries are missing Delta has to tell.
         self._known: _Known | None = None
@@ -102,6 +104,13 @@ class LogEntries:
     def checkpoints(self) -> list[int]:
         """Versions of which the log holds a checkpoint."""
         return [int(found[1]) for found in map(CHECKPOINT_FILE.fullmatch, self._folder.names("")) if found]
+
+    def newest_checkpoint(self, *, may_be_older: bool = False) -> int:
+        """The version of the newest checkpoint; -1 where there is none.
+
+        may_be_older  as it was when this process last looked: others may have made one since
+        """
+        return self._checkpoint if may_be_older and self._checkpoint is not None else self._read_name()
 
     def commit(self, version: int) -> Commit | None:
         """What the entry of a version says, or None where the log no longer holds it."""
@@ -146,7 +155,7 @@ class LogEntries:
     def _first_look(self) -> list[str]:
         if self._folder.is_near:
             return self._folder.names("0")
-        self._named = named = named_version(self._folder.read(LAST_CHECKPOINT))
+        self._named = named = self._read_name()
         names = self._folder.names(_of_version(named)) if named >= 0 else []  # from the checkpoint itself on
         return names if _versions(names) else self._folder.names("0")
 
@@ -180,7 +189,11 @@ class LogEntries:
         self._known = self._known or _Known()
 
     def _named_now(self) -> int:
-        return named_version(self._folder.read(LAST_CHECKPOINT)) if self._has_checkpoint else -1
+        return self._read_name() if self._has_checkpoint else -1
+
+    def _read_name(self) -> int:
+        self._checkpoint = named_version(self._folder.read(LAST_CHECKPOINT))
+        return self._checkpoint
 
 
 def _of_version(version: int) -> str:

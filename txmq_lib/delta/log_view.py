@@ -158,10 +158,6 @@ class DeltaLogView:
         start = max((checkpoint for checkpoint in self._entries.checkpoints() if checkpoint <= version), default=-1)
         return set(self._entries.versions()).issuperset(range(start + 1, version + 1))
 
-    def newest_checkpoint(self) -> int:
-        """The newest version of which the log holds a checkpoint; -1 where it holds none."""
-        return max(self._entries.checkpoints(), default=-1)
-
     def configuration(self, key: str) -> str | None:
         """A table property, or None where it is not set."""
         metadata = self._entries.metadata(self.version)

@@ -34,10 +34,10 @@ def can_write(path: str) -> bool:
     return not _IN_NO_HOST.search(path)
 
 
-# Who opens a table reads so many log entries at most. Each checkpoint costs as much as the table has files.
+# Beyond so many log entries behind its last one a table is due a checkpoint. Each costs as much as the table has files.
 CHECKPOINT_EVERY = 10
-# Else every commit lists the whole log; `maintain` cleans it.
-HOOKS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
+# Else one pass would wait for many checkpoints (`Warehouse.shorten_longest_log`), and each commit would list the log.
+HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 # Tables on object stores, brought up to date by their newest entries only.
 _OPEN: dict[str, DeltaTable] = {}
 

@@ -40,7 +40,7 @@ class Pass(Reader, Writer):
         next_due_ms: int | None = None,
         note: Mapping[str, Any] | None = None,
     ) -> PassReport:
-        """Write the committed row, last of all.
+        """Write the committed row, last of all but the checkpoint of one table.
 
         next_due_ms  tells the next pass when time alone gives it work
         note         what else the next pass of this job is to know
@@ -57,4 +57,5 @@ class Pass(Reader, Writer):
             ROLE_GIVEN: last_role_given(self.warehouse),
         }
         self.append_row(COMMITTED, {**(note or {}), **left}, checkpoints)
+        self.warehouse.shorten_longest_log({"pass", *self._own_versions})
         return PassReport(self.job, self.number, dict(self.counts), dict(self.seconds))

@@ -13,8 +13,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from txmq_lib.delta.conflicts import CONFLICTS, WRITE_ATTEMPTS
-from txmq_lib.delta.durable import sync_commits
-from txmq_lib.delta.log_entries import on_disk
 from txmq_lib.delta.small_writes import CHECKPOINT_EVERY, open_table
 from txmq_lib.delta.spark_writes import TAG_CONF
 from txmq_lib.delta.warehouse import Warehouse
@@ -146,16 +144,9 @@ def tidy_log(warehouse: Warehouse, table: str) -> None:
     Spark does both beside its own commits; those of deltalake leave it to this.
     """
     path = warehouse.small_path(table)
-    if path is None:
-        return
-    entries = open_table(path)
-    made = warehouse.log(table).newest_checkpoint()
-    if entries.version() - made >= CHECKPOINT_EVERY:
-        entries.create_checkpoint()
-        if (place := on_disk(warehouse.path(table))) is not None:
-            # It is on the disk before the entries that it tells of go.
-            sync_commits(place, entries.version() - 1, entries.version())
-    entries.cleanup_metadata()
+    if path is not None:
+        warehouse.shorten_log(table)
+        open_table(path).cleanup_metadata()
 
 
 def _stated(file_retention_ms: int, log_retention_ms: int) -> dict[str, str]:
