@@ -162,6 +162,7 @@ def test_a_store_that_grows_lands_only_what_is_new(open_house, tmp_path: Path):
     assert house.land_store(store, is_idle_when_landed=True).counts == {"idle": 1}
 
 
+@pytest.mark.long
 def test_a_store_put_in_anothers_place_is_read_to_its_own_end_and_one_with_a_gap_is_refused(open_house, tmp_path: Path):
     store = unpack_store("restart", tmp_path)
     log = next((store / "commitlog").iterdir())
@@ -212,7 +213,7 @@ def test_what_is_quarantined_can_be_read_whatever_the_bytes_were(open_house):
     assert "\ufffd\ufffd" in shown[1]
 
 
-@pytest.mark.parametrize("is_small", [True, False], indirect=True)
+@pytest.mark.parametrize("is_small", [True, pytest.param(False, marks=pytest.mark.long)], indirect=True)
 def test_a_broken_file_or_a_line_too_long_costs_only_itself_and_is_named(open_house, is_small):
     house = open_house("role=audit", "land.max_body_size=1")
     place = house.scratch / "given"
@@ -239,7 +240,8 @@ def test_a_broken_file_or_a_line_too_long_costs_only_itself_and_is_named(open_ho
     assert house.versions() == before
 
 
-@pytest.mark.parametrize("is_small", [True, pytest.param(False, marks=pytest.mark.long)], indirect=True)
+@pytest.mark.long
+@pytest.mark.parametrize("is_small", [True, False], indirect=True)
 def test_a_large_line_lands_with_its_body_or_costs_only_itself(open_house, is_small):
     house = open_house("role=audit")
     body = bytes(range(256)) * 14_000
@@ -317,6 +319,7 @@ def land_when_new(house: House, files: list[Path]) -> PassReport:
     )
 
 
+@pytest.mark.long
 def test_a_few_kb_that_stand_for_much_are_told_of_and_the_records_around_them_land(open_house, tmp_path: Path):
     log = bytearray()
     for offset in range(9):

@@ -46,6 +46,7 @@ def without_topic(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "properties": kept}
 
 
+@pytest.mark.long
 def test_a_message_of_a_copy_without_real_topic_counts_for_audit_as_it_does_for_reconcile(open_house):
     house = open_house("role=audit")
     house.land_rows("half", [without_topic(half(0)), copy_of(half(0), 1)])
@@ -76,6 +77,7 @@ def end(number: int, code: int, **fields: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_settle_reckons_with_an_end_of_another_copy_that_has_landed_and_is_not_judged_yet(open_house):
     house = open_house()
     house.land_rows("half", [half(0), copy_of(half(0), 1)])
@@ -127,6 +129,7 @@ def test_a_file_landed_before_hashes_told_nulls_apart_adds_nothing_when_it_lands
         assert len(house.rows(table)) == before + 1, "one more of a content than ever before"
 
 
+@pytest.mark.long
 def test_the_end_of_a_half_in_quarantine_decides_nothing_of_the_one_at_its_place(open_house):
     house = open_house()
     house.land_rows("half", [half(0), half(1), half(2)])

@@ -86,6 +86,7 @@ def advised(house: House, transaction_id: str) -> tuple[str | None, str]:
     return advice_given.why, advice_given.to_do[0]
 
 
+@pytest.mark.long
 def test_settle_shows_its_plan_then_decides_once_and_reconcile_applies_it(given_up):
     house = given_up
     assert plan(house, DecisionRequest(("T3",), decision="rollback")) == {"T3": ("PENDING", "rollback")}
@@ -153,6 +154,7 @@ def test_the_commands_print_their_plan_and_act_with_apply_only(given_up, capsys,
     assert all("@" in row["decided_by"] for row in house.rows("manual_decision"))
 
 
+@pytest.mark.long
 def test_settle_passes_the_immunity_and_names_twins_and_ends_that_would_be_refused(open_house):
     house = open_house(*SETTINGS)
     twin = {**half(1), "properties": {**half(1)["properties"], "UNIQ_KEY": "T0"}}
@@ -181,6 +183,7 @@ def end(number: int, code: int, **fields: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_settle_reckons_with_ends_that_have_landed_and_are_not_judged_yet(open_house):
     house = open_house(*SETTINGS)
     house.land_rows("half", [half(0), half(1), half(2)])

@@ -86,6 +86,7 @@ def test_a_queue_that_a_live_broker_has_not_got_proves_nothing_and_an_empty_one_
     assert house.versions() == before
 
 
+@pytest.mark.long
 def test_what_a_topic_got_between_two_landings_is_not_read_once_it_is_deleted(open_house, served):
     house, log = open_house(AUDIT), Deleting()
     log.op(log.half("first", topic="Other"))
@@ -105,6 +106,7 @@ def test_what_a_topic_got_between_two_landings_is_not_read_once_it_is_deleted(op
     assert house.versions() == before
 
 
+@pytest.mark.long
 def test_a_topic_made_anew_between_two_landings_proves_nothing_of_what_was_deleted(open_house, served):
     house, log = open_house(AUDIT), Deleting()
     log.op(log.half("first", topic="Other"))
@@ -144,7 +146,8 @@ def test_a_topic_made_anew_between_files_and_the_first_live_landing_proves_nothi
     assert said(house) == unknown("untold")
 
 
-@pytest.mark.parametrize("times", [pytest.param(1, marks=pytest.mark.long), 2])
+@pytest.mark.long
+@pytest.mark.parametrize("times", [1, 2])
 def test_files_of_a_topic_made_anew_go_on_behind_a_hole(open_house, times):
     house, log = open_house(AUDIT), Deleting()
     for _ in range(3):

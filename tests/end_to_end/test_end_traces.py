@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 
+import pytest
 from deciding_broker import Deciding
 from house import BROKER, wall_clock
 from moment import NOW
@@ -36,6 +37,7 @@ def trace_message(offset: int, *records: str) -> dict[str, object]:
     }
 
 
+@pytest.mark.long
 def test_a_conflict_is_told_with_the_ends_that_its_clients_sent(open_house, capsys):
     house = open_house("role=audit")
     copies = [half(1), {**half(1), "queueOffset": 2, "commitLogOffset": 2000}]

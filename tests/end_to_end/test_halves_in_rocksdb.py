@@ -104,6 +104,7 @@ def test_the_order_of_landings_does_not_matter(open_house, order):
     assert judged(house) == expected(newest_ms("half", "op", "visible"))
 
 
+@pytest.mark.long
 def test_it_is_pending_until_something_stored_later_lands_and_an_op_or_other_settings_correct_it(open_house):
     house = open_house(*SETTINGS)
     half = next(row for row in truth.rows(CAPTURE, "half") if row["queueOffset"] == 40)
@@ -176,6 +177,7 @@ def test_an_engine_takes_no_half_of_such_a_broker(open_house):
     assert not house.rows("half_message")
 
 
+@pytest.mark.long
 def test_what_expired_before_its_checks_were_over_is_told_as_forgotten_once_they_are(open_house):
     """The reserved time is shorter than the checks: whatever landed in between, the verdict is that of one landing."""
     cut, once = (open_house(*SETTINGS, "file_reserved_time=5s", name=name) for name in ("cut", "once"))

@@ -36,6 +36,7 @@ def pending(house: House) -> dict[str, tuple[int, bool | None, bool]]:
     }
 
 
+@pytest.mark.long
 def test_a_held_one_is_neither_asked_nor_given_up_until_it_is_released(open_house, capsys):
     house = open_house(*SETTINGS, f"resolvers={{GID_A: {{{LOG}}}}}")
     house.land_rows("half", [half(0), half(1), half(2)])

@@ -71,7 +71,7 @@ def test_captures_land_as_spark_lands_them(open_house, copied, by_spark, tmp_pat
     }
 
 
-@pytest.mark.parametrize("role", ["audit", "engine"])
+@pytest.mark.parametrize("role", ["audit", pytest.param("engine", marks=pytest.mark.long)])
 @pytest.mark.parametrize("repeats", [pytest.param(False, marks=pytest.mark.long), True])
 def test_odd_records_land_as_spark_lands_them(open_house, copied, by_spark, tmp_path, in_parts, role, repeats):
     store = write_odd_store(tmp_path / "store", repeats=repeats)
@@ -256,7 +256,12 @@ def given_lines(kind: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "role"), [("half", "audit"), ("half", "engine"), ("op", "audit"), ("message", "audit")]
+    ("kind", "role"),
+    [
+        *(pytest.param(kind, "audit", marks=pytest.mark.long) for kind in ("half", "message")),
+        ("half", "engine"),
+        ("op", "audit"),
+    ],
 )
 @pytest.mark.parametrize("repeats", [pytest.param(False, marks=pytest.mark.long), True])
 def test_lines_land_as_spark_lands_them(open_house, copied, by_spark, kind, role, repeats, monkeypatch):

@@ -71,6 +71,7 @@ def test_a_capture_of_visible_messages_alone_names_its_orphans_and_halves_that_l
     assert alerted(house) == [f"resolved orphans {BROKER}/Topic{letter}" for letter in "ABC"]
 
 
+@pytest.mark.long
 def test_what_lies_below_all_that_was_ever_read_is_no_problem_until_something_lower_is_read(open_house, capsys):
     house = open_house(AUDIT)
     early, late = (message_of(half(number), place=1000 * number, offset=number) for number in (3, 60))

@@ -53,6 +53,7 @@ def passes(house: House) -> None:
     house.audit()
 
 
+@pytest.mark.long
 def test_wherever_a_warehouse_is_its_tables_come_out_the_same(
     spark: SparkSession, mounted: Path, open_house: Callable[..., House], tmp_path: Path
 ):

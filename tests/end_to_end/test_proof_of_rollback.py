@@ -83,6 +83,7 @@ def test_files_prove_a_rollback_by_a_later_message_or_by_the_end_they_tell(open_
     assert said(end) == unknown("gap")
 
 
+@pytest.mark.long
 def test_the_end_that_a_file_told_proves_nothing_of_what_was_written_later(open_house):
     house = open_house(AUDIT)
     log = story(tail=True)
@@ -197,6 +198,7 @@ FLIPS = {  # of the committed message: where, what, and the verdict of its trans
 }
 
 
+@pytest.mark.long
 def test_a_byte_spoilt_in_a_committed_message_makes_no_rollback_of_it(open_house, tmp_path):
     house = open_house(AUDIT)
     expected = {}
@@ -308,6 +310,7 @@ def test_a_newest_place_that_was_misread_proves_nothing_once_more_lands(open_hou
     )
 
 
+@pytest.mark.long
 def test_any_number_of_records_may_have_been_in_torn_bytes(open_house, tmp_path):
     log = SmallLog()
     before = [log.plain() for _ in range(3)]
@@ -532,7 +535,11 @@ def test_an_empty_queue_that_nothing_tells_of_is_read_by_the_next_live_landing(o
 @pytest.mark.parametrize(
     "read_queues", [0, pytest.param(1, marks=pytest.mark.long)], ids=["deleted", "beyond readQueueNums"]
 )
-@pytest.mark.parametrize("seen", [0, 1, 2], ids=["never told of", "told of, empty", "told of, with messages"])
+@pytest.mark.parametrize(
+    "seen",
+    [pytest.param(0, marks=pytest.mark.long), 1, pytest.param(2, marks=pytest.mark.long)],
+    ids=["never told of", "told of, empty", "told of, with messages"],
+)
 def test_a_queue_of_which_a_live_broker_tells_no_more_proves_nothing(open_house, served, seen, read_queues):
     """Both are done to live topics: what was committed then is visible to nobody who may read, and not rolled back."""
     house = open_house(AUDIT)

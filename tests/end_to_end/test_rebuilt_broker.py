@@ -36,6 +36,7 @@ def verdicts(house: House) -> dict[str, tuple[str, str, bool]]:
     return {one["transaction_id"]: (one["verdict"], one["reason"], one["is_settled"]) for one in house.rows("verdict")}
 
 
+@pytest.mark.long
 def test_a_proof_that_stood_falls_when_a_record_comes_that_its_queue_had_no_room_for(open_house):
     house = open_house(*AUDIT)
     house.land_rows("half", [row(HALF_TOPIC, number, 100 + number, f"back{number}") for number in range(2)])

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import pytest
 from house import House
 from moment import NOW
 from resolving import half, resolve, verdicts
@@ -91,6 +92,7 @@ def test_a_delta_table_and_an_endpoint_answer_for_their_groups(open_house: Calla
     assert {name for name, verdict in found.items() if verdict == "PENDING"} == {"T2", "T3", "T6", "T7"}
 
 
+@pytest.mark.long
 def test_transactions_an_endpoint_always_fails_for_keep_no_others_from_being_asked(open_house: Callable[..., House]):
     class Endpoint(_Served):
         def do_POST(self) -> None:

@@ -103,6 +103,7 @@ def given_role(house: House, role: str, broker: str = BROKER) -> House:
     return right
 
 
+@pytest.mark.long
 def test_an_end_judged_for_an_audited_broker_decides_nothing_once_txmq_decides(open_house):
     house = open_house("role=audit")
     house.land_rows("half", [stored(HALF_TOPIC, 1_000)])
@@ -132,7 +133,7 @@ BROKERS_OWN = {
 @pytest.mark.parametrize(
     ("kinds", "code", "outcome", "verdict"),
     [
-        (("half", "message", "op"), 8, "repeated", "COMMITTED"),
+        pytest.param(("half", "message", "op"), 8, "repeated", "COMMITTED", marks=pytest.mark.long),
         # Nothing tells whether its op was that of a commit or of a rollback.
         (("half", "op"), 8, "repeated", "RESOLVED_UNKNOWN"),
         pytest.param(("half", "message"), 12, "contradicting", "CONFLICT", marks=pytest.mark.long),
@@ -158,6 +159,7 @@ def test_what_a_broker_has_decided_is_decided_when_txmq_takes_over(open_house, k
     assert verdicts(house) == {"T1": verdict}
 
 
+@pytest.mark.long
 def test_what_a_broker_has_decided_is_decided_though_its_rows_met_those_of_txmq(open_house):
     second = {**HALF, "UNIQ_KEY": "T2"}
     brokers_own = {
@@ -188,6 +190,7 @@ def test_what_a_broker_has_decided_is_decided_though_its_rows_met_those_of_txmq(
     }
 
 
+@pytest.mark.long
 def test_a_broker_landed_as_engine_by_mistake_gets_its_own_verdicts_once_that_is_taken_back(open_house):
     house = open_house()
     house.land_rows("half", BROKERS_OWN["half"])
@@ -216,6 +219,7 @@ def test_a_broker_landed_as_engine_by_mistake_gets_its_own_verdicts_once_that_is
         under(house).audit()
 
 
+@pytest.mark.long
 def test_what_a_landed_row_kept_out_is_still_known_once_decisions_were_taken_back(open_house):
     house = open_house("role=audit")
     cases = {"kept-out": kept_out, "anew": anew, "op-kept-out": op_kept_out}

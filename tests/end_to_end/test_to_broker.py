@@ -99,6 +99,7 @@ def states(house: House) -> list[tuple[str, str, str, int | None]]:
     return [(row["transaction_id"], row["action"], row["state"], row["code"]) for row in rows]
 
 
+@pytest.mark.long
 def test_what_was_settled_is_sent_once_and_counts_only_when_it_has_landed(open_house, deciding):
     house = open_house("role=audit", "rocketmq.timeout=1s")
     land(house, deciding)
@@ -330,6 +331,7 @@ def test_what_a_broker_gave_up_is_resumed_by_asking_it(open_house, deciding):
     assert verdicts(house)["T0"] == "PENDING"
 
 
+@pytest.mark.long
 def test_what_was_given_up_without_a_trace_is_resumed_by_its_half_and_its_copy_is_ended(open_house, deciding):
     """R120: its broker stores the half again, and the checks begin anew."""
     limits = ("transaction_timeout=2s", "transaction_check_interval=3s", "transaction_check_max=2")
@@ -420,6 +422,7 @@ def test_the_body_of_a_given_up_one_is_sent_again_once_and_shuts_out_what_would_
     assert verdicts(house)["T0"] == "DISCARDED"
 
 
+@pytest.mark.long
 def test_an_accepted_end_and_an_accepted_resume_shut_each_other_out_until_they_land(open_house, deciding):
     """A resume puts a copy back: with an end of the old one, both would become visible."""
     house = open_house("role=audit", "rocketmq.timeout=1s")
@@ -441,6 +444,7 @@ def test_an_accepted_end_and_an_accepted_resume_shut_each_other_out_until_they_l
     assert planned["commit_log_offset"] == last_half["commit_log_offset"]
 
 
+@pytest.mark.long
 def test_a_body_is_sent_again_where_its_end_was_refused_and_read_before_anything_is_recorded(
     open_house, deciding, monkeypatch
 ):

@@ -53,6 +53,7 @@ def both(*reasons: str) -> dict[str, tuple[str, str]]:
 READ, UNREAD = both("given_up", "undecided"), both("op_unread", "op_unread")
 
 
+@pytest.mark.long
 def test_undecided_ones_say_what_is_missing_until_it_has_landed_and_again_when_more_is(open_house):
     house = open_house(*AUDIT)
     judged = Judged(house)
