@@ -227,12 +227,12 @@ def test_many_files_are_one_commit(path):
     assert (DeltaTable(path).version(), offsets(path)) == (1, [0, 1, 2, 3, 4])
 
 
-def test_a_commit_leaves_old_entries_of_the_log_where_they_are(path):
+def test_a_commit_makes_no_checkpoint_and_leaves_old_entries_of_the_log_where_they_are(path):
     DeltaTable(path).alter.set_table_properties(
         {"delta.checkpointInterval": "3", "delta.logRetentionDuration": "interval 0 seconds"}
     )
     entries = Path(path, "_delta_log")
     for number in range(2, 9):
         ArrowWrite("step", number, "tag").append(path, write_file(path, SPEC, [halves(number)]))
-    assert list(entries.glob("*.checkpoint.parquet"))
+    assert not list(entries.glob("*.checkpoint.parquet"))
     assert sorted(int(entry.stem) for entry in entries.glob("*.json")) == list(range(DeltaTable(path).version() + 1))

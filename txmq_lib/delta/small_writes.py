@@ -36,7 +36,7 @@ def can_write(path: str) -> bool:
 
 # Beyond so many log entries behind its last one a table is due a checkpoint. Each costs as much as the table has files.
 CHECKPOINT_EVERY = 10
-# Else one pass would wait for many checkpoints (`Warehouse.shorten_longest_log`), and each commit would list the log.
+# Else one pass would wait for many checkpoints (short_logs.py), and each commit would list the log.
 HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 # Tables on object stores, brought up to date by their newest entries only.
 _OPEN: dict[str, DeltaTable] = {}

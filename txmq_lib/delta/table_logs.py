@@ -67,6 +67,11 @@ class TableLogs:
         newest = self._log_entries(table).known_newest
         return self.log(table) if newest is None or newest < version else self._view(table, newest)
 
+    def entries_behind_checkpoint(self, table: str, *, looks: bool = False) -> int:
+        """How many versions of a table lie behind its newest checkpoint, as far as is known or `looks` now."""
+        newest = self.log(table).version if looks else self.log_upto(table, 0).version
+        return newest - self._log_entries(table).newest_checkpoint(may_be_older=not looks)
+
     def look_at(self, tables: Iterable[str], *, since: LastSeen | None = None) -> dict[str, int]:
         """Look at the logs of `tables`; the newest version of each, -1 where it does not exist.
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from delta.tables import DeltaTable
-from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -21,13 +19,11 @@ from txmq_lib.delta.log_folder import side_by_side
 from txmq_lib.delta.log_view import reckoned_bytes
 from txmq_lib.delta.near_copies import NearCopies
 from txmq_lib.delta.plain_files import frame_of_files
-from txmq_lib.delta.small_writes import CHECKPOINT_EVERY, can_write, create_table, open_table, table_properties
+from txmq_lib.delta.small_writes import can_write, create_table, table_properties
 from txmq_lib.delta.table_logs import TableLogs
 from txmq_lib.errors import SchemaError
 from txmq_lib.files.object_stores import storage_options
 from txmq_lib.spark.local_frame import local_frame
-
-_LOGGER = logging.getLogger("txmq")
 
 # Tables that came after the first version: an older warehouse gets them when it is opened.
 LATER_TABLES = ("broker", "broker_set_up", "check_cursor", "connected_producer", "end_trace", "orphan")
@@ -149,35 +145,6 @@ class Warehouse(TableLogs):
                 newest = self.log(table).version
                 sync_commits(path, max(version, self._durable.get(table, -1)), newest)
                 self._durable[table] = newest
-
-    def shorten_longest_log(self, tables: Iterable[str]) -> None:
-        """`shorten_log` of that table whose newest checkpoint lies furthest behind; what prevents it is a warning.
-
-        One alone: for a checkpoint deltalake asks a store some thirty times, and a pass is not to wait for many.
-        """
-        table = max(tables, key=self._entries_behind_checkpoint)
-        try:
-            self.shorten_log(table)
-        except (DeltaError, OSError) as error:
-            _LOGGER.warning("no checkpoint of %s was made, a later pass tries again: %s", table, error)
-
-    def shorten_log(self, table: str) -> None:
-        """Make a checkpoint where the newest lies `CHECKPOINT_EVERY` entries behind; Spark does so by itself."""
-        path = self.small_path(table)
-        if path is None or self._entries_behind_checkpoint(table) < CHECKPOINT_EVERY:
-            return
-        log = self._log_entries(table)
-        if log.newest() - log.newest_checkpoint() < CHECKPOINT_EVERY:  # another process has made one
-            return
-        opened = open_table(path)
-        opened.create_checkpoint()
-        log.newest_checkpoint()
-        if (place := on_disk(path)) is not None:
-            # It is on the disk before entries that it tells of may go.
-            sync_commits(place, opened.version() - 1, opened.version())
-
-    def _entries_behind_checkpoint(self, table: str) -> int:
-        return self.log_upto(table, 0).version - self._log_entries(table).newest_checkpoint(may_be_older=True)
 
     def read(self, table: str, version: int | None = None, *, may_matter: MayMatter = every) -> DataFrame:
         """All rows of a table, at a version or the newest.

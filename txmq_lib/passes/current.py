@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from txmq_lib.delta.last_seen import COLUMNS, columns_digest
+from txmq_lib.delta.short_logs import shorten_longest_log
 from txmq_lib.passes.pass_log import COMMITTED, INPUT_VERSIONS, OWN_VERSIONS, ROLE_GIVEN, last_role_given
 from txmq_lib.passes.reader import Reader
 from txmq_lib.passes.writer import Writer
@@ -57,5 +58,5 @@ class Pass(Reader, Writer):
             ROLE_GIVEN: last_role_given(self.warehouse),
         }
         self.append_row(COMMITTED, {**(note or {}), **left}, checkpoints)
-        self.warehouse.shorten_longest_log({"pass", *self._own_versions})
+        shorten_longest_log(self.warehouse, {"pass", *self._own_versions})
         return PassReport(self.job, self.number, dict(self.counts), dict(self.seconds))

@@ -13,6 +13,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from txmq_lib.delta.conflicts import CONFLICTS, WRITE_ATTEMPTS
+from txmq_lib.delta.short_logs import shorten_log
 from txmq_lib.delta.small_writes import CHECKPOINT_EVERY, open_table
 from txmq_lib.delta.spark_writes import TAG_CONF
 from txmq_lib.delta.warehouse import Warehouse
@@ -145,7 +146,7 @@ def tidy_log(warehouse: Warehouse, table: str) -> None:
     """
     path = warehouse.small_path(table)
     if path is not None:
-        warehouse.shorten_log(table)
+        shorten_log(warehouse, table)
         open_table(path).cleanup_metadata()
 
 
