@@ -258,9 +258,8 @@ def given_lines(kind: str) -> list[str]:
 @pytest.mark.parametrize(
     ("kind", "role"),
     [
-        *(pytest.param(kind, "audit", marks=pytest.mark.long) for kind in ("half", "message")),
+        *(pytest.param(kind, "audit", marks=pytest.mark.long) for kind in ("half", "op", "message")),
         ("half", "engine"),
-        ("op", "audit"),
     ],
 )
 @pytest.mark.parametrize("repeats", [pytest.param(False, marks=pytest.mark.long), True])

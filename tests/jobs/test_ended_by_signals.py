@@ -43,6 +43,7 @@ def test_a_landing_that_begins_is_ended_at_once_and_leaves_no_process(
     assert (ended.signalled, ended.faults(number)) == (True, [])
 
 
+@pytest.mark.long
 def test_the_next_landing_carries_on_what_a_signal_ended_and_nobody_else_can_read_it(tmp_path: Path):
     warehouse = tmp_path / "warehouse"
     table = warehouse / "pass" / "_delta_log"
