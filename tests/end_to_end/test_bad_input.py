@@ -319,7 +319,6 @@ def land_when_new(house: House, files: list[Path]) -> PassReport:
     )
 
 
-@pytest.mark.long
 def test_a_few_kb_that_stand_for_much_are_told_of_and_the_records_around_them_land(open_house, tmp_path: Path):
     log = bytearray()
     for offset in range(9):

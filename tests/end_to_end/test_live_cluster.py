@@ -182,7 +182,6 @@ def landed_of(house: House, *brokers: str) -> list[tuple[object, ...]]:
     return list(view_rows(WarehouseReader(house.warehouse.uri), LANDED, query, columns=columns))
 
 
-@pytest.mark.long
 def test_one_of_several_is_taken_back_and_lands_again_while_plans_of_older_versions_are_abandoned(open_house, pair):
     house = open_house(*AUDIT)
     land(house, pair)

@@ -219,7 +219,6 @@ def offset_of(row: dict) -> int:
     return int(row["queueOffset"])
 
 
-@pytest.mark.long
 def test_real_topics_of_a_broker_with_tiered_storage_are_not_read_and_said_so(open_house, served):
     """R134: a message from there tells a place in a file of its queue alone, as if it were one in the commit log."""
     house = open_house(*QUICK)
@@ -385,7 +384,6 @@ def test_what_was_lost_ends_at_the_first_record_that_can_be_read(open_house, ser
     assert lost["lost_before_timestamp"] == fourth["store_timestamp"]
 
 
-@pytest.mark.long
 def test_a_stretch_of_bad_records_longer_than_a_run_is_read_past(open_house, served):
     house = open_house(*QUICK, "land.topics=[TopicA]")
     queues = served.broker.queues

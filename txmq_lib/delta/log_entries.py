@@ -149,7 +149,7 @@ class LogEntries:
         return files if files is not None and all(file.is_plain for file in files) else None
 
     def _forget(self) -> None:
-        self._known, self._is_torn = None, False
+        self._known, self._is_torn, self._checkpoint = None, False, None
         self._commits.clear()
 
     def _first_look(self) -> list[str]:

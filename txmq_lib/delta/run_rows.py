@@ -11,7 +11,7 @@ from deltalake import DeltaTable, Schema, write_deltalake
 
 from txmq_lib.config.table_specs import RUN_TABLE, table_spec
 from txmq_lib.delta.durable import sync_commits, sync_new_table
-from txmq_lib.delta.small_writes import HOOKS, create_table, open_table
+from txmq_lib.delta.small_writes import CHECKPOINT_EVERY, HOOKS, create_table, open_table
 from txmq_lib.files.object_stores import storage_options
 
 KEPT = timedelta(days=90)
@@ -34,6 +34,8 @@ def append_runs(warehouse: str, rows: Sequence[Mapping[str, Any]], *, wall: date
     write_deltalake(table, pa.Table.from_pylist(whole, schema), mode="append", post_commithook_properties=HOOKS)
     if table.version() % TIDIED_EVERY == 0:
         _tidy(table, wall)
+    elif table.version() % CHECKPOINT_EVERY == 0:
+        table.create_checkpoint()
     if ":" not in (place := path.removeprefix("file:")):
         sync_new_table(place) if is_new else sync_commits(place, before, table.version())
 

@@ -18,6 +18,7 @@ from txmq_lib.config.resources import txmq_version
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.conflicts import CONFLICTS
 from txmq_lib.delta.conform import struct_type
+from txmq_lib.delta.short_logs import shorten_longest_log
 from txmq_lib.delta.small_writes import SmallWrite
 from txmq_lib.delta.spark_writes import SparkWrite
 from txmq_lib.errors import PassConflict
@@ -49,6 +50,7 @@ class Claims(Plan):
     def abandon(self) -> None:
         """End the plan without a commit, unless it has ended. What it wrote stays."""
         if last_ended(self.warehouse.log("pass"), self.job) < self.number:
+            shorten_longest_log(self.warehouse, ["pass"])  # of jobs that fail again and again
             self.append_row(ABANDONED, {})
 
     @property

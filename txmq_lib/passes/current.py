@@ -41,7 +41,7 @@ class Pass(Reader, Writer):
         next_due_ms: int | None = None,
         note: Mapping[str, Any] | None = None,
     ) -> PassReport:
-        """Write the committed row, last of all but the checkpoint of one table.
+        """Write the committed row, last of all; before it a checkpoint, where a table is due one.
 
         next_due_ms  tells the next pass when time alone gives it work
         note         what else the next pass of this job is to know
@@ -57,6 +57,6 @@ class Pass(Reader, Writer):
             "next_due_ms": next_due_ms,
             ROLE_GIVEN: last_role_given(self.warehouse),
         }
-        self.append_row(COMMITTED, {**(note or {}), **left}, checkpoints)
         shorten_longest_log(self.warehouse, {"pass", *self._own_versions})
+        self.append_row(COMMITTED, {**(note or {}), **left}, checkpoints)
         return PassReport(self.job, self.number, dict(self.counts), dict(self.seconds))

@@ -142,7 +142,7 @@ def remove_passes(warehouse: Warehouse, which: Column, *, tag: str) -> bool:
 def tidy_log(warehouse: Warehouse, table: str) -> None:
     """Make a checkpoint where the last one is far behind, and remove log entries that are older than they are kept.
 
-    Spark does both beside its own commits; those of deltalake leave it to this.
+    Spark does both beside its own commits. Behind those of deltalake a pass makes one checkpoint, and cleans nothing.
     """
     path = warehouse.small_path(table)
     if path is not None:

@@ -21,7 +21,8 @@ from txmq_lib.delta.conflicts import CONFLICTS, WRITE_ATTEMPTS
 from txmq_lib.delta.conform import conform
 from txmq_lib.delta.log_actions import real_path
 from txmq_lib.delta.log_view import TaggedCommit
-from txmq_lib.delta.small_writes import SmallWrite, with_own_arrays
+from txmq_lib.delta.short_logs import shorten_longest_log
+from txmq_lib.delta.small_writes import CHECKPOINT_EVERY, SmallWrite, with_own_arrays
 from txmq_lib.delta.spark_writes import SparkWrite
 from txmq_lib.errors import InvariantViolation, PassConflict, PassReplayed
 from txmq_lib.passes.claims import Claims
@@ -261,7 +262,10 @@ class Writer(Claims):
             raise self._abandoned_by_another()
         self.counts[step] = commit.rows if commit is not None else 0
         if commit is not None:
-            self._own_versions.setdefault(table, []).append(commit.version)
+            versions = self._own_versions.setdefault(table, [])
+            versions.append(commit.version)
+            if len(versions) % CHECKPOINT_EVERY == 0:  # a pass may write answers or requests in many parts
+                shorten_longest_log(self.warehouse, [table])
         self.warehouse.on_write(table, step)
         return self.counts[step]
 
