@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -45,12 +46,7 @@ def written(tmp_path_factory):
 
 @pytest.fixture
 def tables(written, tmp_path):
-    for file in written.rglob("*"):
-        if file.is_file():
-            there = tmp_path / file.relative_to(written)
-            there.parent.mkdir(parents=True, exist_ok=True)
-            there.write_bytes(file.read_bytes())
-    return Tables(tmp_path)
+    return Tables(shutil.copytree(written, tmp_path / "tables"))
 
 
 def made(tables: Tables) -> dict[str, list[int]]:
