@@ -142,12 +142,12 @@ def _batch(stretch: Stretch, block: _Block, max_line_bytes: int) -> pa.RecordBat
             return _EMPTY
         return _told(stretch, block.place, LINE_TOO_LONG, _length_told(block.too_long, max_line_bytes), block.text)
     values, places = _lines(block)
-    lengths = pc.binary_length(values)
-    is_kept = pc.greater(pc.binary_length(pc.ascii_trim(values, characters=" ")), 0)
-    is_kept = pc.and_(is_kept, pc.greater_equal(places, stretch.start))
+    is_kept = pc.and_(_is_said(values), pc.greater_equal(places, stretch.start))
     if stretch.stop is not None:
         is_kept = pc.and_(is_kept, pc.less(places, stretch.stop))
-    values, places, lengths = (column.filter(is_kept) for column in (values, places, lengths))
+    if not pc.all(is_kept).as_py():
+        values, places = values.filter(is_kept), places.filter(is_kept)
+    lengths = pc.binary_length(values)
     is_long = pc.greater(lengths, max_line_bytes)
     none = pa.nulls(len(values), pa.string())
     reason, detail = none, none
@@ -163,14 +163,22 @@ def _batch(stretch: Stretch, block: _Block, max_line_bytes: int) -> pa.RecordBat
     return pa.RecordBatch.from_arrays([values, sources, positions, reason, detail], schema=LINES_SCHEMA)
 
 
+def _is_said(values: pa.StringArray) -> pa.BooleanArray:
+    """Which lines hold anything but spaces."""
+    if pc.any(pc.starts_with(values, " ")).as_py():
+        values = pc.ascii_trim(values, characters=" ")
+    return pc.greater(pc.binary_length(values), 0)
+
+
 def _lines(block: _Block) -> tuple[pa.StringArray, pa.Int64Array]:
     """The lines of a block without their ends, and the place of each."""
     if b"\r" not in block.text:
         lines = pc.split_pattern(pa.array([block.text], pa.binary()), b"\n").flatten()
-        ends = pc.cumulative_sum(pc.add(pc.binary_length(lines).cast(pa.int64()), 1))
-        return _as_text(lines), pc.add(
-            pc.subtract(ends, pc.add(pc.binary_length(lines).cast(pa.int64()), 1)), block.place
-        )
+        if block.text.endswith(b"\n"):
+            lines = lines.slice(0, len(lines) - 1)  # what follows the last end is no line
+        with_ends = pc.add(pc.binary_length(lines).cast(pa.int64()), 1)
+        starts = pc.subtract(pc.cumulative_sum(with_ends), with_ends)
+        return _as_text(lines), pc.add(starts, block.place)
     starts = [0, *(end.end() for end in _END_OF_LINE.finditer(block.text))]
     ends = [*(end.start() for end in _END_OF_LINE.finditer(block.text)), len(block.text)]
     lines = pa.array([block.text[start:end] for start, end in zip(starts, ends, strict=True)], pa.binary())

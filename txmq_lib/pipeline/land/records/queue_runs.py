@@ -42,15 +42,18 @@ class Runs:
 
     def __init__(self) -> None:
         self._parts: list[pa.Table] | None = []
+        self._rows = self._bytes = 0
 
     def add(self, part: pa.Table) -> None:
         """More runs, in no order."""
         if self._parts is not None:
             self._parts.append(part)
-            rows, held = (sum(getattr(each, name) for each in self._parts) for name in ("num_rows", "nbytes"))
-            if rows > MOST_RUNS_OF_A_LANDING or held > MOST_RUN_BYTES:
+            self._rows, self._bytes = self._rows + part.num_rows, self._bytes + part.nbytes
+            if self._rows > MOST_RUNS_OF_A_LANDING or self._bytes > MOST_RUN_BYTES:
                 joined = self.joined()
-                self._parts = None if joined is None or joined.nbytes > MOST_RUN_BYTES else [joined]
+                self._parts = None
+                if joined is not None and joined.nbytes <= MOST_RUN_BYTES:
+                    self._parts, self._rows, self._bytes = [joined], joined.num_rows, joined.nbytes
 
     def joined(self) -> pa.Table | None:
         """All of them; null where two of a queue overlap, or where they are too many to tell."""
