@@ -135,14 +135,19 @@ def test_what_lies_at_one_place_of_the_log_is_one_record(spark):
         "two ops of txmq": ({"ops": [{**op, "commit_log_offset": None, "queue_offset": at_} for at_ in (7, 8)]},
                             "CONFLICT"),
     }  # fmt: skip
-    found = {why: verdicts(spark, builders.evidence(spark, **{**once, **more})) for why, more in twice.items()}
-    assert {why: table_of(of, "transaction_id", "verdict")["T"] for why, of in found.items()} == dict.fromkeys(
-        twice, "COMMITTED"
-    )
-    found = {why: verdicts(spark, builders.evidence(spark, **{**once, **more})) for why, (more, _) in two.items()}
-    assert {why: table_of(of, "transaction_id", "verdict")["T"] for why, of in found.items()} == {
-        why: verdict for why, (_, verdict) in two.items()
+    expected = {**dict.fromkeys(twice, "COMMITTED"), **{why: verdict for why, (_, verdict) in two.items()}}
+    # Each story is of a broker of its own.
+    landed = {
+        kind: [
+            {**each, "broker_name": why}
+            for why, more in {**twice, **{why: more for why, (more, _) in two.items()}}.items()
+            for each in {**once, **more}[kind]
+        ]
+        for kind in once
     }
+    frontier = [{**each, "broker_name": why} for why in expected for each in ALL_READ]
+    found = verdicts(spark, builders.evidence(spark, **landed), frontier=frontier)
+    assert table_of(found, "broker_name", "verdict") == expected
 
 
 def test_a_given_up_transaction_that_txmq_resumed_is_pending_until_it_is_given_up_again(spark):
