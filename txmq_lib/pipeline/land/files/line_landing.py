@@ -27,7 +27,7 @@ from txmq_lib.rules.frontier import reached_by
 from txmq_lib.rules.landing_contract import message_rows
 from txmq_lib.spark.tasks import in_tasks
 
-LEAST_TASK_BYTES, MOST_TASK_BYTES = 4 << 20, 256 << 20
+LEAST_TASK_BYTES, MOST_TASK_BYTES = 4 << 20, 1 << 30
 
 
 class LandedLines(NamedTuple):
