@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
@@ -29,6 +30,19 @@ print(json.dumps({key: spark.conf.get(key, None) for key in keys}))
 spark.range(3).write.format("delta").save("table")
 spark.sql(f"SHOW TBLPROPERTIES delta.`{os.getcwd()}/table`").collect()
 """
+
+
+def python_of_its_own(place: Path, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A program that starts a JVM of its own, run to its end."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=place,
+        env={**env, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_times_are_utc_and_stored_in_microseconds(spark):
@@ -66,6 +80,29 @@ def test_a_collector_is_chosen_where_nobody_chose_one(options, environ, chosen):
     assert collector(options, environ) == chosen
 
 
+LATE = """
+import sys, time
+from txmq_lib.spark.session import build_session
+from txmq_lib.config.settings import Settings
+
+spark = build_session("late", Settings.load(assignments=sys.argv[1:]))
+time.sleep(7)
+print(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size(), spark.range(7).count())
+"""
+
+
+def test_an_executor_that_is_late_since_the_machine_slept_is_not_given_up(tmp_path):
+    # The first heartbeat comes after one to two intervals; Spark has two minutes for the next, which takes no test.
+    impatient = {
+        "spark.executor.heartbeatInterval": "4900ms",
+        "spark.network.timeout": "5s",
+        "spark.network.timeoutInterval": "50ms",
+        "spark.storage.blockManagerTimeoutIntervalMs": "50ms",
+    }
+    done = python_of_its_own(tmp_path, LATE, *[f"spark.{key}={value}" for key, value in impatient.items()])
+    assert (done.returncode, done.stdout, "Removing executor" in done.stderr) == (0, "1 7\n", False), done.stderr
+
+
 def test_the_more_there_is_the_more_parts_it_is_shuffled_into():
     assert [partitions_for(size, cores=2) for size in (0, 96 << 20, (96 << 20) + 1, 3 << 30)] == [2, 2, 3, 64]
     assert partitions_for(None, cores=2) == 200
@@ -82,16 +119,7 @@ def test_a_table_that_lost_rows_is_still_readable_without_spark(spark, warehouse
 
 def test_a_session_that_starts_its_own_jvm_is_quiet_local_and_leaves_nothing_behind(tmp_path):
     own = ["spark.spark.sql.shuffle.partitions=3", "spark.spark.sql.session.timeZone=Europe/Berlin"]
-    env = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
-    command = [sys.executable, "-c", FIRST_SESSION, *own]
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env={**env, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python_of_its_own(tmp_path, FIRST_SESSION, *own)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout) == {
         "spark.master": "local[*]",

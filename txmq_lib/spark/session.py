@@ -53,8 +53,14 @@ _LAUNCH = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-# Where all of Spark is one JVM, nobody else has to reach it. A local process may still try: it must know a secret then.
-_LOCAL = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK, "spark.authenticate": "true"}
+_LOCAL = {
+    # Where all of Spark is one JVM, nobody else has to reach it. A local process may still try: it must know a secret.
+    "spark.driver.host": LOOPBACK,
+    "spark.driver.bindAddress": LOOPBACK,
+    "spark.authenticate": "true",
+    # Nor can it lose an executor. A machine that slept for two minutes would have, and its JVM would end for it.
+    "spark.storage.blockManagerHeartbeatTimeoutMs": str(1000 * 86_400_000),
+}
 
 
 def build_session(app_name: str, settings: Settings) -> SparkSession:
@@ -73,7 +79,7 @@ def build_session(app_name: str, settings: Settings) -> SparkSession:
         permissions = {"spark.hadoop.fs.permissions.umask-mode": f"{own_umask():03o}"}
         configuration = {**_LAUNCH, **unused, **permissions, **configuration}
         start_jvm(configuration, without=settings.secret_variables())
-    configuration = {**_closed(configuration), **configuration}
+    configuration = {**_of_one_jvm(configuration), **configuration}
     builder = SparkSession.builder.appName(app_name)
     for key, value in configuration.items():
         builder = builder.config(key, value)
@@ -92,8 +98,9 @@ def build_session(app_name: str, settings: Settings) -> SparkSession:
     return spark
 
 
-def _closed(settings: Mapping[str, str]) -> dict[str, str]:
-    """What keeps Spark's sockets to this machine where the master is local, unless they are said to listen elsewhere.
+def _of_one_jvm(settings: Mapping[str, str]) -> dict[str, str]:
+    """What Spark is to be told where the master is local: its sockets stay on this machine, unless they are said to
+    listen elsewhere.
 
     What spark-submit or spark-defaults.conf say is in the JVM by now, and counts as said.
     """
@@ -103,13 +110,13 @@ def _closed(settings: Mapping[str, str]) -> dict[str, str]:
     if not is_local(known.get("spark.master", "local")):
         return {}
     is_elsewhere = any(key in known for key in ("spark.driver.host", "spark.driver.bindAddress"))
-    closed = {key: value for key, value in _LOCAL.items() if key not in known}
+    own = {key: value for key, value in _LOCAL.items() if key not in known}
     if is_elsewhere:
-        closed = {key: value for key, value in closed.items() if not key.startswith("spark.driver.")}
+        own = {key: value for key, value in own.items() if not key.startswith("spark.driver.")}
     # Spark's pages listen everywhere but where this variable tells them, before the JVM starts.
     if _is_submitted() and "SPARK_LOCAL_IP" not in os.environ and "spark.ui.enabled" not in known:
-        closed["spark.ui.enabled"] = "false"
-    return closed
+        own["spark.ui.enabled"] = "false"
+    return own
 
 
 def open_to_others(spark: SparkSession) -> str | None:
