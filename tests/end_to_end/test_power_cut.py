@@ -11,6 +11,7 @@ from crash_states import Recording, build, recorded
 from house import House
 from truth import CAPTURES
 
+from txmq_lib.delta.entry_check import TableCheck
 from txmq_lib.delta.warehouse import Warehouse
 
 SETTINGS = ("transaction_timeout=2", "transaction_check_interval=3", "transaction_check_max=0")
@@ -58,6 +59,18 @@ def test_a_reconcile_ends_as_undisturbed_in_whatever_state_the_disk_is(landed):
     synced = [event.path for event in recording.events if event.what == "synced"]
     made = [event.path for event in recording.events if event.what == "created"]
     assert set(synced) >= {path for path in made if "_delta_log" in path or path.endswith(".parquet")}
+
+
+def test_a_commit_of_spark_whose_first_task_had_no_rows_is_whole(spark, warehouse_dir):
+    """Spark says two files and Delta adds one: rows that are all there were set aside for that, or a start refused."""
+    late = spark.range(0, 10, 1, 4).where("id > 7")
+    for frame, mode in ((late, "append"), (late, "append"), (late.where("id > 70"), "overwrite")):
+        frame.write.format("delta").mode(mode).save(str(warehouse_dir))
+    table = TableCheck(warehouse_dir)
+    texts = [(table.log / f"{version:020d}.json").read_text(encoding="utf-8") for version in table.versions]
+    said = [(int(text.split('"numFiles":"')[1].split('"')[0]), text.count('{"add":')) for text in texts]
+    assert said == [(2, 1), (2, 1), (1, 0)]
+    assert list(table.faults(-1, ())) == []
 
 
 def test_so_does_a_landing(open_house):

@@ -121,6 +121,38 @@ def test_an_entry_of_an_open_plan_is_set_aside_and_the_plan_stays(passes, harm):
     assert passes.write("reconcile", 1, "message") == 1
 
 
+@pytest.mark.parametrize(
+    ("files", "rows", "has_statistics", "is_whole"),
+    [
+        (1, 1, True, True),
+        # The first task of a write by Spark leaves a file without rows where others have some: stated, and not added.
+        (2, 1, True, True),
+        (2, 2, True, False),
+        (3, 1, True, False),
+        (2, 2, False, True),  # nobody knows how many rows the file has
+        (3, 2, False, False),
+        (2, None, True, False),
+    ],
+)
+def test_an_entry_of_spark_with_fewer_files_than_it_says_is_whole_where_its_rows_are_all_there(
+    passes, files, rows, has_statistics, is_whole
+):
+    passes.start("reconcile", 1)
+    passes.write("reconcile", 1, "message")
+    lines = [json.loads(line) for line in passes.entry("message").read_text().splitlines()]
+    for line in lines:
+        if "commitInfo" in line:
+            stated = {"numFiles": str(files), "numOutputRows": str(rows), "numOutputBytes": "776"}
+            metrics = {name: number for name, number in stated.items() if number != "None"}
+            line["commitInfo"] |= {"engineInfo": "Apache-Spark/4.1.4 Delta-Lake/4.4.0", "operationMetrics": metrics}
+        if "add" in line and not has_statistics:
+            del line["add"]["stats"]
+    passes.entry("message").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert (examined(passes.place).damaged == ()) == is_whole
+    passes.entry("message").write_text("".join(json.dumps(line) + "\n" for line in lines if "add" not in line))
+    assert examined(passes.place).damaged
+
+
 @pytest.mark.parametrize("harm", [empty, torn, zeroed, gone])
 def test_so_is_one_whose_data_file_is_not_whole(passes, harm):
     passes.start("reconcile", 1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from txmq_lib.delta.log_entries import CHECKPOINT_FILE, COMMIT_FILE
 
 # What writers say of how many files a commit adds: deltalake, Spark's writes, its MERGE, its DELETE and OPTIMIZE.
 _ADDED = ("num_added_files", "num_target_files_added", "numTargetFilesAdded", "numAddedFiles", "numFiles")
+_ROWS = "numOutputRows"
 _BY_DELTALAKE = "delta-rs"
 
 
@@ -133,7 +134,8 @@ def _entry_of(text: str) -> Entry:
     info: dict[str, Any] = {}
     files: list[tuple[str, int | None]] = []
     removed: list[str] = []
-    has_txn, added = False, 0
+    adds: list[dict[str, Any]] = []
+    has_txn = False
     for line in filter(None, text.split("\n")):
         try:
             ((kind, action),) = json.loads(line).items()
@@ -143,17 +145,29 @@ def _entry_of(text: str) -> Entry:
             info = action
         elif kind == "add":
             files.append((unquote(action["path"]), int(action["size"])))
-            added += 1
+            adds.append(action)
         elif kind == "cdc":
             files.append((unquote(action["path"]), None))
-            added += 1
         elif kind == "remove":
             removed.append(unquote(action["path"]))
         has_txn |= kind == "txn"
-    stated = next((int(info["operationMetrics"][key]) for key in _ADDED if key in info.get("operationMetrics", {})), 0)
     tag, note = _tag_of(info)
     lacks_txn = info.get("engineInfo", "").startswith(_BY_DELTALAKE) and tag.startswith("txmq ") and not has_txn
-    return Entry("is cut off" if added < stated or lacks_txn else "", tag, note, tuple(files), tuple(removed))
+    is_cut = lacks_txn or _lacks_files(info.get("operationMetrics", {}), adds, len(files))
+    return Entry("is cut off" if is_cut else "", tag, note, tuple(files), tuple(removed))
+
+
+def _lacks_files(metrics: Mapping[str, str], adds: Sequence[Mapping[str, Any]], files: int) -> bool:
+    """Whether a commit names fewer files than its writer says.
+
+    Spark counts a file without rows, too, which its first task leaves where others have some and Delta does not add
+    (TransactionalWrite.scala). So where it says how many rows there are, these tell.
+    """
+    missing = next((int(metrics[key]) for key in _ADDED if key in metrics), 0) - files
+    if missing <= 0 or _ROWS not in metrics:
+        return missing > 0
+    rows = [json.loads(add.get("stats") or "{}").get("numRecords") for add in adds]
+    return missing > 1 or (None not in rows and sum(rows) < int(metrics[_ROWS]))
 
 
 def _tag_of(info: dict[str, Any]) -> tuple[str, str]:
