@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -151,6 +151,72 @@ def test_an_entry_of_spark_with_fewer_files_than_it_says_is_whole_where_its_rows
     assert (examined(passes.place).damaged == ()) == is_whole
     passes.entry("message").write_text("".join(json.dumps(line) + "\n" for line in lines if "add" not in line))
     assert examined(passes.place).damaged
+
+
+def change(path: Path, edit: Callable[[str, dict[str, object]], None]) -> None:
+    """Each action of an entry edited, by its kind."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        for kind, action in line.items():
+            edit(kind, action)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_a_file_of_the_change_feed_may_be_gone_where_vacuum_was_there_since(passes):
+    """No entry takes it out: VACUUM removes it by its age, that of the pass log's own deletes among them."""
+    passes.start("reconcile", 1)
+    passes.write("reconcile", 1, "message")
+    with passes.entry("message").open("a") as entry:
+        entry.write("\n" + json.dumps({"cdc": {"path": "cdc-1.parquet", "partitionValues": {}, "size": 3}}))
+    assert any("cdc-1.parquet is not there" in line for line in examined(passes.place).damaged)
+    written = passes.entry("message")
+    vacuum = written.with_name(f"{passes.newest('message') + 1:020d}.json")
+    vacuum.write_text(json.dumps({"commitInfo": {"operation": "VACUUM END", "operationMetrics": {}}}) + "\n")
+    assert examined(passes.place).damaged == ()
+    (passes.place / "message" / "cdc-1.parquet").write_bytes(b"xxx")
+    assert any("cdc-1.parquet is damaged" in line for line in examined(passes.place).damaged)
+    (passes.place / "message" / "cdc-1.parquet").unlink()
+    passes.data_file("message", 1).unlink()
+    assert any("is not there" in line for line in examined(passes.place).damaged)
+
+
+@pytest.mark.parametrize("prefix", ["file:", "file://", ""])
+def test_a_file_may_lie_elsewhere_as_that_of_a_shallow_clone(passes, prefix):
+    passes.start("reconcile", 1)
+    passes.write("reconcile", 1, "message")
+    elsewhere = passes.data_file("message").rename(passes.place / "elsewhere.parquet")
+    change(passes.entry("message"), lambda kind, action: kind == "add" and action.update(path=f"{prefix}{elsewhere}"))
+    assert examined(passes.place).damaged == ()
+    zeroed(elsewhere)
+    assert examined(passes.place).damaged
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"operationMetrics": None},
+        {"operationMetrics": {"numFiles": None}},
+        {"operationMetrics": {"numFiles": "1.0"}},
+        {"operation": None, "engineInfo": None},
+    ],
+)
+def test_what_a_writer_leaves_out_of_its_words_is_no_damage(passes, odd):
+    passes.start("reconcile", 1)
+    passes.write("reconcile", 1, "message")
+    change(passes.entry("message"), lambda kind, action: kind == "commitInfo" and action.update(odd))
+    assert examined(passes.place).damaged == ()
+
+
+@pytest.mark.parametrize("error", [pa.ArrowMemoryError, pa.ArrowNotImplementedError])
+def test_a_file_too_large_for_this_process_is_no_damage(passes, monkeypatch, error):
+    passes.start("reconcile", 1)
+    passes.write("reconcile", 1, "message")
+
+    def failing(self, **_):
+        raise error
+
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile.iter_batches", failing)
+    assert examined(passes.place).damaged == ()
 
 
 @pytest.mark.parametrize("harm", [empty, torn, zeroed, gone])

@@ -24,16 +24,21 @@ from txmq_lib.delta.log_entries import CHECKPOINT_FILE, COMMIT_FILE
 _ADDED = ("num_added_files", "num_target_files_added", "numTargetFilesAdded", "numAddedFiles", "numFiles")
 _ROWS = "numOutputRows"
 _BY_DELTALAKE = "delta-rs"
+_VACUUM = "VACUUM"  # START and END
+_OF_THIS_MACHINE = "file:"
+# Few at once: a value that a dictionary has once may be in each of them.
+_ROWS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
 class Entry:
     """What a log entry says, as far as it is there.
 
-    fault    why it cannot be believed; empty: it can
-    tag      the first line of its userMetadata; `note` is the rest
-    files    path and size of each file it adds; size None: of the change feed
-    removed  paths of files it takes out
+    fault     why it cannot be believed; empty: it can
+    tag       the first line of its userMetadata; `note` is the rest
+    files     path and size of each file of this machine that it adds; size None: of the change feed
+    removed   paths of files it takes out
+    is_vacuum  whether files that it does not name were removed before it
     """
 
     fault: str = ""
@@ -41,6 +46,7 @@ class Entry:
     note: str = ""
     files: tuple[tuple[str, int | None], ...] = ()
     removed: tuple[str, ...] = ()
+    is_vacuum: bool = False
 
 
 class TableCheck:
@@ -121,9 +127,13 @@ class TableCheck:
         return os.listdir(self.log) if self.log.is_dir() else []
 
     def _file_fault(self, version: int, *, is_read: bool) -> str:
-        gone = {path for later in range(version + 1, self.newest + 1) for path in self.entry(later).removed}
+        later = [self.entry(each) for each in range(version + 1, self.newest + 1)]
+        gone = {path for entry in later for path in entry.removed}
+        is_vacuumed = any(entry.is_vacuum for entry in later)
         for path, size in self.entry(version).files:
-            if path not in gone and (fault := _fault_of(self.root / path, size, is_read=is_read)):
+            # No entry takes files of the change feed out: VACUUM removes them by their age.
+            is_kept = path not in gone and (size is not None or not is_vacuumed or (self.root / path).exists())
+            if is_kept and (fault := _fault_of(self.root / path, size, is_read=is_read)):
                 return fault
         return ""
 
@@ -132,42 +142,55 @@ def _entry_of(text: str) -> Entry:
     if not text.strip("\0 \n"):
         return Entry(fault="is empty")
     info: dict[str, Any] = {}
-    files: list[tuple[str, int | None]] = []
-    removed: list[str] = []
-    adds: list[dict[str, Any]] = []
-    has_txn = False
+    actions: dict[str, list[dict[str, Any]]] = {"add": [], "cdc": [], "remove": [], "txn": []}
     for line in filter(None, text.split("\n")):
         try:
             ((kind, action),) = json.loads(line).items()
         except (ValueError, AttributeError):
             return Entry("is cut off", *_tag_of(info))
         if kind == "commitInfo":
-            info = action
-        elif kind == "add":
-            files.append((unquote(action["path"]), int(action["size"])))
-            adds.append(action)
-        elif kind == "cdc":
-            files.append((unquote(action["path"]), None))
-        elif kind == "remove":
-            removed.append(unquote(action["path"]))
-        has_txn |= kind == "txn"
+            info = action or {}
+        elif kind in actions:
+            actions[kind].append(action)
     tag, note = _tag_of(info)
-    lacks_txn = info.get("engineInfo", "").startswith(_BY_DELTALAKE) and tag.startswith("txmq ") and not has_txn
-    is_cut = lacks_txn or _lacks_files(info.get("operationMetrics", {}), adds, len(files))
-    return Entry("is cut off" if is_cut else "", tag, note, tuple(files), tuple(removed))
+    adds, cdc = actions["add"], actions["cdc"]
+    is_by_deltalake = str(info.get("engineInfo")).startswith(_BY_DELTALAKE)
+    lacks_txn = is_by_deltalake and tag.startswith("txmq ") and not actions["txn"]
+    is_cut = lacks_txn or _lacks_files(info.get("operationMetrics") or {}, adds, len(adds) + len(cdc))
+    files = [(_path_of(add), int(add["size"])) for add in adds] + [(_path_of(one), None) for one in cdc]
+    return Entry(
+        "is cut off" if is_cut else "",
+        tag,
+        note,
+        tuple((path, size) for path, size in files if "://" not in path),
+        tuple(map(_path_of, actions["remove"])),
+        str(info.get("operation")).startswith(_VACUUM),
+    )
 
 
-def _lacks_files(metrics: Mapping[str, str], adds: Sequence[Mapping[str, Any]], files: int) -> bool:
+def _path_of(action: Mapping[str, Any]) -> str:
+    """The path of a file as its table has it: below it, or anywhere, as in a shallow clone."""
+    path = unquote(action["path"])
+    return "/" + path.removeprefix(_OF_THIS_MACHINE).lstrip("/") if path.startswith(_OF_THIS_MACHINE) else path
+
+
+def _lacks_files(metrics: Mapping[str, Any], adds: Sequence[Mapping[str, Any]], files: int) -> bool:
     """Whether a commit names fewer files than its writer says.
 
     Spark counts a file without rows, too, which its first task leaves where others have some and Delta does not add
     (TransactionalWrite.scala). So where it says how many rows there are, these tell.
     """
-    missing = next((int(metrics[key]) for key in _ADDED if key in metrics), 0) - files
+    missing = next((_number(metrics[key]) for key in _ADDED if key in metrics), 0) - files
     if missing <= 0 or _ROWS not in metrics:
         return missing > 0
     rows = [json.loads(add.get("stats") or "{}").get("numRecords") for add in adds]
-    return missing > 1 or (None not in rows and sum(rows) < int(metrics[_ROWS]))
+    return missing > 1 or (None not in rows and sum(rows) < _number(metrics[_ROWS]))
+
+
+def _number(said: object) -> int:
+    """What a writer says is so many; 0 where that is no number."""
+    text = str(said)
+    return int(text) if text.isdecimal() else 0
 
 
 def _tag_of(info: dict[str, Any]) -> tuple[str, str]:
@@ -183,10 +206,12 @@ def _fault_of(file: Path, size: int | None, *, is_read: bool = True) -> str:
         if not is_read:
             return ""
         with pq.ParquetFile(file) as parquet:
-            for _ in parquet.iter_batches():
+            for _ in parquet.iter_batches(batch_size=_ROWS_AT_ONCE):
                 pass
     except FileNotFoundError:
         return f"its file {file.name} is not there"
+    except (pa.ArrowMemoryError, pa.ArrowNotImplementedError):
+        return ""  # too much for this process, or for Arrow, is no damage
     except pa.ArrowException:
         return f"its file {file.name} is damaged"
     except OSError as error:
