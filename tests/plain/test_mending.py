@@ -100,6 +100,15 @@ def gone(path: Path) -> None:
     path.unlink()
 
 
+def change(path: Path, edit: Callable[[str, dict[str, object]], None]) -> None:
+    """Each action of an entry edited, by its kind."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        for kind, action in line.items():
+            edit(kind, action)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
 def test_a_whole_warehouse_is_left_alone(passes):
     passes.start("reconcile", 1)
     passes.write("reconcile", 1, "message")
@@ -139,27 +148,20 @@ def test_an_entry_of_spark_with_fewer_files_than_it_says_is_whole_where_its_rows
 ):
     passes.start("reconcile", 1)
     passes.write("reconcile", 1, "message")
-    lines = [json.loads(line) for line in passes.entry("message").read_text().splitlines()]
-    for line in lines:
-        if "commitInfo" in line:
-            stated = {"numFiles": str(files), "numOutputRows": str(rows), "numOutputBytes": "776"}
-            metrics = {name: number for name, number in stated.items() if number != "None"}
-            line["commitInfo"] |= {"engineInfo": "Apache-Spark/4.1.4 Delta-Lake/4.4.0", "operationMetrics": metrics}
-        if "add" in line and not has_statistics:
-            del line["add"]["stats"]
-    passes.entry("message").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    stated = {"numFiles": files, "numOutputRows": rows, "numOutputBytes": 776}
+    metrics = {name: str(number) for name, number in stated.items() if number is not None}
+
+    def by_spark(kind, action):
+        if kind == "commitInfo":
+            action |= {"engineInfo": "Apache-Spark/4.1.4 Delta-Lake/4.4.0", "operationMetrics": metrics}
+        if kind == "add" and not has_statistics:
+            del action["stats"]
+
+    entry = passes.entry("message")
+    change(entry, by_spark)
     assert (examined(passes.place).damaged == ()) == is_whole
-    passes.entry("message").write_text("".join(json.dumps(line) + "\n" for line in lines if "add" not in line))
+    entry.write_text("".join(line for line in entry.read_text().splitlines(True) if "add" not in json.loads(line)))
     assert examined(passes.place).damaged
-
-
-def change(path: Path, edit: Callable[[str, dict[str, object]], None]) -> None:
-    """Each action of an entry edited, by its kind."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    for line in lines:
-        for kind, action in line.items():
-            edit(kind, action)
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def test_a_file_of_the_change_feed_may_be_gone_where_vacuum_was_there_since(passes):

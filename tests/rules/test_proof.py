@@ -378,29 +378,34 @@ def test_an_op_is_lost_only_where_it_would_have_been_seen(spark):
 
 
 def test_an_op_is_not_lost_where_one_may_have_been_left_out(spark):
-    ops_read, _ = OPS_READ["read past the message"]
+    past_it, _ = OPS_READ["read past the message"]
     bad = {"topic": OPS["topic"], "queue_id": 0, "commit_log_offset": LOW + 1}
-    stories = {  # runs of the half queue, what lies in quarantine of its op queue; why a message without an op has none
+    stories = {  # runs of the op queue and of the half queue, what lies in quarantine; why a message without an op has none
         # It may name a copy of the half that has not landed.
-        "a copy may lie in a hole": ([(0, 3, 10, 120), (5, 9, 130, 140)], None, "op_unread"),
-        "the hole is before the half": ([(0, 3, 10, 20), (5, 9, 90, 140)], None, "no_op"),
-        "the hole is behind the message": ([(0, 3, 10, 180), (5, 9, 190, 200)], None, "no_op"),
-        **{reason: ([], reason, "op_unread") for reason in ("KEY_CONFLICT", "OP_TOKEN", "OP_BODY_TOO_LARGE")},
+        "a copy may lie in a hole": (past_it, [(0, 3, 10, 120), (5, 9, 130, 140)], None, "op_unread"),
+        "the hole is before the half": (past_it, [(0, 3, 10, 20), (5, 9, 90, 140)], None, "no_op"),
+        "the hole is behind the message": (past_it, [(0, 3, 10, 180), (5, 9, 190, 200)], None, "no_op"),
+        # However far ops were read.
+        **{
+            f"{reason}, {why}": (ops_read, [], reason, "op_unread")
+            for reason in ("KEY_CONFLICT", "OP_TOKEN", "OP_BODY_TOO_LARGE")
+            for why, (ops_read, _) in OPS_READ.items()
+        },
     }
     halves = [{"broker_name": why, "transaction_id": why, "commit_log_offset": LOW} for why in stories]
     visible = [
         {"broker_name": why, "transaction_id": why, "prepared_transaction_offset": LOW, "commit_log_offset": 180}
         for why in stories
     ]
-    frontier = [{"broker_name": why, **queue(*ops_read), "topic": OPS["topic"]} for why in stories]
+    frontier = [{"broker_name": why, **queue(*ops), "topic": OPS["topic"]} for why, (ops, *_) in stories.items()]
     frontier += [
         {"broker_name": why, **queue(*of_halves), "topic": HALVES}
-        for why, (of_halves, *_) in stories.items()
+        for why, (_, of_halves, *_) in stories.items()
         if of_halves
     ]
     unread = [
         {"broker_name": why, "fingerprint": why, "reason": reason, **bad}
-        for why, (_, reason, _) in stories.items()
+        for why, (*_, reason, _) in stories.items()
         if reason
     ]
     found = reasons(spark, evidence(spark, halves=halves, visible=visible), frontier, unread)

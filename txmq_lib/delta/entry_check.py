@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 
 from txmq_lib.delta.durable import LOG
 from txmq_lib.delta.log_entries import CHECKPOINT_FILE, COMMIT_FILE
+from txmq_lib.files.local_files import LOCAL_SCHEME, has_scheme
 
 # What writers say of how many files a commit adds: deltalake, Spark's writes, its MERGE, its DELETE and OPTIMIZE.
 _ADDED = ("num_added_files", "num_target_files_added", "numTargetFilesAdded", "numAddedFiles", "numFiles")
 _ROWS = "numOutputRows"
 _BY_DELTALAKE = "delta-rs"
 _VACUUM = "VACUUM"  # START and END
-_OF_THIS_MACHINE = "file:"
 # Few at once: a value that a dictionary has once may be in each of them.
 _ROWS_AT_ONCE = 1024
 
@@ -34,10 +34,10 @@ _ROWS_AT_ONCE = 1024
 class Entry:
     """What a log entry says, as far as it is there.
 
-    fault     why it cannot be believed; empty: it can
-    tag       the first line of its userMetadata; `note` is the rest
-    files     path and size of each file of this machine that it adds; size None: of the change feed
-    removed   paths of files it takes out
+    fault      why it cannot be believed; empty: it can
+    tag        the first line of its userMetadata; `note` is the rest
+    files      path and size of each file of this machine that it adds; size None: of the change feed
+    removed    paths of files it takes out
     is_vacuum  whether files that it does not name were removed before it
     """
 
@@ -162,7 +162,7 @@ def _entry_of(text: str) -> Entry:
         "is cut off" if is_cut else "",
         tag,
         note,
-        tuple((path, size) for path, size in files if "://" not in path),
+        tuple((path, size) for path, size in files if not has_scheme(path)),
         tuple(map(_path_of, actions["remove"])),
         str(info.get("operation")).startswith(_VACUUM),
     )
@@ -170,8 +170,7 @@ def _entry_of(text: str) -> Entry:
 
 def _path_of(action: Mapping[str, Any]) -> str:
     """The path of a file as its table has it: below it, or anywhere, as in a shallow clone."""
-    path = unquote(action["path"])
-    return "/" + path.removeprefix(_OF_THIS_MACHINE).lstrip("/") if path.startswith(_OF_THIS_MACHINE) else path
+    return LOCAL_SCHEME.sub("/", unquote(action["path"]))
 
 
 def _lacks_files(metrics: Mapping[str, Any], adds: Sequence[Mapping[str, Any]], files: int) -> bool:
