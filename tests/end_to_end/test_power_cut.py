@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from contents import contents, differences
-from crash_states import Recording, build, recorded
+from crash_states import CUT, EMPTY, ZEROS, Recording, build, harmed, recorded
 from house import House
 from truth import CAPTURES
 
@@ -71,6 +71,24 @@ def test_a_commit_of_spark_whose_first_task_had_no_rows_is_whole(spark, warehous
     said = [(int(text.split('"numFiles":"')[1].split('"')[0]), text.count('{"add":')) for text in texts]
     assert said == [(2, 1), (2, 1), (1, 0)]
     assert list(table.faults(-1, ())) == []
+
+
+@pytest.mark.parametrize("harm", [EMPTY, CUT, ZEROS])
+def test_a_checksum_that_was_cut_off_is_told(spark, warehouse_dir, harm):
+    """Spark reads no file whose checksum, which Hadoop keeps beside it, says something else: a pass ended there for good."""
+    for first in (0, 10):
+        spark.range(first, first + 10, 1, 1).write.format("delta").mode("append").save(str(warehouse_dir))
+    (of_a_file, *_), of_the_entry = (
+        sorted(warehouse_dir.glob(".part-*.crc"), key=lambda path: path.stat().st_mtime_ns, reverse=True),
+        warehouse_dir / "_delta_log" / f".{1:020d}.json.crc",
+    )
+    for checksum, said in ((of_a_file, "its file part-"), (of_the_entry, "its log entry")):
+        whole = checksum.read_bytes()
+        assert list(TableCheck(warehouse_dir).faults(-1, ())) == []
+        checksum.write_bytes(harmed(whole, harm))
+        ((version, fault),) = TableCheck(warehouse_dir).faults(-1, ())
+        assert (version, fault.startswith(said), fault.endswith("is not what its checksum says")) == (1, True, True)
+        checksum.write_bytes(whole)
 
 
 def test_so_does_a_landing(open_house):

@@ -103,7 +103,9 @@ def run(place: Path, name: str, *, most: int = 0, unsynced: bool = False) -> Ite
 
 def _fallen(error: Exception) -> Ended:
     """What is no word of ours helps nobody: the step cannot be carried on."""
-    return Ended(lost=1, what=f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:160]}")
+    lines = str(error).splitlines() or [""]
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    return Ended(lost=1, what=f"{type(error).__name__}: {(causes or lines)[-1 if causes else 0][:200]}")
 
 
 class _Cuts:

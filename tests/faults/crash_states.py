@@ -167,7 +167,7 @@ def _states_at(base: Contents, events: list[Event]) -> Iterator[tuple[str, Conte
 
     def state(fate: dict[str, str], *, is_removed: bool = False) -> Contents:
         gone = _with_later_names({name for name, each in fate.items() if each == ABSENT}, unnamed)
-        made = {name: _harmed(data[name], fate.get(name, WHOLE)) for name in data if name not in gone}
+        made = {name: harmed(data[name], fate.get(name, WHOLE)) for name in data if name not in gone}
         return {**kept, **({} if is_removed else back), **made}
 
     pending = [name for name in data if name in unsynced or name in unnamed]
@@ -239,5 +239,6 @@ def _with_later_names(absent: set[str], unnamed: list[str]) -> set[str]:
     return gone
 
 
-def _harmed(data: bytes, fate: str) -> bytes:
+def harmed(data: bytes, fate: str) -> bytes:
+    """What is left of a file."""
     return {WHOLE: data, EMPTY: b"", CUT: data[: len(data) // 2], ZEROS: bytes(len(data))}[fate]

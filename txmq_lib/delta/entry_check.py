@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,9 @@ _BY_DELTALAKE = "delta-rs"
 _VACUUM = "VACUUM"  # START and END
 # Few at once: a value that a dictionary has once may be in each of them.
 _ROWS_AT_ONCE = 1024
+_DIFFERS = "is not what its checksum says"
+_CHECKSUM_MAGIC = b"crc\0"
+_CHECKSUM_HEADER = 8  # the magic, and a big-endian int: bytes that each checksum is of
 
 
 @dataclass(frozen=True)
@@ -83,9 +87,11 @@ class TableCheck:
     def entry(self, version: int) -> Entry:
         """The entry of a version."""
         if version not in self._entries:
+            file = self.log / f"{version:020d}.json"
             try:
-                text = (self.log / f"{version:020d}.json").read_text(encoding="utf-8", errors="replace")
-                self._entries[version] = _entry_of(text)
+                entry = _entry_of(file.read_text(encoding="utf-8", errors="replace"))
+                differs = not entry.fault and not _is_as_summed(file)
+                self._entries[version] = replace(entry, fault=_DIFFERS) if differs else entry
             except FileNotFoundError:
                 self._entries[version] = Entry(fault="is not there")
         return self._entries[version]
@@ -204,6 +210,8 @@ def _fault_of(file: Path, size: int | None, *, is_read: bool = True) -> str:
             return f"its file {file.name} is cut off"
         if not is_read:
             return ""
+        if not _is_as_summed(file):
+            return f"its file {file.name} {_DIFFERS}"
         with pq.ParquetFile(file) as parquet:
             for _ in parquet.iter_batches(batch_size=_ROWS_AT_ONCE):
                 pass
@@ -218,3 +226,21 @@ def _fault_of(file: Path, size: int | None, *, is_read: bool = True) -> str:
             raise  # that a file could not be read says nothing of what is in it
         return f"its file {file.name} is damaged"
     return ""
+
+
+def _is_as_summed(file: Path) -> bool:
+    """Whether a file is what the checksums say that Hadoop keeps beside it; true where it keeps none.
+
+    Spark reads nothing of a file that differs, be it whole, and they cut off (ChecksumFileSystem.java).
+    """
+    try:
+        summed = file.with_name(f".{file.name}.crc").read_bytes()
+    except FileNotFoundError:
+        return True
+    if len(summed) < _CHECKSUM_HEADER or not summed.startswith(_CHECKSUM_MAGIC):
+        return False
+    size = int.from_bytes(summed[len(_CHECKSUM_MAGIC) : _CHECKSUM_HEADER], "big")
+    with file.open("rb") as content:
+        chunks = iter(lambda: content.read(size), b"")
+        sums = b"".join(zlib.crc32(chunk).to_bytes(4, "big") for chunk in chunks)
+    return sums == summed[_CHECKSUM_HEADER:]
