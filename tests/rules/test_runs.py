@@ -1,13 +1,14 @@
-"""What has landed of a queue without a hole: found in rows, joined over landings in any order."""
+"""What has landed of a queue without a hole, found in rows; what is missing of it, and what all queues' ends tell."""
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import product
 
 import pytest
 from pyspark.sql import functions as F
 
 from txmq_lib.rules import runs as rules
+from txmq_lib.rules.run_lists import Run, last_place, told_to
 from txmq_lib.spark.local_frame import local_frame
 
 pytestmark = pytest.mark.spark
@@ -44,67 +45,11 @@ def test_rows_that_follow_each_other_are_one_run_however_they_come(spark):
 def test_no_more_than_so_many_runs_are_kept_the_newest(spark, monkeypatch):
     monkeypatch.setattr(rules, "MOST_RUNS", 2)
     assert landed(spark, one=[(0, 1), (2, 3), (4, 5)]) == {"one": [(2, 3, 3, 3), (4, 5, 5, 5)]}
-    assert joined(spark, [(0, 1, 1, 1, None), (2, 3, 3, 3, None), (4, 5, 5, 5, None)]) == [
-        (2, 3, 3, 3, None),
-        (4, 5, 5, 5, None),
-    ]
 
 
 def with_runs(spark, runs):
     return local_frame(spark, [([dict(zip(rules.RUN_FIELDS, run, strict=True)) for run in runs],)],
                        f"runs array<{rules.RUN_TYPE}>")  # fmt: skip
-
-
-def test_a_place_behind_the_end_of_the_log_was_misread(spark):
-    runs = [(0, 2, 10, 100, None), (2, 4, 100, 120, 90), (4, 4, None, None, 110)]
-    (row,) = with_runs(spark, runs).select(rules.within_log(F.col("runs"), 100).alias("runs")).collect()
-    assert [tuple(run) for run in row["runs"]] == [
-        (0, 2, 10, 10, None),
-        (2, 4, None, None, 90),
-        (4, 4, None, None, 110),
-    ]
-
-
-def joined(spark, runs):
-    (row,) = with_runs(spark, runs).select(rules.joined_runs(F.col("runs")).alias("runs")).collect()
-    return [tuple(run) for run in row["runs"]]
-
-
-JOINED = [  # why, runs, what they are together
-    ("one after the other", [(0, 3, 10, 30, None), (3, 5, 40, 50, None)], [(0, 5, 10, 50, None)]),
-    ("one after the other, whose places nobody knows", [(0, 3, 10, 30, None), (3, 5, None, None, None)],
-     [(0, 5, 10, 30, None)]),
-    ("a gap between", [(0, 3, 10, 30, None), (4, 5, 40, 50, None)], [(0, 3, 10, 30, None), (4, 5, 40, 50, None)]),
-    ("a gap closed", [(0, 3, 10, 30, None), (3, 4, 35, 35, None), (4, 5, 40, 50, None)], [(0, 5, 10, 50, None)]),
-    ("over each other", [(0, 4, 10, 40, None), (2, 6, 30, 60, None)], [(0, 6, 10, 60, None)]),
-    ("one within another", [(0, 9, 10, 90, None), (2, 4, 30, 40, 35)], [(0, 9, 10, 90, None)]),
-    ("places that do not ascend", [(0, 3, 10, 30, None), (3, 5, 20, 25, None)],
-     [(0, 3, 10, 30, None), (3, 5, 20, 25, None)]),
-    ("an end told of a run", [(0, 3, 10, 30, None), (3, 3, None, None, 99)], [(0, 3, 10, 30, 99)]),
-    ("an end told twice", [(0, 3, 10, 30, 50), (3, 3, None, None, 40)], [(0, 3, 10, 30, 50)]),
-    ("an end told, then more", [(0, 3, 10, 30, 50), (3, 4, 60, 60, None)], [(0, 4, 10, 60, None)]),
-    ("an end told, then a gap: it stays", [(0, 3, 10, 30, 50), (5, 6, 60, 60, 70)],
-     [(0, 3, 10, 30, 50), (5, 6, 60, 60, 70)]),
-    ("an end told where nothing landed", [(3, 3, None, None, 40), (5, 6, 60, 60, None)],
-     [(3, 3, None, None, 40), (5, 6, 60, 60, None)]),
-    ("what lies behind an end does not say what lies before it", [(3, 3, 35, 35, None), (3, 5, 40, 50, None)],
-     [(3, 3, 35, 35, None), (3, 5, 40, 50, None)]),
-    ("then that lands", [(3, 3, 35, 35, None), (3, 5, 40, 50, None), (0, 3, 10, 30, None)], [(0, 5, 10, 50, None)]),
-    ("where a queue ended in a log, told twice", [(3, 3, 35, 35, None), (3, 3, 60, 60, None)], [(3, 3, 35, 35, None)]),
-    ("an empty queue that began", [(0, 0, None, None, 9), (0, 2, 10, 20, None)], [(0, 2, 10, 20, None)]),
-    ("an empty queue of which the beginning is missing", [(0, 0, None, None, 9), (1, 2, 20, 20, None)],
-     [(0, 0, None, None, 9), (1, 2, 20, 20, None)]),
-    ("of a log", [(0, 100, None, None, None), (100, 200, None, None, None), (201, 300, None, None, None)],
-     [(0, 200, None, None, None), (201, 300, None, None, None)]),
-    ("nothing", [], []),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("runs", "expected"), [case[1:] for case in JOINED], ids=[case[0] for case in JOINED])
-def test_runs_say_the_same_in_whatever_order_they_landed(spark, runs, expected):
-    for order in permutations(runs):
-        assert joined(spark, order) == expected
-    assert joined(spark, [*expected, *runs]) == expected, "what landed before adds nothing"
 
 
 def test_what_is_missing_lies_between_runs_and_before_the_first(spark):
@@ -130,3 +75,21 @@ def test_a_reading_of_all_queues_tells_of_the_newest_end_of_each(spark):
     assert told(spark, runs, 99, is_untold=False) == [runs[0], (5, 6, 60, 60, 99), runs[2]]
     assert told(spark, runs, 99, is_untold=True) == runs, "of a queue that nobody tells of it says nothing"
     assert told(spark, [], 99) == []
+
+
+def test_runs_at_hand_are_told_and_found_misread_like_those_in_frames(spark):
+    """What rules.run_lists has of told_to and without_misread, over all pairs of some runs."""
+    some = [(0, 0, None, None, 9), (0, 3, 10, 30, None), (0, 3, 10, 45, 50), (3, 3, 35, 35, None), (3, 5, 40, 50, 60),
+            (4, 6, 20, None, None), (4, 6, 45, 45, 70), (6, 6, None, None, 70), (7, 9, 60, 90, 65)]  # fmt: skip
+    pairs = [(first, second) for first, second in product(some, some) if first[1] <= second[0]]
+    named = [([dict(zip(rules.RUN_FIELDS, run, strict=True)) for run in pair],) for pair in pairs]
+    runs = F.col("runs")
+    found = local_frame(spark, named, f"runs array<{rules.RUN_TYPE}>").select(
+        rules.told_to(runs, F.lit(66), F.lit(False)).alias("told"),
+        F.array_max(F.transform(rules.without_misread(runs), lambda run: run["last_commit_log_offset"])).alias("last"),
+    )
+    assert len(pairs) > 20
+    for pair, row in zip(pairs, found.collect(), strict=True):
+        listed = [Run(*run) for run in pair]
+        assert told_to(listed, 66, is_untold=False) == tuple(tuple(run) for run in row["told"]), pair
+        assert last_place(listed) == row["last"], pair

@@ -24,7 +24,7 @@ from txmq_lib.names import (
 from txmq_lib.pipeline.shared.evidence import HALF_COLUMNS
 from txmq_lib.rules.decisions import resumes
 from txmq_lib.rules.evidence import Evidence, diverted_halves, transaction_figures
-from txmq_lib.rules.frontier import WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID, file_reports
+from txmq_lib.rules.frontier import WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID, as_frontier, reached
 from txmq_lib.rules.half import given_up_messages, half_messages, messages, table_queue_id
 from txmq_lib.rules.landing_contract import MESSAGE_COLUMNS, TOPICS_OF_KIND
 from txmq_lib.rules.op import op_tokens
@@ -120,7 +120,7 @@ def records_of(stored: DataFrame, broker: str, *, log_is_whole: bool = False) ->
     of = {kind: rows.where(F.col("topic").isin(*topics)) for kind, topics in TOPICS_OF_KIND.items()}
     hashed = of["op"].withColumns({"queue_id": table_queue_id(), "content_hash": F.lit(None).cast("bigint")})
     places = rows.select(*("broker_name", "topic", "queue_id", "queue_offset", "store_timestamp", "commit_log_offset"))
-    read = file_reports(places.withColumn("told_end", F.lit(None).cast("bigint")))
+    read = as_frontier(reached(places.withColumn("told_end", F.lit(None).cast("bigint"))))
     if log_is_whole:
         read = read.unionByName(_whole_log(stored, broker), allowMissingColumns=True)
     return Records(

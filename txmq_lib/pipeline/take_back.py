@@ -20,9 +20,12 @@ from txmq_lib.passes.ready import make_ready
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.land.kinds import MESSAGE_TABLES
 from txmq_lib.pipeline.shared import roles
+from txmq_lib.pipeline.shared.watermark import frame_of, reaches
 from txmq_lib.pipeline.taken_tables import DECISIONS, MET_TXMQ_THERE, TABLES, Which
-from txmq_lib.rules import frontier
+from txmq_lib.rules.frontier import reached
 from txmq_lib.rules.half import op_topic, stored_queue_id
+from txmq_lib.rules.reach import advanced
+from txmq_lib.rules.run_lists import highest
 from txmq_lib.rules.runs import QUEUE
 
 PLACE = (*QUEUE, "queue_offset", "store_timestamp", "commit_log_offset")
@@ -115,13 +118,12 @@ def _landed_to(current: Pass, broker_name: str) -> DataFrame:
     untold = F.lit(None).cast("bigint").alias("told_end")
     placed = [rows.withColumn("queue_id", stored_queue_id()).select(*PLACE, untold) for rows in landed]
     rows = _without_place_behind_rivals(reduce(DataFrame.unionByName, placed), current)
-    of_broker = current.read("landing_frontier").where(F.col("broker_name") == broker_name)
-    former = of_broker.agg(F.max("former_timestamp").alias("former_timestamp"))
-    reports = frontier.file_reports(rows).drop("former_timestamp").crossJoin(F.broadcast(former))
-    landed_to = frontier.advanced(current.warehouse.empty("landing_frontier"), reports, pass_number=current.number)
+    of_broker = reaches(current.read("landing_frontier").where(F.col("broker_name") == broker_name))
+    former = highest(*[row.former_timestamp for row in of_broker])
+    left = [one._replace(former_timestamp=former) for one in reaches(reached(rows))]
     # A queue that has begun anew has lost what it held, whoever decides.
-    changes = of_broker.select(*QUEUE, "changes")
-    return landed_to.drop("changes").join(changes, on=list(QUEUE), how="left").select(*landed_to.columns)
+    changes = {row.key: row.changes for row in of_broker}
+    return frame_of(current, [row._replace(changes=changes.get(row.key)) for row in advanced((), left)])
 
 
 def _without_place_behind_rivals(rows: DataFrame, current: Pass) -> DataFrame:

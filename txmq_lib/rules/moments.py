@@ -22,6 +22,11 @@ def epoch_ms(moment: datetime) -> int:
     return (moment - EPOCH) // timedelta(milliseconds=1)
 
 
+def epoch_us(moment: datetime) -> int:
+    """Epoch microseconds of a moment with a time zone."""
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
 def timestamp_of(ms: Column) -> Column:
     """TIMESTAMP of epoch milliseconds; null outside 1970 to the year 9999."""
     return F.when(is_time(ms), F.timestamp_millis(ms))

@@ -1,4 +1,4 @@
-"""Stretches of a queue, or of a whole log, that have landed without a hole (landing_frontier.runs). Pure.
+"""Stretches of a queue, or of a whole log, that have landed without a hole (landing_frontier.runs), in frames. Pure.
 
 A run is offsets [first_offset, end_offset), the physical offsets of the first and the last of them, and read_to: what
 lies in the queue from end_offset on was stored behind that physical offset (null: nobody knows). An empty run says so
@@ -10,10 +10,11 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from txmq_lib.rules.run_lists import MOST_RUNS, Run
+
 QUEUE = ("broker_name", "topic", "queue_id")
-RUN_FIELDS = ("first_offset", "end_offset", "first_commit_log_offset", "last_commit_log_offset", "read_to")
+RUN_FIELDS = Run._fields
 RUN_TYPE = f"struct<{','.join(f'{name}:bigint' for name in RUN_FIELDS)}>"
-MOST_RUNS = 1_000  # of one queue; of more the oldest are let go of, and prove nothing any more
 
 
 def no_runs() -> Column:
@@ -52,50 +53,6 @@ def landed_runs(rows: DataFrame) -> DataFrame:
     return kept.groupBy(*QUEUE).agg(F.array_sort(F.collect_list("run")).alias("runs"))
 
 
-def joined_runs(runs: Column) -> Column:
-    """An array of runs in any order as the fewest that say the same, ascending, the newest MOST_RUNS."""
-
-    def added(done: Column, one: Column) -> Column:
-        last = F.get(done, F.size(done) - 1)
-        before = F.slice(done, 1, F.greatest(F.size(done) - 1, F.lit(0)))
-        return (
-            F.when(F.size(done) == 0, F.array(one))
-            .when(_is_nothing_before(last, one), F.concat(before, F.array(one)))
-            .when(_meet(last, one), F.concat(before, F.array(_both(last, one))))
-            .otherwise(F.concat(done, F.array(one)))
-        )
-
-    joined = F.aggregate(F.array_sort(runs), no_runs(), added)
-    return F.slice(joined, F.greatest(F.size(joined) - MOST_RUNS + 1, F.lit(1)), MOST_RUNS)
-
-
-def _is_nothing_before(last: Column, one: Column) -> Column:
-    """Whether `last` says what lies from the queue's beginning on, and `one` begins there: it knows better."""
-    return (last["end_offset"] == 0) & (one["first_offset"] == 0) & (one["end_offset"] > 0)
-
-
-def _meet(last: Column, one: Column) -> Column:
-    overlap = one["first_offset"] < last["end_offset"]
-    is_empty = one["first_offset"] == one["end_offset"]
-    is_same_place = is_empty & (one["first_offset"] == last["first_offset"])
-    ascends = F.coalesce(last["last_commit_log_offset"] < one["first_commit_log_offset"], F.lit(True))
-    # An empty run keeps what it says of its place until what lies before it has landed.
-    has_rows = (last["first_offset"] < last["end_offset"]) | is_empty
-    return overlap | is_same_place | ((one["first_offset"] == last["end_offset"]) & has_rows & ascends)
-
-
-def _both(last: Column, one: Column) -> Column:
-    is_longer = one["end_offset"] > last["end_offset"]
-    is_as_long = one["end_offset"] == last["end_offset"]
-    has_rows = one["first_offset"] < one["end_offset"]
-    end_place = F.when(is_longer & has_rows, one["last_commit_log_offset"])
-    last_place = F.coalesce(end_place, last["last_commit_log_offset"])  # of places that ascend a lower one is safe
-    furthest = F.greatest(last["read_to"], one["read_to"])
-    read_to = F.when(is_as_long, furthest).when(is_longer, one["read_to"]).otherwise(last["read_to"])
-    end = F.greatest(last["end_offset"], one["end_offset"])
-    return run(last["first_offset"], end, last["first_commit_log_offset"], last_place, read_to)
-
-
 def told_to(runs: Column, read_to: Column, is_untold: Column) -> Column:
     """`runs` of a queue where all queues have been read to their ends, and those ends lie behind `read_to`.
 
@@ -112,21 +69,6 @@ def told_to(runs: Column, read_to: Column, is_untold: Column) -> Column:
                    one["last_commit_log_offset"], joined_to)  # fmt: skip
 
     return F.transform(runs, later)
-
-
-def within_log(runs: Column, log_end: Column | int) -> Column:
-    """`runs` without those places that do not lie before the end of the broker's log: they were misread.
-
-    Of the last one of a run is known then that it lies no lower than the first.
-    """
-
-    def checked(one: Column) -> Column:
-        first, last = one["first_commit_log_offset"], one["last_commit_log_offset"]
-        sure_first = F.when(first < log_end, first)
-        return run(one["first_offset"], one["end_offset"], sure_first,
-                   F.when(last < log_end, last).otherwise(sure_first), one["read_to"])  # fmt: skip
-
-    return F.transform(runs, checked)
 
 
 def without_misread(runs: Column) -> Column:

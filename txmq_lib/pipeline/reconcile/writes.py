@@ -23,11 +23,11 @@ from txmq_lib.pipeline.reconcile.in_arrow.op_files import op_files
 from txmq_lib.pipeline.reconcile.tally import Decided, Tally, tallied
 from txmq_lib.pipeline.shared.pruning import near_values
 from txmq_lib.pipeline.shared.quarantining import append_quarantine
-from txmq_lib.pipeline.shared.watermark import move_frontier
-from txmq_lib.rules import check, effects, frontier
+from txmq_lib.pipeline.shared.watermark import Frontier
+from txmq_lib.rules import check, effects
 from txmq_lib.rules.half import table_queue_id
 from txmq_lib.rules.invariants import broken_invariants
-from txmq_lib.spark.local_frame import local_frame
+from txmq_lib.rules.reach import Reach
 
 COLUMNS_OF_THE_PASS = ("pass_number", "judged_timestamp")
 
@@ -153,7 +153,7 @@ def _write_effects(current: Pass, decided: Decided, destinations: Destinations, 
         )
         current.append(GIVEN_UP_TABLE, given_up, step=GIVEN_UP_TABLE, count=given_up_count)
     _write_ops(current, decided, destinations.queue_ends, tally)
-    _move_frontier(current, tally, destinations.queue_ends)
+    _move_frontier(current, tally)
 
 
 def _write_ops(current: Pass, decided: Decided, queue_ends: DataFrame, tally: Tally) -> None:
@@ -171,20 +171,13 @@ def _write_ops(current: Pass, decided: Decided, queue_ends: DataFrame, tally: Ta
     current.append("op_message", ops, step="op_message", count=count)
 
 
-def _move_frontier(current: Pass, tally: Tally, queue_ends: DataFrame) -> None:
+def _move_frontier(current: Pass, tally: Tally) -> None:
     """Move the end of each queue that got rows by as many as it got: they are numbered densely from there."""
-    queue_rows = [(*queue, rows) for queue, rows in tally.rows_per_queue.items()]
-    rows = local_frame(
-        current.warehouse.spark, queue_rows, "broker_name string, topic string, queue_id int, rows bigint"
-    )
-    last = F.coalesce("next_offset", F.lit(0)) + F.col("rows") - 1
-    reached = rows.join(queue_ends.select(*effects.QUEUE, "next_offset"), on=list(effects.QUEUE), how="left").select(
-        *effects.QUEUE,
-        last.alias("queue_offset"),
-        # Only landing knows up to which store time the source has been read.
-        F.lit(None).cast("timestamp").alias("store_timestamp"),
-    )
-    move_frontier(current, frontier.file_reports(reached))
+    frontier = Frontier(current)
+    known = {row.key: row.next_offset for row in frontier.rows(lambda key: key in tally.rows_per_queue)}
+    ends = {queue: known.get(queue, 0) + rows for queue, rows in tally.rows_per_queue.items()}
+    # Only landing knows up to which store time the source has been read.
+    frontier.move([Reach(*queue, next_offset=end, told_end=end) for queue, end in ends.items()])
 
 
 def _checkpoints(current: Pass, pending: DataFrame) -> tuple[dict[str, int], int | None]:

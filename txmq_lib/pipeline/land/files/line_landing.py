@@ -20,20 +20,20 @@ from txmq_lib.pipeline.land.files.lines_source import grouped
 from txmq_lib.pipeline.land.files.listing import LandingFile, is_local_text
 from txmq_lib.pipeline.land.files.reading import line_frame, max_line_bytes
 from txmq_lib.pipeline.land.records import files_of_tasks
-from txmq_lib.pipeline.land.records.new_records import frontier_runs, holds_key, new_runs
+from txmq_lib.pipeline.land.records.new_records import holds_key, new_runs, reached_by
 from txmq_lib.pipeline.land.records.record_files import Written
 from txmq_lib.pipeline.land.records.record_rows import Landing
-from txmq_lib.rules.frontier import reached_by
 from txmq_lib.rules.landing_contract import message_rows
+from txmq_lib.rules.reach import Reach
 from txmq_lib.spark.tasks import in_tasks
 
 LEAST_TASK_BYTES, MOST_TASK_BYTES = 4 << 20, 1 << 30
 
 
 class LandedLines(NamedTuple):
-    """How far each queue was read by lines that are in files (frontier.reached), and the others, if there are any."""
+    """How far each queue was read by lines that are in files, and the others, if there are any."""
 
-    reached: DataFrame
+    reached: list[Reach]
     suspects: DataFrame | None
 
 
@@ -64,7 +64,7 @@ def land(
         if runs is None or (suspects is not None and runs.num_rows and _meets(current, runs, suspects, landing)):
             return None
     files_of_tasks.append_files(current, written)
-    return LandedLines(reached_by(frontier_runs(current, runs)), suspects)
+    return LandedLines(reached_by(runs), suspects)
 
 
 def _written(current: Pass, files: Sequence[LandingFile], landing: Landing) -> list[Written]:

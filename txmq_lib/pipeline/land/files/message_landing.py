@@ -17,10 +17,11 @@ from txmq_lib.pipeline.land.files.listing import LandingFile
 from txmq_lib.pipeline.land.kinds import MESSAGE_TABLES
 from txmq_lib.pipeline.land.records import files_of_tasks, messages
 from txmq_lib.pipeline.land.records.record_rows import Landing
-from txmq_lib.pipeline.shared.watermark import move_frontier
-from txmq_lib.rules.frontier import as_file_reports, file_reports, reached, reached_together
+from txmq_lib.pipeline.shared.watermark import Frontier, reaches
+from txmq_lib.rules.frontier import reached
 from txmq_lib.rules.half import content_hash
 from txmq_lib.rules.landing_contract import message_rows, ordered_properties, quick_message_rows, told_end
+from txmq_lib.rules.reach import together
 
 TASK_BYTES = "task_bytes"  # of a plan: how much a task is to read; null where Spark reads
 
@@ -60,9 +61,9 @@ def _land_by_tasks(current: Pass, files: list[LandingFile], kind: str) -> list[L
     unread: list[LandingFile] = []
     if suspects is not None:
         places = messages.land(current, suspects, **_as_landed(current, kind), are_suspects=True)
-        of_queues = reached_together(of_queues.unionByName(reached(places)))
+        of_queues = together([*of_queues, *reaches(reached(places))])
         unread = lines.unread(current, files, lines.Lines(suspects, None), suspects)
-    move_frontier(current, as_file_reports(of_queues))
+    Frontier(current).move(of_queues)
     return unread
 
 
@@ -72,7 +73,7 @@ def _land_by_spark(current: Pass, files: list[LandingFile], kind: str) -> list[L
         quick = _kept(current, quick_message_rows(lines_read.rows))
         stored = _judged(quick, lambda suspects: _kept(current, message_rows(suspects)))
     places = messages.land(current, stored, **_as_landed(current, kind))
-    move_frontier(current, file_reports(places))
+    Frontier(current).move(reaches(reached(places)))
     return lines.unread(current, files, lines_read, stored)
 
 

@@ -16,15 +16,14 @@ from txmq_lib.pipeline.land.kinds import ROCKETMQ
 from txmq_lib.pipeline.land.live.broker_reading import BrokerReading
 from txmq_lib.pipeline.land.live.live_reports import Plan, frontier_reports, untold_queues, untold_reports
 from txmq_lib.pipeline.land.live.live_rows import bytes_held, described, readable, source
-from txmq_lib.pipeline.land.live.queue_pulling import facts_frame, pulled
+from txmq_lib.pipeline.land.live.queue_pulling import facts_of_queues, pulled
 from txmq_lib.pipeline.land.live.read_queues import ReadQueues, halves_held_back, queues_of_rows
 from txmq_lib.pipeline.land.records import files_of_tasks, messages
-from txmq_lib.pipeline.land.records.new_records import frontier_runs, new_runs
-from txmq_lib.pipeline.shared.watermark import move_frontier
+from txmq_lib.pipeline.land.records.new_records import new_runs, reached_by
+from txmq_lib.pipeline.shared.watermark import Frontier
 from txmq_lib.rocketmq.live_source import RANGE_UNREAD
 from txmq_lib.rocketmq.remoting.broker import Queue
 from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA
-from txmq_lib.rules import frontier
 from txmq_lib.rules.moments import epoch_ms
 from txmq_lib.rules.runs import QUEUE
 
@@ -48,7 +47,7 @@ def land_queues(current: Pass, plans: Sequence[Plan], readings: Mapping[str, Bro
     if not to_read:
         untold = {name: {*reading.queues.gone} for name, reading in readings.items()}
         if any(untold.values()):
-            move_frontier(current, untold_reports(current, untold))
+            Frontier(current).move(untold_reports(untold))
         return {name: Heard({}, queues) for name, queues in untold.items()}
     read = _by_tasks(current, to_read, readings) if files_of_tasks.can_write(current.warehouse) else None
     if read is None:
@@ -63,7 +62,8 @@ def _moved(
     named = read.real_queues()
     patterns = current.settings.land.topics
     untold = {name: untold_queues(patterns, named.get(name, ()), reading.queues) for name, reading in readings.items()}
-    move_frontier(current, frontier_reports(current, plans, read, untold))
+    frontier = Frontier(current)
+    frontier.move(frontier_reports(current, frontier, plans, read, untold))
     return {name: Heard(read.unread.get(name, {}), queues) for name, queues in untold.items()}
 
 
@@ -84,8 +84,8 @@ def _by_tasks(current: Pass, plans: Sequence[Plan], readings: Mapping[str, Broke
     files_of_tasks.append_files(current, [each for own in found.values() for each in own.written])
     _land_suspects(current, plans, {name: own.suspects for name, own in found.items()}, held_back)
     return ReadQueues(
-        facts_frame(current, found),
-        frontier.reached_by(frontier_runs(current, runs)).select(*QUEUE, "runs"),
+        facts_of_queues(found),
+        {one.key: one.runs or () for one in reached_by(runs)},
         _newest_ms(runs),
         lambda: {name: own.heard.real_queues for name, own in found.items()},
         {name: own.heard.unread for name, own in found.items()},

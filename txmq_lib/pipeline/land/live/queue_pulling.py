@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from txmq_lib.files.materialized import MATERIALIZED_BYTES
 from txmq_lib.names import HALF_TOPICS, ROLE_ENGINE
@@ -15,19 +14,15 @@ from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.land.live.broker_reading import BrokerReading
 from txmq_lib.pipeline.land.live.live_reports import Plan
 from txmq_lib.pipeline.land.live.queue_task import Peer, Share, Told, packed, pull_and_write_each
-from txmq_lib.pipeline.land.live.read_queues import halves_held_back
+from txmq_lib.pipeline.land.live.read_queues import Facts, halves_held_back
 from txmq_lib.pipeline.land.records import files_of_tasks
 from txmq_lib.pipeline.land.records.record_files import RecordReading, Written
 from txmq_lib.pipeline.land.records.record_rows import Landing
 from txmq_lib.rocketmq.live_source import MESSAGES_PER_TASK, grouped
 from txmq_lib.rocketmq.remoting.queue_reader import QueueRange
-from txmq_lib.spark.local_frame import local_frame
+from txmq_lib.rules.moments import epoch_us
+from txmq_lib.rules.reach import QueueKey
 from txmq_lib.spark.tasks import in_tasks
-
-FACTS = (
-    "broker_name string, topic string, queue_id int, highest_store_timestamp timestamp, first_offset bigint,"
-    " first_timestamp timestamp, identity string"
-)
 
 
 @dataclass
@@ -94,12 +89,15 @@ def _peer_and_reading(
     return Peer(plan["address"], readings[broker_name].access, settings.rocketmq.consumer_group), reading
 
 
-def facts_frame(current: Pass, pulled_of: Mapping[str, Pulled]) -> DataFrame:
-    """The facts of all queues as read_queues.ReadQueues has them."""
-    rows = [
-        (name, *queue, facts.newest, facts.first_offset, facts.first_good[1] if facts.first_good else None,
-         ":".join("" if part is None else str(part) for part in facts.last))
+def facts_of_queues(pulled_of: Mapping[str, Pulled]) -> dict[QueueKey, Facts]:
+    """The facts of all queues."""
+    return {
+        (name, *queue): Facts(
+            None if facts.newest is None else epoch_us(facts.newest),
+            facts.first_offset,
+            None if facts.first_good is None else epoch_us(facts.first_good[1]),
+            ":".join("" if part is None else str(part) for part in facts.last),
+        )
         for name, own in pulled_of.items()
         for queue, facts in own.heard.facts.items()
-    ]  # fmt: skip
-    return local_frame(current.warehouse.spark, rows, FACTS)
+    }

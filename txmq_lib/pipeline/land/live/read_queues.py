@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -12,6 +13,8 @@ from txmq_lib.names import OP_TOPIC_OF, TRANSACTION_TOPICS
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.land.topics import real_queues
 from txmq_lib.rocketmq.remoting.broker import Queue
+from txmq_lib.rules.reach import QueueKey
+from txmq_lib.rules.run_lists import Run
 from txmq_lib.rules.runs import QUEUE, landed_runs
 
 
@@ -31,20 +34,36 @@ class BrokerQueues:
     gone: frozenset[Queue] = frozenset()
 
 
+class Facts(NamedTuple):
+    """What was read of one queue; times are µs since 1970.
+
+    highest_store_timestamp  of good records
+    first_timestamp          of the first good record
+    identity                 of the last record
+    """
+
+    highest_store_timestamp: int | None
+    first_offset: int | None
+    first_timestamp: int | None
+    identity: str | None
+
+
+NO_FACTS = Facts(None, None, None, None)
+
+
 @dataclass(frozen=True)
 class ReadQueues:
     """What was read of the queues of brokers, and landed.
 
-    facts        QUEUE, highest_store_timestamp (of good records), first_offset, first_timestamp (of the first good
-                 record), identity (of the last record)
-    runs         QUEUE, runs: of the good records that landed
+    facts        of each queue of which a record was read
+    runs         of the good records that landed
     newest_ms    by broker the store time of its newest good record of transaction topics, where there is one
     real_queues  gives, by broker, those that halves name
     unread       by broker why queues could not be read to the end of their ranges
     """
 
-    facts: DataFrame
-    runs: DataFrame
+    facts: Mapping[QueueKey, Facts]
+    runs: Mapping[QueueKey, Sequence[Run]]
     newest_ms: Mapping[str, int | None]
     real_queues: Callable[[], Mapping[str, set[Queue]]]
     unread: Mapping[str, Mapping[Queue, str]]
@@ -71,18 +90,20 @@ def queues_of_rows(
     in_them = good.where(F.col("topic").isin(*TRANSACTION_TOPICS))
     with current.timed("read_to"):
         newest = in_them.groupBy("broker_name").agg(F.max(F.unix_millis("store_timestamp")).alias("ms")).collect()
+        facts = {tuple(row[:3]): Facts(*row[3:]) for row in _facts(rows).collect()}
+        runs = {tuple(row[:3]): [Run(*one) for one in row[3]] for row in landed_runs(good).collect()}
     newest_ms = {row["broker_name"]: row["ms"] for row in newest}
-    return ReadQueues(_facts(rows), landed_runs(good), newest_ms, lambda: real_queues(good), unread)
+    return ReadQueues(facts, runs, newest_ms, lambda: real_queues(good), unread)
 
 
 def _facts(rows: DataFrame) -> DataFrame:
     """Of each queue: the newest time of a good record, the first offset and its time, what its last record was."""
-    store_ms = F.unix_millis("store_timestamp")
+    store_ms, store_us = F.unix_millis("store_timestamp"), F.unix_micros("store_timestamp")
     parts = [F.coalesce(part.cast("string"), F.lit("")) for part in (F.col("commit_log_offset"), store_ms)]
     is_good = F.col("reason").isNull()
     return rows.groupBy(*QUEUE).agg(
-        F.max(F.when(is_good, F.col("store_timestamp"))).alias("highest_store_timestamp"),
+        F.max(F.when(is_good, store_us)).alias("highest_store_timestamp"),
         F.min("queue_offset").alias("first_offset"),
-        F.min_by("store_timestamp", F.when(is_good, F.col("queue_offset"))).alias("first_timestamp"),
+        F.min_by(store_us, F.when(is_good, F.col("queue_offset"))).alias("first_timestamp"),
         F.max_by(F.concat_ws(":", "queue_offset", *parts), "queue_offset").alias("identity"),
     )

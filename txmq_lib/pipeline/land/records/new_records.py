@@ -15,10 +15,13 @@ from txmq_lib.pipeline.land.records.offset_spans import within_spans
 from txmq_lib.pipeline.land.records.queue_runs import RUNS_SCHEMA, joined_runs
 from txmq_lib.pipeline.land.records.record_rows import table_of
 from txmq_lib.rules.half import half_topic, op_topic, stored_queue_id
-from txmq_lib.rules.runs import QUEUE, RUN_FIELDS, RUN_TYPE
+from txmq_lib.rules.reach import Reach, together
+from txmq_lib.rules.run_lists import Run
+from txmq_lib.rules.runs import QUEUE
 
 # Runs of several brokers.
 SCHEMA = RUNS_SCHEMA.insert(0, pa.field("broker_name", pa.string()))
+NEWEST, RUN_PARTS = "highest_store_timestamp", RUNS_SCHEMA.names[2:6]
 
 
 def new_runs(current: Pass, parts: Mapping[str, Sequence[pa.Table | None]]) -> pa.Table | None:
@@ -41,11 +44,18 @@ def new_runs(current: Pass, parts: Mapping[str, Sequence[pa.Table | None]]) -> p
     return runs
 
 
-def frontier_runs(current: Pass, runs: pa.Table) -> DataFrame:
-    """Runs as rules.frontier.reached_by takes them."""
-    rows = current.warehouse.spark.createDataFrame(runs, from_arrow_schema(SCHEMA))
-    fields = [(F.col(name) if name in SCHEMA.names else F.lit(None).cast("bigint")).alias(name) for name in RUN_FIELDS]
-    return rows.select(*QUEUE, *SCHEMA.names[7:], F.struct(*fields).cast(RUN_TYPE).alias("run"))
+def reached_by(runs: pa.Table) -> list[Reach]:
+    """How far each queue was read, by the runs (SCHEMA) of all that was read of it."""
+    newest = runs.schema.get_field_index(NEWEST)
+    in_numbers = runs.set_column(newest, NEWEST, runs[NEWEST].cast(pa.int64()))
+    return together(
+        Reach(
+            **{name: one[name] for name in (*QUEUE, NEWEST, "told_end", "file_end", "first_told_end")},
+            next_offset=one["end_offset"],
+            runs=(Run(*[one[name] for name in RUN_PARTS]),),
+        )
+        for one in in_numbers.to_pylist()
+    )
 
 
 def holds_key(current: Pass, rows: DataFrame, runs: pa.Table) -> bool:

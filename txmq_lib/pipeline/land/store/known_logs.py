@@ -25,7 +25,7 @@ from txmq_lib.rocketmq.store.commit_log import (
 from txmq_lib.rocketmq.store.message_batch import decode_batches
 from txmq_lib.rocketmq.store.records import BORN_HOST_END, END, START, TOPIC, TOPIC_END, Records
 from txmq_lib.rules.frontier import WHOLE_LOG_TOPIC, WHOLE_QUEUE_ID
-from txmq_lib.rules.runs import MOST_RUNS
+from txmq_lib.rules.run_lists import MOST_RUNS
 
 TABLES_OF_RECORDS = ("half_message", "op_message", "message", "trans_check_max_time")
 UNSEEN = (SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK)

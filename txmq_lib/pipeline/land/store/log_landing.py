@@ -15,11 +15,12 @@ from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import InputError
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.land.records import files_of_tasks
-from txmq_lib.pipeline.land.records.new_records import frontier_runs, new_runs
+from txmq_lib.pipeline.land.records.new_records import new_runs, reached_by
 from txmq_lib.pipeline.land.records.record_files import RecordReading, Stretch, Written, write_stretch
 from txmq_lib.pipeline.land.store.suspects_source import SOURCE_NAME, Suspects
 from txmq_lib.rocketmq.store.commit_log import LogFile, file_at
 from txmq_lib.rocketmq.store.message_batch import ARROW_SCHEMA
+from txmq_lib.rules.reach import Reach
 from txmq_lib.spark.tasks import in_tasks
 
 
@@ -27,12 +28,12 @@ from txmq_lib.spark.tasks import in_tasks
 class LandedLog:
     """A log whose good records are in files that commits name.
 
-    runs           of all good records, as rules.frontier.reached_by takes them
+    reached        how far each queue was read by good records
     suspects       the records that are in no file, still to be judged; null where there are none
     suspect_bytes  what those hold in Spark: a small log may have large ones
     """
 
-    runs: DataFrame
+    reached: list[Reach]
     suspects: DataFrame | None
     suspect_bytes: int
 
@@ -79,7 +80,7 @@ def land(current: Pass, parts: Sequence[Stretch], reading: RecordReading) -> Lan
     files_of_tasks.append_files(current, written)
     suspects = _suspects(current, parts, written, reading)
     suspect_bytes = sum(each.suspect_bytes for each in written)
-    return LandedLog(frontier_runs(current, runs), suspects, suspect_bytes)
+    return LandedLog(reached_by(runs), suspects, suspect_bytes)
 
 
 def _suspects(

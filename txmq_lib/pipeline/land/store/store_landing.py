@@ -24,7 +24,7 @@ from txmq_lib.pipeline.land.store import log_landing
 from txmq_lib.pipeline.land.store.store_plan import can_be_carried_on, header_time_ms, is_by_tasks
 from txmq_lib.pipeline.land.store.store_reports import frontier_reports
 from txmq_lib.pipeline.land.topics import ALWAYS_LANDED, is_every_topic, trace_topics
-from txmq_lib.pipeline.shared.watermark import move_frontier
+from txmq_lib.pipeline.shared.watermark import Frontier, reaches
 from txmq_lib.rocketmq.store.commit_log import list_files, torn_ends
 from txmq_lib.rocketmq.store.consume_queue import QueueBounds, dispatched_to, queue_bounds
 from txmq_lib.rocketmq.store.consumer_offset_file import ConsumerOffsetFile, read_consumer_offset_file
@@ -34,7 +34,8 @@ from txmq_lib.rocketmq.store_source import SOURCE_NAME, RocketmqStore, materiali
 from txmq_lib.rules import frontier
 from txmq_lib.rules.half import content_hash
 from txmq_lib.rules.moments import EPOCH
-from txmq_lib.rules.runs import MOST_RUNS
+from txmq_lib.rules.reach import Reach
+from txmq_lib.rules.run_lists import MOST_RUNS
 
 
 def land(current: Pass) -> None:
@@ -60,27 +61,27 @@ def land(current: Pass) -> None:
         _land_check_cursors(current, offset_table, bounds)
     if not is_every_topic(arguments["topics"]):
         stretches = _dispatched(arguments, stretches)
-    move_frontier(current, frontier_reports(current, reached, bounds, stretches))
+    landed = Frontier(current)
+    landed.move(frontier_reports(current, landed, reached, bounds, stretches))
     current.counts["waiting"] = arguments["waiting"]
     current.counts["rebuilt"] = int(arguments["is_rebuilt"])
 
 
-def _land_records(current: Pass, broker_name: str) -> tuple[DataFrame, list[tuple[int, int]]]:
-    """How far each queue was read (frontier.reached), and the stretches of the log that were read without a fault."""
+def _land_records(current: Pass, broker_name: str) -> tuple[list[Reach], list[tuple[int, int]]]:
+    """How far each queue was read, and the stretches of the log that were read without a fault."""
     landed = _landed_by_tasks(current, broker_name) if is_by_tasks(current) else None
     if landed is None:
         stored = current.cached(_described(current, _records(current)))
         found = messages.land_every_kind(current, stored, broker_names=[broker_name], source=STORE)
-        reached = frontier.reached(messages.without_place(found.rows.where("reason is null"), found.rivals))
-        return reached, _clean_stretches(current, stored, found.rivals)
-    reached = frontier.reached_by(landed.runs)
+        good = messages.without_place(found.rows.where("reason is null"), found.rivals)
+        return reaches(frontier.reached(good)), _clean_stretches(current, stored, found.rivals)
     if landed.suspects is None:
         current.counts |= {"never_visible": 0, "quarantine_store": 0}
-        return reached, [(current.arguments["from_offset"], current.arguments["to_offset"])]
+        return landed.reached, [(current.arguments["from_offset"], current.arguments["to_offset"])]
     with current.planned_for(landed.suspect_bytes):
         suspects = current.cached(_described(current, landed.suspects))
         messages.land_every_kind(current, suspects, broker_names=[broker_name], source=STORE, are_suspects=True)
-        return reached, _clean_stretches(current, suspects, None)
+        return landed.reached, _clean_stretches(current, suspects, None)
 
 
 def _landed_by_tasks(current: Pass, broker_name: str) -> log_landing.LandedLog | None:
