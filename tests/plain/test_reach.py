@@ -92,7 +92,7 @@ def test_the_lowest_end_told_is_kept():
         "another reading": ({"first_told_end": 7, "told_end": 7}, 7),
         "a later reading": ({"first_told_end": 12, "told_end": 12, "next_offset": 12}, 10),
         "nothing told": ({"told_end": 5}, 10),
-        "of before, to its end": ({"told_end": 7, "file_end": 7}, 7),
+        "of before, to its end": ({"told_end": 7, "file_end": 7, "is_end_known": True}, 7),
         "of before, cut short": ({"told_end": 9, "is_end_known": False}, 9),
         "of before, live": ({"told_end": 9, "is_end_known": True}, 10),
     }

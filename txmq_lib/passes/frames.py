@@ -58,15 +58,17 @@ class Frames(Plan):
         """`exact` where `kept_in_small_pass` kept it, else `wider`, which holds all its rows and is cheaper then."""
         return exact if self.is_small else wider
 
-    def few_or_none(self, frame: DataFrame, *, most: int = MOST_NUMBERS_SENT) -> DataFrame | None:
-        """`frame`, kept, where sending it whole spares a shuffle; None in a small pass, and where it has too many rows.
+    def few_or_none(self, make: Callable[[], DataFrame], *, most: int = MOST_NUMBERS_SENT) -> DataFrame | None:
+        """What `make` makes, kept, where sending it whole spares a shuffle; None where it has too many rows.
+
+        A small pass has nothing to spare: None, and nothing is made.
 
         most  how many rows of its width may be sent
         """
         if self.is_small:
             return None
         before = len(self._persisted)
-        kept = self.cached(frame)
+        kept = self.cached(make())
         if kept.count() <= most:
             return kept
         if len(self._persisted) > before:  # nobody else reads it
@@ -75,7 +77,7 @@ class Frames(Plan):
 
     def sent_if_few(self, frame: DataFrame) -> DataFrame:
         """`frame` to be joined with many rows: sent whole to every task where that spares a shuffle of them."""
-        few = self.few_or_none(frame, most=MOST_KEYS_SENT)
+        few = self.few_or_none(lambda: frame, most=MOST_KEYS_SENT)
         return frame if few is None else F.broadcast(few)
 
     def read_here(self, read: Callable[[], Rows | None]) -> Rows | None:

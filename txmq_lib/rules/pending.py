@@ -12,12 +12,14 @@ from txmq_lib.rules.offset_bitmap import offset_bitmap, with_membership
 from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 
 NEWEST = ("queue_id", "queue_offset", "commit_log_offset", "offset_msg_id", "check_immunity")
+# Columns of half rows that `folded`, and whoever looks for what names them, reads.
+FOLDED_FROM = (*TRANSACTION_KEY, *NEWEST, "real_topic", "real_queue_id", "store_timestamp", "broker_check_times")
 RENEWED_COLUMNS = ("next_check_timestamp", "is_held")  # columns of pending_half that each pass gives anew
 CHECK_STATE = ("check_times", "last_check_timestamp")
 
 
 def folded(halves: DataFrame) -> DataFrame:
-    """One row per transaction of `halves` (all its copies given), as in pending_half but for the check state.
+    """One row per transaction of `halves` (FOLDED_FROM; all copies given), as in pending_half but for the check state.
 
     The newest copy by physical offset is the live one (R56); the real topic is that of the first copy that has one.
     """

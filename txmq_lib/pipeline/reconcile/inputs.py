@@ -20,7 +20,7 @@ from txmq_lib.pipeline.shared.pruning import Values, near_messages, near_ops, ne
 from txmq_lib.rules.decisions import held, resumes
 from txmq_lib.rules.end import END_COLUMNS, HALF_PLACE
 from txmq_lib.rules.kept_out import kept_out
-from txmq_lib.rules.pending import messages_there, named_by_ops
+from txmq_lib.rules.pending import FOLDED_FROM, messages_there, named_by_ops
 from txmq_lib.rules.policy import Policies
 from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 
@@ -37,7 +37,8 @@ class Ends(NamedTuple):
 
 
 class Touched(NamedTuple):
-    """All half rows of transactions of which something new has landed, their places, and ops that may name them."""
+    """All half rows of transactions of which something new has landed (columns FOLDED_FROM), their places, and ops that
+    may name them."""
 
     halves: DataFrame
     places: Values
@@ -86,7 +87,7 @@ def _touched(current: Pass) -> Touched | None:
         return None
     with current.timed("pending"):
         near, exact = touched_halves(current)
-        halves = current.kept_in_small_pass(exact)
+        halves = current.kept_in_small_pass(exact.select(*FOLDED_FROM))
         # Where the others near them are costs less to look up with than to leave out.
         places = places_of(current.exact_in_small_pass(halves, near))
         return Touched(halves, places, relevant_ops(current, places))

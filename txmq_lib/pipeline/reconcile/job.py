@@ -99,7 +99,7 @@ def _judged(current: Pass, inputs: Inputs, ends: Ends) -> DataFrame:
     """Rows of end_outcome for `ends`, with `was_held`."""
     rows, halves, quarantined_places = ends
     with current.timed("judge"):
-        landed_bitmap = current.few_or_none(end.landed_offset_bitmap(halves))
+        landed_bitmap = current.few_or_none(lambda: end.landed_offset_bitmap(halves))
         matched = current.kept_in_small_pass(end.matched_ends(rows, halves, landed_bitmap, quarantined_places))
         # Decisions are read by times of birth: in a small pass those of the matched ends, else those of all halves.
         prior = prior_decisions(current, current.exact_in_small_pass(matched, halves), halves)
@@ -114,7 +114,7 @@ def _undecided(current: Pass, inputs: Inputs, deciding: DataFrame) -> DataFrame:
         return current.kept_in_small_pass(check.with_action(still, policies=inputs.policies, now=current.now))
     halves, places, ops = inputs.touched
     # Most transactions are decided by an op or an end that names a half of theirs: that half makes no candidate.
-    decided_bitmap = current.few_or_none(decided_offset_bitmap(ops, deciding))
+    decided_bitmap = current.few_or_none(lambda: decided_offset_bitmap(ops, deciding))
     candidates, named_keys = opened_unless_named(inputs.pending, halves, decided_bitmap)
     candidates = current.cached(candidates)
     closed_keys = _closed(current, places, ops, candidates).unionByName(
@@ -141,7 +141,7 @@ def _decided_keys(current: Pass, deciding: DataFrame, named_keys: DataFrame | No
     if named_keys is not None:
         keys = keys.unionByName(named_keys)
         # What is no candidate need not be taken off.
-        candidate_keys = current.few_or_none(candidates.select(*TRANSACTION_KEY), most=MOST_KEYS_SENT)
+        candidate_keys = current.few_or_none(lambda: candidates.select(*TRANSACTION_KEY), most=MOST_KEYS_SENT)
         if candidate_keys is not None:
             keys = join_transaction(keys, F.broadcast(candidate_keys), "left_semi")
     return keys.distinct()

@@ -105,7 +105,7 @@ def _decide(current: Pass, inputs: Inputs) -> Decided:
 
 def _rolled_up(current: Pass, seeds: DataFrame, reports: DataFrame) -> DataFrame:
     with current.timed("find"):
-        kinds = current.few_or_none(queue_kinds(seeds, reports), most=MOST_QUEUES_SENT)
+        kinds = current.few_or_none(lambda: queue_kinds(seeds, reports), most=MOST_QUEUES_SENT)
     window_ms = CONFLICT_INTERVALS * current.settings.persist_consumer_offset_interval_ms
     return rolled_up(seeds, reports, conflict_window_ms=window_ms, kinds=kinds)
 

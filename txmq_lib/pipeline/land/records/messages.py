@@ -213,7 +213,7 @@ def _land_direct(
     key: tuple[str, ...] = TOPIC_KEY
     if kind in ("half", "op"):
         key, direct = QUEUE_KEY, direct.withColumn("queue_id", table_queue_id())
-    few_repeated = current.few_or_none(repeated_keys(direct, key), most=MOST_KEYS_SENT)
+    few_repeated = current.few_or_none(lambda: repeated_keys(direct, key), most=MOST_KEYS_SENT)
     judged = current.kept_in_small_pass(judged_by_key(direct, existing, key, few_repeated))
     tally = _tallied(current, judged)
     new = direct
@@ -275,7 +275,7 @@ def _land_prepared(current: Pass, good: DataFrame, batch: _Batch) -> tuple[DataF
     known = current.read("half_message").where(F.col("broker_name") == broker_name)
     # A prepared message has no half offset of its own yet: it is known by its physical offset.
     prepared = good.where("is_prepared")
-    few_repeated = current.few_or_none(repeated_keys(prepared, PHYSICAL_KEY), most=MOST_KEYS_SENT)
+    few_repeated = current.few_or_none(lambda: repeated_keys(prepared, PHYSICAL_KEY), most=MOST_KEYS_SENT)
     judged = current.cached(judged_by_key(prepared, known, PHYSICAL_KEY, few_repeated))
     tally = _tallied(current, judged)
     new = judged.where(F.col("status") == NEW).drop("status")
