@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
-from txmq_lib.config.table_specs import Differences, TableSpec
+from txmq_lib.config.table_specs import Differences, TableSpec, table_spec
 from txmq_lib.errors import SchemaError
+from txmq_lib.spark.local_frame import arrow_rows
 
 
 def struct_type(spec: TableSpec) -> StructType:
     """The table's schema as Spark knows it."""
     return StructType.fromJson(spec.to_json())
+
+
+def rows_at_hand(table: str, rows: Iterable[Mapping[str, Any] | Sequence[Any]]) -> pa.Table:
+    """`rows` (mappings, or values in column order) with the columns of a table."""
+    return arrow_rows(rows, struct_type(table_spec(table)))
 
 
 def in_order(frame: DataFrame, schema: StructType) -> DataFrame:

@@ -9,16 +9,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from pyspark.sql import Column, DataFrame
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.arrow_files import WrittenFile
 from txmq_lib.delta.arrow_writes import ArrowWrite
 from txmq_lib.delta.conflicts import CONFLICTS, WRITE_ATTEMPTS
-from txmq_lib.delta.conform import conform
+from txmq_lib.delta.conform import conform, struct_type
 from txmq_lib.delta.log_actions import real_path
 from txmq_lib.delta.log_view import TaggedCommit
 from txmq_lib.delta.short_logs import shorten_longest_log
@@ -32,6 +33,8 @@ from txmq_lib.passes.pass_log import app_id, app_prefix
 NOT_DECIDING = frozenset({"broker"})
 WITHDRAWN = "withdrawn"  # the step that deletes what another step has put into a table
 OCCUPIED = "taken"  # note of a commit that has a step's number and no rows
+# A frame, or what `rows_at_hand` makes of rows that are here already.
+ToWrite: TypeAlias = DataFrame | pa.Table
 # As many rows without bodies take less time from here than a commit of Spark does.
 FEW_ROWS = 100_000
 
@@ -46,14 +49,14 @@ class Writer(Claims):
     def append(
         self,
         table: str,
-        frame: DataFrame,
+        rows: ToWrite,
         *,
         step: str,
         count: int | None = None,
         even_if_empty: bool = False,
         even_if_abandoned: bool = False,
     ) -> int:
-        """Append `frame` once; the rows written. An empty frame makes no commit, unless it is to tell that it was.
+        """Append `rows` once; how many were written. None make no commit, unless it is to tell that there were none.
 
         Nothing is done where `append_ahead` or `append_files` wrote the step before its turn.
         count             how many rows there are, where that is known: it spares looking, and few are written from here
@@ -62,7 +65,7 @@ class Writer(Claims):
         if step in self._written_ahead:
             return self.counts[step]
         _require_stated(table, "append")
-        write = self._write_of(table, frame, step, count)
+        write = self._write_of(table, rows, step, count)
         return self._write_once(
             table,
             step,
@@ -111,20 +114,20 @@ class Writer(Claims):
     def upsert(
         self,
         table: str,
-        frame: DataFrame,
+        rows: ToWrite,
         *,
         step: str,
         only_if: str | None = None,
         within: Callable[[], Column] | None = None,
         count: int | None = None,
     ) -> int:
-        """MERGE `frame` on the table's key (null-safe), once.
+        """MERGE `rows` on the table's key (null-safe), once.
 
         only_if  (on target t and source s) lets a match be updated
         within   gives what (on t) is true for all rows that can match: a table of many files is not searched whole
         """
         _require_stated(table, "upsert")
-        write = self._write_of(table, frame, step, count, merges=True)
+        write = self._write_of(table, rows, step, count, merges=True)
         merge = partial(write.by.upsert, write.path, key=table_spec(table).key, only_if=only_if)
         if isinstance(write.by, SparkWrite) and within is not None:
             is_few = self.warehouse.is_few(table, self.input_versions[table])
@@ -222,17 +225,18 @@ class Writer(Claims):
             self.seconds[step] = self.seconds.get(step, 0.0) + time.monotonic() - begun
 
     def _write_of(
-        self, table: str, frame: DataFrame, step: str, count: int | None, *, merges: bool = False, note: str = ""
+        self, table: str, rows: ToWrite, step: str, count: int | None, *, merges: bool = False, note: str = ""
     ) -> _Write:
         stamp = (app_id(self.job, table, step), self.number, f"{self.tag(step)}\n{note}" if note else self.tag(step))
-        rows = partial(conform, frame, table_spec(table))
-        is_small = self.is_small or (count is not None and count <= FEW_ROWS and not table_spec(table).has_bodies)
+        few = rows.num_rows if isinstance(rows, pa.Table) else count
+        is_small = self.is_small or (few is not None and few <= FEW_ROWS and not table_spec(table).has_bodies)
         path = self.warehouse.small_path(table) if is_small else None
         # For a MERGE deltalake reads the whole table.
         if path is not None and not (merges and not self.warehouse.is_few(table)):
             highest = partial(self.warehouse.highest_number, table, stamp[0])
-            return _Write(SmallWrite(*stamp, highest), path, cache(lambda: with_own_arrays(rows().toArrow())))
-        return _Write(SparkWrite(*stamp), self.warehouse.path(table), cache(rows))
+            return _Write(SmallWrite(*stamp, highest), path, cache(partial(_in_arrow, table, rows)))
+        in_spark = cache(partial(_in_spark, self.warehouse.spark, table, rows))
+        return _Write(SparkWrite(*stamp), self.warehouse.path(table), in_spark)
 
     def _write_once(
         self,
@@ -310,6 +314,15 @@ class _Write(NamedTuple):
     def _is_empty(self) -> bool:
         rows = self.rows()
         return bool(rows.isEmpty() if isinstance(rows, DataFrame) else rows.num_rows == 0)
+
+
+def _in_arrow(table: str, rows: ToWrite) -> pa.Table:
+    return rows if isinstance(rows, pa.Table) else with_own_arrays(conform(rows, table_spec(table)).toArrow())
+
+
+def _in_spark(spark: SparkSession, table: str, rows: ToWrite) -> DataFrame:
+    spec = table_spec(table)
+    return conform(spark.createDataFrame(rows, struct_type(spec)) if isinstance(rows, pa.Table) else rows, spec)
 
 
 def _require_stated(table: str, write: str) -> None:

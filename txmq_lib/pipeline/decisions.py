@@ -12,8 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.config.settings import Settings
-from txmq_lib.config.table_specs import table_spec
-from txmq_lib.delta.conform import struct_type
+from txmq_lib.delta.conform import rows_at_hand
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import UsageError
 from txmq_lib.names import (
@@ -84,8 +83,7 @@ def _job(decision: str) -> str:
 def _decide(current: Pass, plan: Sequence[Planned]) -> PassReport:
     rows_to_do = to_do(plan)
     rows = [_decision_row(current, row) for row in rows_to_do]
-    decisions = local_frame(current.warehouse.spark, rows, struct_type(table_spec(DECISIONS)))
-    current.append(DECISIONS, decisions, step=DECISIONS, count=len(rows))
+    current.append(DECISIONS, rows_at_hand(DECISIONS, rows), step=DECISIONS, count=len(rows))
     if current.arguments["decision"] in DEFINITE:
         current.append("end_transaction", _ends(current, rows_to_do), step="end_transaction", count=len(rows))
     return current.commit(left_alone(plan))

@@ -22,7 +22,7 @@ from txmq_lib.answers.resolvers import resolver_of
 from txmq_lib.config.settings import Settings
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.conflicts import is_left_off
-from txmq_lib.delta.conform import struct_type
+from txmq_lib.delta.conform import rows_at_hand
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import SettingsError
 from txmq_lib.names import COMMIT, ORIGIN_RESOLVE, ROLE_AUDIT, ROLLBACK, UNKNOWN
@@ -39,7 +39,6 @@ from txmq_lib.rules.decisions import held
 from txmq_lib.rules.evidence import transaction_figures
 from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 from txmq_lib.spark.jvm import uncancelled
-from txmq_lib.spark.local_frame import local_frame
 
 JOB = "resolve"
 ANSWERS = "check_answer"
@@ -178,8 +177,7 @@ def _rows_of_step(
 
 def _land(current: Pass, step: str, rows: Sequence[Mapping[str, Any]]) -> None:
     # Also where nothing was said: a process that carries this plan on must not be told something else later.
-    answers = local_frame(current.warehouse.spark, rows, struct_type(table_spec(ANSWERS)))
-    current.append(ANSWERS, answers, step=step, count=len(rows), even_if_empty=True)
+    current.append(ANSWERS, rows_at_hand(ANSWERS, rows), step=step, count=len(rows), even_if_empty=True)
 
 
 def _told(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import reduce
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -20,7 +21,7 @@ from txmq_lib.passes.ready import make_ready
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.land.kinds import MESSAGE_TABLES
 from txmq_lib.pipeline.shared import roles
-from txmq_lib.pipeline.shared.watermark import frame_of, reaches
+from txmq_lib.pipeline.shared.watermark import as_rows, reaches
 from txmq_lib.pipeline.taken_tables import DECISIONS, MET_TXMQ_THERE, TABLES, Which
 from txmq_lib.rules.frontier import reached
 from txmq_lib.rules.half import op_topic, stored_queue_id
@@ -105,7 +106,7 @@ def _decisions_back(current: Pass, role: str) -> PassReport:
     return current.commit()
 
 
-def _landed_to(current: Pass, broker_name: str) -> DataFrame:
+def _landed_to(current: Pass, broker_name: str) -> pa.Table:
     """Rows of landing_frontier for what of a broker stays."""
     is_left = (F.col("broker_name") == broker_name) & (F.col("origin") == ORIGIN_LANDED)
     # Of most messages of the trace topic no row is left: it is read again.
@@ -123,7 +124,7 @@ def _landed_to(current: Pass, broker_name: str) -> DataFrame:
     left = [one._replace(former_timestamp=former) for one in reaches(reached(rows))]
     # A queue that has begun anew has lost what it held, whoever decides.
     changes = {row.key: row.changes for row in of_broker}
-    return frame_of(current, [row._replace(changes=changes.get(row.key)) for row in advanced((), left)])
+    return as_rows(current, [row._replace(changes=changes.get(row.key)) for row in advanced((), left)])
 
 
 def _without_place_behind_rivals(rows: DataFrame, current: Pass) -> DataFrame:

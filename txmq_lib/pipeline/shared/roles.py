@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.config.settings import Settings
-from txmq_lib.config.table_specs import table_spec
-from txmq_lib.delta.conform import struct_type
+from txmq_lib.delta.conform import rows_at_hand
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import RoleChanged, SettingsError
 from txmq_lib.names import (
@@ -26,7 +25,6 @@ from txmq_lib.names import (
 from txmq_lib.passes.current import Pass
 from txmq_lib.passes.pass_log import COMMITTED, ROLE_GIVEN
 from txmq_lib.rules.pending import is_committed
-from txmq_lib.spark.local_frame import local_frame
 
 TABLE = STEP = "broker"
 # Kinds of files that say the same whoever decides: consumer offsets and acknowledgements.
@@ -109,8 +107,9 @@ def write(current: Pass, roles: Mapping[str, str], *, step: str) -> None:
         }
         for name, role in sorted(roles.items())
     ]
-    frame = local_frame(current.warehouse.spark, rows, struct_type(table_spec(TABLE)))
-    current.upsert(TABLE, frame, step=step, only_if=None if step == ROLE_GIVEN else "false", count=len(rows))
+    current.upsert(
+        TABLE, rows_at_hand(TABLE, rows), step=step, only_if=None if step == ROLE_GIVEN else "false", count=len(rows)
+    )
     del current.counts[step]  # of what landed it tells nothing
 
 

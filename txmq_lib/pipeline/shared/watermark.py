@@ -9,10 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from txmq_lib.config.table_specs import table_spec
-from txmq_lib.delta.conform import struct_type
+from txmq_lib.delta.arrow_files import arrow_schema
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.shared.known_runs import rows_without_runs, with_found_runs
 from txmq_lib.rules.frontier import WHOLE_QUEUE_ID
@@ -43,7 +42,7 @@ class Frontier:
             queues = {report.key for report in reports}
             known = self.rows(lambda key: key in queues or key[2] == WHOLE_QUEUE_ID)
             changed = list(advanced(known, reports))
-            rows = frame_of(current, changed)
+            rows = as_rows(current, changed)
         # Another job may have moved the row since the plan was made: never back.
         current.upsert(TABLE, rows, step="frontier", only_if=MOVES_ON, count=len(changed))
 
@@ -71,13 +70,12 @@ def reaches(rows: pa.Table | DataFrame) -> list[Reach]:
     return [Reach(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)]
 
 
-def frame_of(current: Pass, rows: Iterable[Reach]) -> DataFrame:
+def as_rows(current: Pass, rows: Iterable[Reach]) -> pa.Table:
     """Rows of landing_frontier that this pass writes."""
-    schema = struct_type(table_spec(TABLE))
     columns = dict(zip(Reach._fields, zip(*rows, strict=True), strict=False)) or dict.fromkeys(Reach._fields, ())
     columns["pass_number"] = (current.number,) * len(columns["topic"])
-    table = pa.table([_column(columns[field.name], field.type) for field in to_arrow_schema(schema)], schema.names)
-    return current.warehouse.spark.createDataFrame(table, schema)
+    schema = arrow_schema(table_spec(TABLE))
+    return pa.table([_column(columns[field.name], field.type) for field in schema], schema)
 
 
 def _plain(name: str, column: pa.ChunkedArray) -> list[Any]:

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from txmq_lib.config.settings import Settings
-from txmq_lib.config.table_specs import table_spec
-from txmq_lib.delta.conform import struct_type
+from txmq_lib.delta.conform import rows_at_hand
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import RemotingError
 from txmq_lib.names import (
@@ -47,7 +46,6 @@ from txmq_lib.rocketmq.remoting.broker import End, Letter, end_transaction, resu
 from txmq_lib.rocketmq.remoting.connection import SUCCESS, Access, Connection
 from txmq_lib.rocketmq.remoting.frame import Command
 from txmq_lib.rocketmq.remoting.name_server import name_server, routes
-from txmq_lib.spark.local_frame import local_frame
 
 JOB = JOB_TO_BROKER
 REQUESTS_PER_WRITE = 50
@@ -198,8 +196,9 @@ def _ask(connection: Connection, row: Request) -> Command:
 
 
 def _record(current: Pass, rows: Sequence[Request], step: str, *, even_if_abandoned: bool = False) -> None:
-    frame = local_frame(current.warehouse.spark, rows, struct_type(table_spec(REQUESTS)))
-    current.append(REQUESTS, frame, step=step, count=len(rows), even_if_abandoned=even_if_abandoned)
+    current.append(
+        REQUESTS, rows_at_hand(REQUESTS, rows), step=step, count=len(rows), even_if_abandoned=even_if_abandoned
+    )
 
 
 def _record_outcome(current: Pass, rows: Sequence[Request], step: str) -> None:

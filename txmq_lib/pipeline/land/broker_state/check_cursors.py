@@ -11,14 +11,12 @@ from typing import Any, NamedTuple
 from pyspark.sql import Row
 
 from txmq_lib.config.settings import Settings
-from txmq_lib.config.table_specs import table_spec
-from txmq_lib.delta.conform import struct_type
+from txmq_lib.delta.conform import rows_at_hand
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.names import CHECK_GROUP, HALF_TOPIC, OP_TOPIC, ROLE_AUDIT
 from txmq_lib.passes.current import Pass
 from txmq_lib.rocketmq.store.consumer_offset_file import ConsumerOffsets
 from txmq_lib.rules.cursors import Cursor, Place, followed, with_passed
-from txmq_lib.spark.local_frame import local_frame
 
 TABLE = STEP = "check_cursor"
 OF_RULE = tuple(field.name for field in fields(Cursor))
@@ -50,8 +48,7 @@ def land(current: Pass, of_brokers: Mapping[str, Checks]) -> None:
         for broker_name, checks in of_brokers.items()
         for cursor in _moved(current.warehouse, current.settings, broker_name, checks)
     ]
-    frame = local_frame(current.warehouse.spark, rows, struct_type(table_spec(TABLE)))
-    current.upsert(TABLE, frame, step=STEP, count=len(rows))
+    current.upsert(TABLE, rows_at_hand(TABLE, rows), step=STEP, count=len(rows))
 
 
 def is_news(warehouse: Warehouse, settings: Settings, broker_name: str, checks: Checks) -> bool:

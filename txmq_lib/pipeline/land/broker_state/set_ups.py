@@ -8,11 +8,9 @@ from typing import Any
 from pyspark.sql import Row
 
 from txmq_lib.config.sections import BrokerPolicy
-from txmq_lib.config.table_specs import table_spec
-from txmq_lib.delta.conform import struct_type
+from txmq_lib.delta.conform import rows_at_hand
 from txmq_lib.passes.current import Pass
 from txmq_lib.pipeline.land.broker_state.broker_settings import limit_differences
-from txmq_lib.spark.local_frame import local_frame
 
 TABLE = STEP = "broker_set_up"
 LONGEST_WORD = 64  # of what a broker says of itself
@@ -57,8 +55,7 @@ def land(current: Pass, plans: Iterable[Mapping[str, Any]]) -> None:
         if plan.get(TABLE) is not None and not _is_known(known.get(plan["broker_name"]), plan[TABLE])
     ]
     if rows:
-        frame = local_frame(current.warehouse.spark, rows, struct_type(table_spec(TABLE)))
-        current.upsert(TABLE, frame, step=STEP, count=len(rows))
+        current.upsert(TABLE, rows_at_hand(TABLE, rows), step=STEP, count=len(rows))
         del current.counts[STEP]  # of what landed it tells nothing
 
 

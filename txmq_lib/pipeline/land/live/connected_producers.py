@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from txmq_lib.config.table_specs import table_spec
-from txmq_lib.delta.conform import struct_type
+from txmq_lib.delta.conform import rows_at_hand
 from txmq_lib.names import EVERY_GROUP
 from txmq_lib.passes.current import Pass
-from txmq_lib.spark.local_frame import local_frame
 
 TABLE = STEP = "connected_producer"
 MOST_NAMED = 10
@@ -33,8 +31,7 @@ def land(current: Pass, of_brokers: Mapping[str, Connected]) -> None:
     """Keep the clients of each group where they are not what they were, and that their broker was asked."""
     rows = [row for name, connected in of_brokers.items() for row in _changed(current, name, connected)]
     if rows:
-        frame = local_frame(current.warehouse.spark, rows, struct_type(table_spec(TABLE)))
-        current.upsert(TABLE, frame, step=STEP, count=len(rows))
+        current.upsert(TABLE, rows_at_hand(TABLE, rows), step=STEP, count=len(rows))
         del current.counts[STEP]  # of what landed it tells nothing
 
 

@@ -78,7 +78,8 @@ def _holds_any(current: Pass, table: str, runs: pa.Table) -> bool:
     of_brokers = runs.group_by("broker_name").aggregate([("first_offset", "min"), ("end_offset", "max")]).to_pylist()
     # Offsets are dense and ascend as they land, so their spans leave out nearly all files of the past.
     spans = {one["broker_name"]: (one["first_offset_min"], one["end_offset_max"] - 1) for one in of_brokers}
-    rows = current.read(table).where(within_spans(spans))
+    ranges = list(spans.values())
+    rows = current.read_files(table, lambda file: file.may_hold("queue_offset", ranges)).where(within_spans(spans))
     if table == "half_message":
         rows = rows.select("broker_name", "queue_offset", half_topic().alias("topic"), _queue_id())
     elif table == "op_message":
