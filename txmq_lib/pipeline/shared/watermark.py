@@ -32,8 +32,8 @@ class Frontier:
     def rows(self, is_wanted: Callable[[QueueKey], bool]) -> list[Reach]:
         """The rows of the queues that are wanted, each with its runs."""
         keys = zip(*[self._table[name].to_pylist() for name in ("broker_name", "topic", "queue_id")], strict=True)
-        wanted = pa.array([place for place, key in enumerate(keys) if is_wanted(key)], pa.int64())
-        return reaches(self._table.take(wanted))
+        places = pa.array([place for place, key in enumerate(keys) if is_wanted(key)], pa.int64())
+        return reaches(self._table.take(places))
 
     def move(self, reports: Sequence[Reach]) -> None:
         """Move it by reports, one for each queue."""
