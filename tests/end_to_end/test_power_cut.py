@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from contents import contents, differences
 from crash_states import CUT, EMPTY, ZEROS, Recording, build, harmed, recorded
 from house import House
+from py4j.protocol import Py4JJavaError
 from truth import CAPTURES
 
 from txmq_lib.delta.entry_check import TableCheck
@@ -73,22 +76,32 @@ def test_a_commit_of_spark_whose_first_task_had_no_rows_is_whole(spark, warehous
     assert list(table.faults(-1, ())) == []
 
 
-@pytest.mark.parametrize("harm", [EMPTY, CUT, ZEROS])
-def test_a_checksum_that_was_cut_off_is_told(spark, warehouse_dir, harm):
-    """Spark reads no file whose checksum, which Hadoop keeps beside it, says something else: a pass ended there for good."""
+@pytest.mark.parametrize(
+    ("harm", "is_of_entry", "said"),
+    [
+        *[(harm, False, "its file part-") for harm in (EMPTY, CUT, ZEROS)],
+        *[(harm, True, "its log entry" if harm == CUT else "") for harm in (EMPTY, CUT, ZEROS)],
+    ],
+)
+def test_a_checksum_that_was_cut_off_is_told_where_spark_cannot_read_for_it(
+    spark, warehouse_dir, harm, is_of_entry, said
+):
+    """Hadoop keeps checksums beside its files, and believes them: a pass ended there for good."""
     for first in (0, 10):
         spark.range(first, first + 10, 1, 1).write.format("delta").mode("append").save(str(warehouse_dir))
-    (of_a_file, *_), of_the_entry = (
-        sorted(warehouse_dir.glob(".part-*.crc"), key=lambda path: path.stat().st_mtime_ns, reverse=True),
-        warehouse_dir / "_delta_log" / f".{1:020d}.json.crc",
-    )
-    for checksum, said in ((of_a_file, "its file part-"), (of_the_entry, "its log entry")):
-        whole = checksum.read_bytes()
-        assert list(TableCheck(warehouse_dir).faults(-1, ())) == []
-        checksum.write_bytes(harmed(whole, harm))
-        ((version, fault),) = TableCheck(warehouse_dir).faults(-1, ())
-        assert (version, fault.startswith(said), fault.endswith("is not what its checksum says")) == (1, True, True)
-        checksum.write_bytes(whole)
+    of_files = sorted(warehouse_dir.glob(".part-*.crc"), key=lambda path: path.stat().st_mtime_ns)
+    checksum = warehouse_dir / "_delta_log" / f".{1:020d}.json.crc" if is_of_entry else of_files[-1]
+    assert list(TableCheck(warehouse_dir).faults(-1, ())) == []
+    # Spark's session knows the log of a place that it has seen.
+    place = warehouse_dir.with_name("after")
+    shutil.copytree(warehouse_dir, place)
+    harmed_one = place / checksum.relative_to(warehouse_dir)
+    harmed_one.write_bytes(harmed(checksum.read_bytes(), harm))
+    faults = list(TableCheck(place).faults(-1, ()))
+    assert [(version, fault.startswith(said)) for version, fault in faults] == [(1, True)] * bool(said)
+    read = nullcontext() if not said else pytest.raises(Py4JJavaError)
+    with read:
+        spark.read.format("delta").load(str(place)).collect()
 
 
 def test_so_does_a_landing(open_house):

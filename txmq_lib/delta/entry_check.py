@@ -90,7 +90,7 @@ class TableCheck:
             file = self.log / f"{version:020d}.json"
             try:
                 entry = _entry_of(file.read_text(encoding="utf-8", errors="replace"))
-                differs = not entry.fault and not _is_as_summed(file)
+                differs = not entry.fault and not _is_as_summed(file, is_streamed=True)
                 self._entries[version] = replace(entry, fault=_DIFFERS) if differs else entry
             except FileNotFoundError:
                 self._entries[version] = Entry(fault="is not there")
@@ -228,17 +228,18 @@ def _fault_of(file: Path, size: int | None, *, is_read: bool = True) -> str:
     return ""
 
 
-def _is_as_summed(file: Path) -> bool:
+def _is_as_summed(file: Path, *, is_streamed: bool = False) -> bool:
     """Whether a file is what the checksums say that Hadoop keeps beside it; true where it keeps none.
 
-    Spark reads nothing of a file that differs, be it whole, and they cut off (ChecksumFileSystem.java).
+    Spark reads nothing of a file that differs, be it whole, and they cut off. Without their header a file is streamed
+    unchecked, and Parquet, which is read by ranges, is not read (ChecksumFileSystem.java).
     """
     try:
         summed = file.with_name(f".{file.name}.crc").read_bytes()
     except FileNotFoundError:
         return True
     if len(summed) < _CHECKSUM_HEADER or not summed.startswith(_CHECKSUM_MAGIC):
-        return False
+        return is_streamed
     size = int.from_bytes(summed[len(_CHECKSUM_MAGIC) : _CHECKSUM_HEADER], "big")
     with file.open("rb") as content:
         chunks = iter(lambda: content.read(size), b"")

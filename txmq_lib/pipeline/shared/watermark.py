@@ -31,35 +31,36 @@ class Frontier:
 
     def rows(self, is_wanted: Callable[[QueueKey], bool]) -> list[Reach]:
         """The rows of the queues that are wanted, each with its runs."""
-        keys = zip(*[self._table[name].to_pylist() for name in ("broker_name", "topic", "queue_id")], strict=True)
-        places = pa.array([place for place, key in enumerate(keys) if is_wanted(key)], pa.int64())
-        return reaches(self._table.take(places))
+        with self._current.timed("frontier"):
+            return self._rows(is_wanted)
 
     def move(self, reports: Sequence[Reach]) -> None:
         """Move it by reports, one for each queue."""
         current = self._current
         with current.timed("frontier"):
             queues = {report.key for report in reports}
-            known = self.rows(lambda key: key in queues or key[2] == WHOLE_QUEUE_ID)
+            known = self._rows(lambda key: key in queues or key[2] == WHOLE_QUEUE_ID)
             changed = list(advanced(known, reports))
             rows = as_rows(current, changed)
         # Another job may have moved the row since the plan was made: never back.
         current.upsert(TABLE, rows, step="frontier", only_if=MOVES_ON, count=len(changed))
 
+    def _rows(self, is_wanted: Callable[[QueueKey], bool]) -> list[Reach]:
+        keys = zip(*[self._table[name].to_pylist() for name in ("broker_name", "topic", "queue_id")], strict=True)
+        places = pa.array([place for place, key in enumerate(keys) if is_wanted(key)], pa.int64())
+        return reaches(self._table.take(places))
+
     @cached_property
     def _table(self) -> pa.Table:
         current = self._current
-        with current.timed("frontier"):
-            table = current.read(TABLE).toArrow()
-            is_old = pc.and_(pc.not_equal(table["queue_id"], WHOLE_QUEUE_ID), table["runs"].is_null())
-            if not pc.any(is_old).as_py():
-                return table
-            old = rows_without_runs(current)
-            if old is None:
-                return table
-            old, count = materialized(old)
-            current.upsert(TABLE, old, step="runs", only_if="t.runs is null", count=count)
-            return with_found_runs(current, old).toArrow()
+        table = current.read(TABLE).toArrow()
+        is_old = pc.and_(pc.not_equal(table["queue_id"], WHOLE_QUEUE_ID), table["runs"].is_null())
+        old = rows_without_runs(current) if pc.any(is_old).as_py() else None
+        if old is None:
+            return table
+        old, count = materialized(old)
+        current.upsert(TABLE, old, step="runs", only_if="t.runs is null", count=count)
+        return with_found_runs(current, old).toArrow()
 
 
 def reaches(rows: pa.Table | DataFrame) -> list[Reach]:

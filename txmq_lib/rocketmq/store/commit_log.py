@@ -9,6 +9,7 @@ import errno
 import mmap
 import os
 import re
+from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -30,7 +31,7 @@ from txmq_lib.rocketmq.store.message_format import (
     read_frame,
     read_header,
 )
-from txmq_lib.rocketmq.store.records import MOST_RECORDS, Integers, Records, records_from
+from txmq_lib.rocketmq.store.records import MOST_RECORDS, Records, records_from
 
 COMMIT_LOG_DIR: Final = "commitlog"
 CUT_BYTES: Final = 16 << 20
@@ -315,18 +316,18 @@ def _identity(log: MappedLog, frame: Frame) -> RecordIdentity:
 
 def _last_record(log: MappedLog, start: int) -> _Last:
     """The last whole record from `start` on, how many torn ones follow it, and the cuts of LogEnd."""
-    starts: list[Sequence[int] | Integers] = []
+    starts = array("q")
     cuts, cut, is_behind_whole = [], start, False
     for stretch in walk(log, start, log.base_offset + log.size):
         is_torn = isinstance(stretch, Torn)
-        begins = [stretch.start] if isinstance(stretch, Torn) else stretch.offsets
-        starts.append(begins)
+        begins = array("q", [stretch.start] if isinstance(stretch, Torn) else stretch.offsets.tobytes())
+        starts.extend(begins)
         if is_behind_whole and not is_torn and begins[0] - cut >= CUT_BYTES:
-            cut = int(begins[0])
+            cut = begins[0]
             cuts.append(cut)
         is_behind_whole = not is_torn
     torn = 0
-    for begin in (int(begin) for begins in reversed(starts) for begin in reversed(begins)):
+    for begin in reversed(starts):
         position = begin - log.base_offset
         frame = log.frame_at(position, log.size)
         if frame is not None and is_complete(log.data, frame):
