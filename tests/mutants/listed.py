@@ -364,7 +364,7 @@ MUTANTS = (
     Mutant("reach.advanced", "what all queues said is forgotten when one goes on", "highest(of_all, of_topic)", "None", REACH),
     Mutant("reached", "any row tells the end of its queue", 'F.col("told_end") == F.col("queue_offset") + 1', "F.lit(True)", FRONTIER),
     Mutant("reached", "the last end told is the first", "F.min", "F.max", FRONTIER),
-    Mutant("reach._moved", "ends told before are forgotten", "(report.first_told_end, _first_told_before(row))", "(report.first_told_end,)", REACH),
+    Mutant("reach._moved", "ends told before are forgotten", "lowest(report.first_told_end, _first_told_before(row))", "report.first_told_end", REACH),
     Mutant("_first_told_before", "ends of before are no ends", "(row.first_told_end, row.file_end)", "(row.first_told_end,)", REACH),
     Mutant("_is_original", "a copy is an original", 'F.col("broker_check_times").isNull() & F.col("prepared_queue_offset").isNull()', "F.lit(True)", PROOF),
     Mutant("_gathered", "the first op counts", 'F.max(F.when(kind == OP, F.col("place")))', 'F.min(F.when(kind == OP, F.col("place")))', PROOF),

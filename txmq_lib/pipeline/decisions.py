@@ -83,7 +83,7 @@ def _job(decision: str) -> str:
 def _decide(current: Pass, plan: Sequence[Planned]) -> PassReport:
     rows_to_do = to_do(plan)
     rows = [_decision_row(current, row) for row in rows_to_do]
-    current.append(DECISIONS, rows_at_hand(DECISIONS, rows), step=DECISIONS, count=len(rows))
+    current.append(DECISIONS, rows_at_hand(DECISIONS, rows), step=DECISIONS)
     if current.arguments["decision"] in DEFINITE:
         current.append("end_transaction", _ends(current, rows_to_do), step="end_transaction", count=len(rows))
     return current.commit(left_alone(plan))

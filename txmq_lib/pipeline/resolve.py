@@ -177,7 +177,7 @@ def _rows_of_step(
 
 def _land(current: Pass, step: str, rows: Sequence[Mapping[str, Any]]) -> None:
     # Also where nothing was said: a process that carries this plan on must not be told something else later.
-    current.append(ANSWERS, rows_at_hand(ANSWERS, rows), step=step, count=len(rows), even_if_empty=True)
+    current.append(ANSWERS, rows_at_hand(ANSWERS, rows), step=step, even_if_empty=True)
 
 
 def _told(

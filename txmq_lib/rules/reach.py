@@ -11,7 +11,7 @@ from functools import reduce
 from typing import NamedTuple
 
 from txmq_lib.rules.frontier import ALL_QUEUES_TOPIC, WHOLE_QUEUE_ID
-from txmq_lib.rules.run_lists import Run, highest, joined, told_to
+from txmq_lib.rules.run_lists import Run, highest, joined, lowest, told_to
 
 QueueKey = tuple[str, str, int]  # broker_name, topic, queue_id
 MOST_CHANGES = 100  # of one queue; of more the first two are one
@@ -84,8 +84,8 @@ def advanced(known: Iterable[Reach], reports: Iterable[Reach]) -> Iterator[Reach
         of_all = whole_reads.get((report.broker_name, ALL_QUEUES_TOPIC))
         of_topic = whole_reads.get((report.broker_name, report.topic))
         row = before.get(report.key)
-        nothing = Reach(*report.key, next_offset=report.next_offset, runs=None)
-        moved = _moved(report, nothing if row is None else row, highest(of_all, of_topic))
+        before_it = Reach(*report.key, next_offset=report.next_offset, runs=None) if row is None else row
+        moved = _moved(report, before_it, highest(of_all, of_topic))
         if moved != row:
             yield moved
 
@@ -105,13 +105,12 @@ def of_another_life(known: Iterable[Reach], reports: Sequence[Reach], *, now_us:
 
 def _together(own: Sequence[Reach]) -> Reach:
     def furthest(one: Reach, other: Reach) -> Reach:
-        firsts = [each.first_told_end for each in (one, other) if each.first_told_end is not None]
         return one._replace(
             next_offset=max(one.next_offset, other.next_offset),
             highest_store_timestamp=highest(one.highest_store_timestamp, other.highest_store_timestamp),
             told_end=highest(one.told_end, other.told_end),
             file_end=highest(one.file_end, other.file_end),
-            first_told_end=min(firsts, default=None),
+            first_told_end=lowest(one.first_told_end, other.first_told_end),
         )
 
     whole = reduce(furthest, own)
@@ -123,7 +122,6 @@ def _moved(report: Reach, row: Reach, whole_read_to: int | None) -> Reach:
     runs_before = _runs_before(report, row, whole_read_to)
     # Of a broker that is found to have been made anew what was read before says nothing, of whichever queue.
     kept_runs = runs_before if report.former_timestamp is None else ()
-    firsts = [end for end in (report.first_told_end, _first_told_before(row)) if end is not None]
     return Reach(
         *report.key,
         next_offset=report.next_offset if report.is_whole else max(report.next_offset, row.next_offset),
@@ -135,7 +133,7 @@ def _moved(report: Reach, row: Reach, whole_read_to: int | None) -> Reach:
         runs=joined((*kept_runs, *(report.runs or ()))),
         told_end=highest(report.told_end, row.told_end),
         file_end=highest(report.file_end, row.file_end),
-        first_told_end=min(firsts, default=None),
+        first_told_end=lowest(report.first_told_end, _first_told_before(row)),
         is_untold=row.is_untold if report.is_untold is None else report.is_untold,
         changes=_changes(report, row, runs_before),
         former_timestamp=highest(report.former_timestamp, row.former_timestamp),
@@ -188,6 +186,5 @@ def _changes(report: Reach, row: Reach, runs_before: Sequence[Run]) -> tuple[Cha
 
 
 def _one_of(first: Change, second: Change) -> Change:
-    behinds = [behind for behind in (first.behind, second.behind) if behind is not None]
     is_known = first.before is not None and second.before is not None
-    return Change(min(behinds, default=None), highest(first.before, second.before) if is_known else None)
+    return Change(lowest(first.behind, second.behind), highest(first.before, second.before) if is_known else None)

@@ -33,6 +33,11 @@ def highest(*numbers: int | None) -> int | None:
     return max((number for number in numbers if number is not None), default=None)
 
 
+def lowest(*numbers: int | None) -> int | None:
+    """The lowest of those that are known."""
+    return min((number for number in numbers if number is not None), default=None)
+
+
 def joined(runs: Iterable[Run]) -> tuple[Run, ...]:
     """Runs in any order as the fewest that say the same, ascending, the newest MOST_RUNS."""
     done: list[Run] = []

@@ -107,9 +107,7 @@ def write(current: Pass, roles: Mapping[str, str], *, step: str) -> None:
         }
         for name, role in sorted(roles.items())
     ]
-    current.upsert(
-        TABLE, rows_at_hand(TABLE, rows), step=step, only_if=None if step == ROLE_GIVEN else "false", count=len(rows)
-    )
+    current.upsert(TABLE, rows_at_hand(TABLE, rows), step=step, only_if=None if step == ROLE_GIVEN else "false")
     del current.counts[step]  # of what landed it tells nothing
 
 

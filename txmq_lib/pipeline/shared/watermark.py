@@ -17,6 +17,7 @@ from txmq_lib.pipeline.shared.known_runs import rows_without_runs, with_found_ru
 from txmq_lib.rules.frontier import WHOLE_QUEUE_ID
 from txmq_lib.rules.reach import Change, QueueKey, Reach, advanced
 from txmq_lib.rules.run_lists import Run
+from txmq_lib.rules.runs import QUEUE
 from txmq_lib.spark.local_frame import materialized
 
 TABLE = "landing_frontier"
@@ -40,15 +41,17 @@ class Frontier:
         with current.timed("frontier"):
             queues = {report.key for report in reports}
             known = self._rows(lambda key: key in queues or key[2] == WHOLE_QUEUE_ID)
-            changed = list(advanced(known, reports))
-            rows = as_rows(current, changed)
+            changed = as_rows(current, advanced(known, reports))
         # Another job may have moved the row since the plan was made: never back.
-        current.upsert(TABLE, rows, step="frontier", only_if=MOVES_ON, count=len(changed))
+        current.upsert(TABLE, changed, step="frontier", only_if=MOVES_ON)
 
     def _rows(self, is_wanted: Callable[[QueueKey], bool]) -> list[Reach]:
-        keys = zip(*[self._table[name].to_pylist() for name in ("broker_name", "topic", "queue_id")], strict=True)
-        places = pa.array([place for place, key in enumerate(keys) if is_wanted(key)], pa.int64())
+        places = pa.array([place for place, key in enumerate(self._keys) if is_wanted(key)], pa.int64())
         return reaches(self._table.take(places))
+
+    @cached_property
+    def _keys(self) -> list[QueueKey]:
+        return list(zip(*[self._table[name].to_pylist() for name in QUEUE], strict=True))
 
     @cached_property
     def _table(self) -> pa.Table:

@@ -196,9 +196,7 @@ def _ask(connection: Connection, row: Request) -> Command:
 
 
 def _record(current: Pass, rows: Sequence[Request], step: str, *, even_if_abandoned: bool = False) -> None:
-    current.append(
-        REQUESTS, rows_at_hand(REQUESTS, rows), step=step, count=len(rows), even_if_abandoned=even_if_abandoned
-    )
+    current.append(REQUESTS, rows_at_hand(REQUESTS, rows), step=step, even_if_abandoned=even_if_abandoned)
 
 
 def _record_outcome(current: Pass, rows: Sequence[Request], step: str) -> None:

@@ -48,7 +48,7 @@ def land(current: Pass, of_brokers: Mapping[str, Checks]) -> None:
         for broker_name, checks in of_brokers.items()
         for cursor in _moved(current.warehouse, current.settings, broker_name, checks)
     ]
-    current.upsert(TABLE, rows_at_hand(TABLE, rows), step=STEP, count=len(rows))
+    current.upsert(TABLE, rows_at_hand(TABLE, rows), step=STEP)
 
 
 def is_news(warehouse: Warehouse, settings: Settings, broker_name: str, checks: Checks) -> bool:

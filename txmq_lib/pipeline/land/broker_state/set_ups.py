@@ -55,7 +55,7 @@ def land(current: Pass, plans: Iterable[Mapping[str, Any]]) -> None:
         if plan.get(TABLE) is not None and not _is_known(known.get(plan["broker_name"]), plan[TABLE])
     ]
     if rows:
-        current.upsert(TABLE, rows_at_hand(TABLE, rows), step=STEP, count=len(rows))
+        current.upsert(TABLE, rows_at_hand(TABLE, rows), step=STEP)
         del current.counts[STEP]  # of what landed it tells nothing
 
 

@@ -31,7 +31,7 @@ def land(current: Pass, of_brokers: Mapping[str, Connected]) -> None:
     """Keep the clients of each group where they are not what they were, and that their broker was asked."""
     rows = [row for name, connected in of_brokers.items() for row in _changed(current, name, connected)]
     if rows:
-        current.upsert(TABLE, rows_at_hand(TABLE, rows), step=STEP, count=len(rows))
+        current.upsert(TABLE, rows_at_hand(TABLE, rows), step=STEP)
         del current.counts[STEP]  # of what landed it tells nothing
 
 

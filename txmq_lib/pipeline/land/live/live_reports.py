@@ -133,13 +133,11 @@ def _read_to(runs_of: Runs, newest_ms: int | None, landed: Iterable[Reach]) -> R
     Each of them is older than the ends of the real topics, and what an op speaks of is older than it (R23). A place
     that others of its queue contradict was misread, and tells nothing.
     """
-    before = {row.key: row for row in landed if row.topic in TRANSACTION_TOPICS}
+    own = [row for row in landed if row.topic in TRANSACTION_TOPICS]
+    before = {row.key: row.runs or () for row in own}
     now_read = {key: runs for key, runs in runs_of.items() if key[1] in TRANSACTION_TOPICS}
-    of_each = [
-        joined((*((before[key].runs if key in before else None) or ()), *now_read.get(key, ())))
-        for key in {**before, **now_read}
-    ]
-    times = [row.highest_store_timestamp for row in before.values()]
+    of_each = [joined((*before.get(key, ()), *now_read.get(key, ()))) for key in {**before, **now_read}]
+    times = [row.highest_store_timestamp for row in own]
     times_ms = [None if time_us is None else time_us // 1_000 for time_us in times]
     return ReadTo(highest(newest_ms if now_read else None, *times_ms), highest(*map(last_place, of_each)))
 
