@@ -88,6 +88,37 @@ def test_a_verdict_is_looked_for_only_in_files_that_can_hold_it(open_house: Call
     assert house.audit().counts["verdict_PENDING"] == 1
 
 
+def test_what_is_pending_is_written_where_as_many_others_are(open_house: Callable[..., House]):
+    house = open_house("role=audit")
+    house.land_rows("half", [stored(HALF_TOPIC, 1_000)])
+    house.reconcile(NOW - timedelta(seconds=59))
+    house.land_rows("op", [stored(OP_TOPIC, 5_000, {"TAGS": "d"}, body="1,")])
+    house.land_rows("half", [stored(HALF_TOPIC, 6_000, {**HALF, "UNIQ_KEY": "T2"})])
+    with house.writing() as steps:
+        house.reconcile(NOW - timedelta(seconds=59))
+    assert [row["transaction_id"] for row in house.rows("pending_half")] == ["T2"]
+    assert steps == ["started", "pending_half", "committed"]  # nobody is asked: then it would be written without a look
+    house.land_rows("message", [stored("Other", 7_000)])
+    with house.writing() as steps:
+        house.reconcile(NOW - timedelta(seconds=59))
+    assert "pending_half" not in steps
+
+
+def test_a_small_pass_opens_of_small_tables_only_files_that_may_matter(open_house: Callable[..., House]):
+    house = open_house("role=audit")
+    house.land_rows("half", [stored(HALF_TOPIC, 1_000)])
+    house.land_rows("message", [stored("Topic", 4_000, sys_flag=8, prepared=1_000)])
+    house.land_rows("op", [stored(OP_TOPIC, 5_000, {"TAGS": "d"}, body="1,")])
+    house.reconcile()
+    for table in ("half_message", "message", "op_message"):
+        for file in Path(house.warehouse.path(table)).rglob("*.parquet"):
+            file.unlink()  # whoever opens one now fails
+    second = {**HALF, "UNIQ_KEY": "T2"}
+    house.land_rows("half", [stored(HALF_TOPIC, 6_000, second, born_ms=NOW_MS - DAY_MS)])
+    house.reconcile()
+    assert [row["transaction_id"] for row in house.rows("pending_half")] == ["T2"]
+
+
 def test_of_a_table_the_files_that_may_matter_are_read_or_more(open_house: Callable[..., House], reads_in_part: str):
     house = open_house("role=audit")
     for place in (1_000, 300_000):

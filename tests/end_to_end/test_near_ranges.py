@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from txmq_lib.delta.log_entries import LogEntries
 from txmq_lib.delta.log_folder import LocalFolder
 from txmq_lib.pipeline.shared import pruning
 from txmq_lib.pipeline.shared.pruning import MOST_RANGES, OFFSET_BUCKET, Values, near_values
+from txmq_lib.spark.local_frame import materialized
 
 FAR = 10 * OFFSET_BUCKET
 
@@ -36,15 +39,21 @@ def test_values_that_are_far_from_each_other_are_found_in_coarser_buckets(
     assert 2 <= collected[1] <= 17
 
 
-def test_values_side_by_side_are_few_buckets_and_none_are_no_range(spark: SparkSession):
+@pytest.mark.parametrize("kept", [lambda frame: frame, materialized], ids=["in Spark", "at hand"])
+def test_values_side_by_side_are_few_buckets_and_none_are_no_range(
+    spark: SparkSession, kept: Callable[[DataFrame], DataFrame]
+):
     places = spark.range(0, 40 * OFFSET_BUCKET, 500)
-    ids = places.selectExpr("id as v", "id - 1 as w", "timestamp_millis(id) as t")
-    values = Values(ids, "v", "w", "t")
+    # Moments finer than a millisecond, and from before 1970.
+    ids = places.selectExpr("id as v", "id - 1 as w", "timestamp_micros(id * 1000 - 1) as t")
+    values = Values(kept(ids), "v", "w", "t")
     last = (40 * OFFSET_BUCKET - 1) // 500 * 500
-    assert values.ranges == {"v": [(0, last)], "w": [(-1, last - 1)], "t": [(0, last)]}
-    assert Values(ids.where("v < 0"), "v", "t").ranges == {"v": [], "t": []}
-    apart = places.selectExpr("id * 1000 as v", "cast(null as bigint) as w").limit(100)
-    assert [len(ranges) for ranges in Values(apart, "v", "w").ranges.values()] == [MOST_RANGES, 0]
+    assert values.ranges == {"v": [(0, last)], "w": [(-1, last - 1)], "t": [(-1, last - 1)]}
+    assert Values(kept(ids.where("v < 0")), "v", "t").ranges == {"v": [], "t": []}
+    apart = places.selectExpr("id * 1000 as v", "cast(null as bigint) as w", "id % 3 * 1000000 - 7 as x").limit(100)
+    found = Values(kept(apart), "v", "w", "x").ranges
+    assert [len(ranges) for ranges in found.values()] == [MOST_RANGES, 0, 3]
+    assert found["x"] == [(-7, -7), (999_993, 999_993), (1_999_993, 1_999_993)]
 
 
 @pytest.mark.parametrize("has_vectors", [False, True])

@@ -59,6 +59,7 @@ class Warehouse(TableLogs):
         self.is_looked_after = False
         self._durable: dict[str, int] = {}
         self._created_empty: dict[str, bool] = {}
+        self._empty: dict[str, DataFrame] = {}
         self._materialized: dict[str, tuple[int, list[Row]]] = {}
         self._copies = NearCopies(spark)
 
@@ -216,7 +217,9 @@ class Warehouse(TableLogs):
 
     def empty(self, table: str) -> DataFrame:
         """No rows, with the table's columns."""
-        return local_frame(self.spark, [], struct_type(table_spec(table)))
+        if table not in self._empty:
+            self._empty[table] = local_frame(self.spark, [], struct_type(table_spec(table)))
+        return self._empty[table]
 
     def _was_created_empty(self, table: str) -> bool:
         # Version 0 of a cloned table has rows.

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from tempfile import mkdtemp
 from typing import TypeVar
-from weakref import WeakSet
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -20,7 +19,7 @@ from pyspark.sql import functions as F
 from txmq_lib.files.materialized import MATERIALIZED_BYTES
 from txmq_lib.files.scratch import scratch
 from txmq_lib.passes.plan import Plan
-from txmq_lib.spark.local_frame import materialized
+from txmq_lib.spark.local_frame import at_hand, materialized
 from txmq_lib.spark.tuning import tuned
 
 # How many rows may be sent whole to every task: some 300 MiB of numbers, 100 MiB of keys or of queues.
@@ -35,17 +34,13 @@ class Frames(Plan):
 
     _persisted: list[DataFrame] = field(default_factory=list)
     _directories: list[str] = field(default_factory=list)
-    _local: WeakSet[DataFrame] = field(default_factory=WeakSet)
 
     def cached(self, frame: DataFrame) -> DataFrame:
         """`frame`, computed once and kept until the pass ends: what several steps read is planned and read once."""
-        if frame in self._local or any(frame is kept for kept in self._persisted):
+        if at_hand(frame) is not None or any(frame is kept for kept in self._persisted):
             return frame
         if self.is_small and self.warehouse.is_on_one_machine:
-            # Cuts the plan as well.
-            local, _ = materialized(frame)
-            self._local.add(local)
-            return local
+            return materialized(frame)  # cuts the plan as well
         # By columns, so that whoever reads some of them reads only those.
         self._persisted.append(frame.persist())
         return self._persisted[-1]

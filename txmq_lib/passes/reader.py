@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -20,9 +20,17 @@ from txmq_lib.passes.pass_log import taken_back
 class Reader(Frames):
     """Tables at the versions of the plan."""
 
+    _read: dict[str, DataFrame] = field(default_factory=dict)
+
     def read(self, table: str) -> DataFrame:
         """All rows of the table as the plan saw it."""
         return self.warehouse.read(table, self.input_versions[table])
+
+    def read_once(self, table: str) -> DataFrame:
+        """The same of a table of few rows that several steps read: in a small pass they are read once, and kept."""
+        if table not in self._read:
+            self._read[table] = self.kept_in_small_pass(self.read(table))
+        return self._read[table]
 
     def read_files(self, table: str, may_matter: MayMatter) -> DataFrame:
         """Rows of the table as the plan saw it: all of those files that `may_matter`, maybe those of others."""
@@ -32,6 +40,10 @@ class Reader(Frames):
         """Rows of a partition of the table as the plan saw it: those whose `column` has this value."""
         other = str(not value).lower()
         return self.read_files(table, lambda file: file.partition.get(column) != other).where(F.col(column) == value)
+
+    def was_never_written(self, table: str) -> bool:
+        """Whether the plan saw the table as it was made: mostly empty, and known without a look."""
+        return self.input_versions[table] == 0
 
     def has_few_rows(self, table: str) -> bool:
         """Whether the table, as the plan saw it, is read whole as cheaply as in part."""

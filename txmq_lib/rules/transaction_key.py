@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
-
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txmq_lib.names import TRANSACTION_KEY
@@ -12,12 +10,11 @@ from txmq_lib.names import TRANSACTION_KEY
 
 def join_transaction(left: DataFrame, right: DataFrame, how: str) -> DataFrame:
     """`left` joined with `right` on the transaction key, nulls equal; the key columns come from `left`."""
-    renamed = right.select(
-        [F.col(name).alias(f"_right_{name}") if name in TRANSACTION_KEY else F.col(name) for name in right.columns]
-    )
-    matches: list[Column] = [F.col(name).eqNullSafe(F.col(f"_right_{name}")) for name in TRANSACTION_KEY]
-    joined = left.join(renamed, on=reduce(lambda a, b: a & b, matches), how=how)
-    return joined.drop(*[f"_right_{name}" for name in TRANSACTION_KEY])
+    renamed = {name: f"_right_{name}" for name in TRANSACTION_KEY}
+    # As one text: a column for each key takes Python many calls into the JVM.
+    matches = F.expr(" and ".join(f"{ours} <=> {theirs}" for ours, theirs in renamed.items()))
+    joined = left.join(right.withColumnsRenamed(renamed), on=matches, how=how)
+    return joined.drop(*renamed.values())
 
 
 def transactions_of(frame: DataFrame) -> DataFrame:

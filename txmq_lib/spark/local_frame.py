@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, Final, cast
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
+
+_AT_HAND: Final[WeakKeyDictionary[DataFrame, pa.Table]] = WeakKeyDictionary()
 
 
 def local_frame(
@@ -30,10 +33,23 @@ def arrow_rows(rows: Iterable[Mapping[str, Any] | Sequence[Any]], schema: Struct
     return pa.Table.from_pylist([_plain(row) for row in values], schema=to_arrow_schema(schema))
 
 
-def materialized(frame: DataFrame) -> tuple[DataFrame, int]:
-    """A small frame computed now, as a local relation, and its number of rows."""
+def materialized(frame: DataFrame) -> DataFrame:
+    """A small frame computed now, as a local relation whose rows `at_hand` gives."""
     table = frame.toArrow()
-    return frame.sparkSession.createDataFrame(table, frame.schema), table.num_rows
+    local = frame.sparkSession.createDataFrame(table, frame.schema)
+    _AT_HAND[local] = table
+    return local
+
+
+def at_hand(frame: DataFrame) -> pa.Table | None:
+    """The rows of a frame that `materialized` made, without a look into the JVM; None of others."""
+    return _AT_HAND.get(frame)
+
+
+def in_arrow(frame: DataFrame) -> pa.Table:
+    """The rows of a frame: at hand, or computed now."""
+    table = at_hand(frame)
+    return frame.toArrow() if table is None else table
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,6 +52,9 @@ _LAUNCH = {
     "spark.driver.memory": "2g",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # The least that a sort, a group or a table sent to tasks takes, were it for one row: Spark itself chooses 32 MiB of
+    # 2 GiB. A task has at most 8,192 of them.
+    "spark.buffer.pageSize": "4m",
 }
 _LOCAL = {
     # Where all of Spark is one JVM, nobody else has to reach it. A local process may still try: it must know a secret.
@@ -182,7 +185,7 @@ def _look_names_up_once(jvm: Any) -> None:  # noqa: ANN401 - py4j has no types
     A short name is looked for in every package that pyspark imports, and each miss searches all jars: 2 ms of the 3 ms
     that a `select` or `coalesce` takes to build.
     """
-    for name in ("PythonUtils", "PythonSQLUtils", "org.apache.spark.sql.functions"):
+    for name in ("PythonUtils", "PythonSQLUtils", "functions", "org.apache.spark.sql.functions"):
         if name not in vars(jvm):
             setattr(jvm, name, _LookedUpOnce(getattr(jvm, name)))
 

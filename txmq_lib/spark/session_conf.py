@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 
 def where_unset(spark: SparkSession, settings: Mapping[str, str]) -> dict[str, str]:
     """What of `wanted` nobody has set for this session: a key that somebody set stays as it is."""
-    conf = spark.sparkContext.getConf()
+    conf = SparkConf(_jconf=spark.sparkContext._jsc.getConf())  # as getConf gives it, which copies key after key
     return {key: value for key, value in settings.items() if not conf.contains(key)}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import NamedTuple
@@ -56,11 +56,11 @@ def find_destinations(current: Pass, decided: Decided, tally: Tally, kept: ExitS
 
     InvariantViolation where a destination has no half, or a half several destinations.
     """
-    queue_ends = current.read("landing_frontier")
+    queue_ends = current.read_once("landing_frontier")
     messages, message_files = _numbered_in_arrow(current, decided, tally, queue_ends) or _with_files(
         current,
         kept,
-        effects.restored_destinations(decided.deciding, queue_ends),
+        lambda: effects.restored_destinations(decided.deciding, queue_ends),
         decided.deciding,
         _message_table(current),
         tally.decisions[COMMIT],
@@ -68,7 +68,7 @@ def find_destinations(current: Pass, decided: Decided, tally: Tally, kept: ExitS
     given_up, given_up_files = _with_files(
         current,
         kept,
-        effects.given_up_destinations(decided.giving_up, queue_ends),
+        lambda: effects.given_up_destinations(decided.giving_up, queue_ends),
         decided.giving_up,
         _given_up_table(current),
         tally.actions.get(check.GIVE_UP, 0),
@@ -104,24 +104,22 @@ def _numbered_in_arrow(
 def _with_files(
     current: Pass,
     kept: ExitStack,
-    destinations: DataFrame,
+    find: Callable[[], DataFrame],
     cheaper: DataFrame,
     target: TableFromHalves,
     count: int,
 ) -> tuple[DataFrame, Sequence[WrittenFile] | None]:
-    """`count` destinations, computed once, and files with the rows that go there.
+    """The `count` destinations that `find` gives, computed once, and files with the rows that go there.
 
     No files (None) where Spark has to make the rows, [] where there are none.
     cheaper  has the offsets of their halves in the commit log, too, and is cheaper to look through
     """
     if not is_possible(current, target.table):
-        return current.cached(destinations), None
+        return current.cached(find()), None
     if not count:
-        return current.cached(destinations), []
+        return current.warehouse.empty(target.table), []
     with current.timed("destinations"):
-        frame, in_files = kept.enter_context(
-            laid_down(current, destinations, target.offset, count=count, cheaper=cheaper)
-        )
+        frame, in_files = kept.enter_context(laid_down(current, find(), target.offset, count=count, cheaper=cheaper))
         halves = halves_of(current, in_files)
     if halves is None:
         return frame, None

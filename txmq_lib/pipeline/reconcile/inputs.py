@@ -89,7 +89,7 @@ def _touched(current: Pass) -> Touched | None:
         near, exact = touched_halves(current)
         halves = current.kept_in_small_pass(exact.select(*FOLDED_FROM))
         # Where the others near them are costs less to look up with than to leave out.
-        places = places_of(current.exact_in_small_pass(halves, near))
+        places = places_of(current, current.exact_in_small_pass(halves, near))
         return Touched(halves, places, relevant_ops(current, places))
 
 
@@ -173,9 +173,9 @@ def _decided_by_landed_rows(current: Pass, halves: DataFrame) -> DataFrame | Non
     message nobody knows what it decided.
     """
     # Queues of txmq's own rows have no store time.
-    frontier = current.read("landing_frontier").where("highest_store_timestamp is not null")
-    rows = frontier.where(~F.col("topic").isin(*HALF_TOPICS)).select("broker_name").distinct().collect()
-    engines = [row[0] for row in rows if current.settings.for_broker(row[0]).role == ROLE_ENGINE]
+    frontier = current.read_once("landing_frontier").where("highest_store_timestamp is not null")
+    brokers = frontier.where(~F.col("topic").isin(*HALF_TOPICS)).select("broker_name").toArrow()["broker_name"].unique()
+    engines = [name for name in brokers.to_pylist() if current.settings.for_broker(name).role == ROLE_ENGINE]
     if not engines:
         return None
     touched = current.cached(transactions_of(halves.where(F.col("broker_name").isin(engines))))
@@ -203,6 +203,7 @@ def touched_halves(current: Pass) -> tuple[DataFrame, DataFrame]:
     touched = new.select(*TRANSACTION_KEY)
     if has_resumes:
         touched = touched.unionByName(resumes(current.new_rows("manual_decision")).select(*TRANSACTION_KEY))
+    touched = current.kept_in_small_pass(touched)
     near = near_values("born_timestamp", touched, "born_timestamp").rows(current, "half_message")
     return near, join_transaction(near, touched, "left_semi")
 

@@ -66,17 +66,20 @@ def _write_pending(current: Pass, decided: Decided, actions: Mapping[str, int]) 
         requests = check.check_requests(decided.undecided, now=current.now, pass_number=current.number)
         current.append("check_request", requests, step="check_request", count=actions[check.ASK])
     # Whoever was asked has one check more: there is nothing to compare then.
-    if check.ASK in actions or _digest(decided.pending) != _digest(current.read("pending_half")):
+    if check.ASK in actions or _differ(decided.pending, current.read("pending_half")):
         count = sum(rows for action, rows in actions.items() if action != check.GIVE_UP)
         current.overwrite("pending_half", decided.pending, step="pending_half", count=count)
 
 
-def _digest(pending: DataFrame) -> tuple[int, int]:
-    """Equal for equal rows: what did not change is not written again."""
-    columns = [F.col(name) for name in table_spec("pending_half").columns]
-    hashed = pending.select(F.xxhash64(*columns).cast("decimal(38,0)").alias("h"))
-    row = hashed.agg(F.count("*").alias("rows"), F.coalesce(F.sum("h"), F.lit(0)).alias("sum")).collect()[0]
-    return int(row["rows"]), int(row["sum"])
+def _differ(pending: DataFrame, before: DataFrame) -> bool:
+    """Whether rows of pending_half are others than they were: what did not change is not written again."""
+    hashed = F.xxhash64(*table_spec("pending_half").columns).cast("decimal(38,0)")
+    now, then = [
+        rows.select(F.lit(sign).alias("rows"), (sign * hashed).alias("hash"))
+        for sign, rows in ((1, pending), (-1, before))
+    ]
+    # Where they are the same, rows and hashes sum up to nothing.
+    return any(now.unionByName(then).agg(F.sum("rows"), F.sum("hash")).collect()[0])
 
 
 def _write_waiting_ends(current: Pass, outcomes: DataFrame, end_counts: Sequence[Mapping[str, Any]]) -> None:
@@ -163,7 +166,7 @@ def _write_ops(current: Pass, decided: Decided, queue_ends: DataFrame, tally: Ta
         named = named.unionByName(
             decided.giving_up.select("broker_name", "queue_id", F.col("queue_offset").alias("half_queue_offset"))
         )
-    if (files := current.by_files(lambda: op_files(current, named, queue_ends))) is not None:
+    if (files := op_files(current, named, queue_ends)) is not None:
         current.append_files("op_message", files, step="op_message")
         return
     count = tally.decisions.total() + (given_up_count if rolls_back else 0)
@@ -183,7 +186,7 @@ def _move_frontier(current: Pass, tally: Tally) -> None:
 def _checkpoints(current: Pass, pending: DataFrame) -> tuple[dict[str, int], int | None]:
     """Per broker/half queue the smallest open half offset, else the highest landed + 1; when the next check is due."""
     with current.timed("checkpoint"):
-        frontier_rows = current.read("landing_frontier").where(F.col("topic").isin(*HALF_TOPICS))
+        frontier_rows = current.read_once("landing_frontier").where(F.col("topic").isin(*HALF_TOPICS))
         landed = frontier_rows.withColumn("queue_id", table_queue_id()).collect()
         queues = (
             pending.groupBy("broker_name", "queue_id")

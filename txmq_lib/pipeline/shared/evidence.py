@@ -30,7 +30,7 @@ def evidence_of(current: Pass, touched: DataFrame, orphans: DataFrame, born: Nea
 
     halves = current.cached(of_touched("half_message").select(*HALF_COLUMNS))
     given_up = current.cached(of_touched("trans_check_max_time").select(*GIVEN_UP_COLUMNS))
-    places = places_of(halves)
+    places = places_of(current, halves)
     ops = near_ops(places).rows(current, "op_message")
     visible = near_messages(places, given_up).rows(current, "message")
     diverted = join_transaction(diverted_halves(born.rows(current, "message")), touched, "left_semi")

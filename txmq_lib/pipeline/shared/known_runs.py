@@ -14,7 +14,7 @@ from txmq_lib.rules.runs import QUEUE, landed_runs, no_runs
 def rows_without_runs(current: Pass) -> DataFrame | None:
     """Rows of landing_frontier that say nothing of runs, with those of what landed; None where there are none."""
     is_queue = F.col("queue_id") != WHOLE_QUEUE_ID
-    old = current.read("landing_frontier").where(is_queue & F.col("runs").isNull())
+    old = current.read_once("landing_frontier").where(is_queue & F.col("runs").isNull())
     if old.isEmpty():
         return None
     ops = current.read("op_message").withColumns({"topic": op_topic(), "queue_id": stored_queue_id()})
@@ -32,7 +32,7 @@ def frontier_with_runs(current: Pass) -> DataFrame:
 
 def with_found_runs(current: Pass, old: DataFrame | None) -> DataFrame:
     """The same, where what `rows_without_runs` gives (`old`) is at hand."""
-    frontier = current.read("landing_frontier")
+    frontier = current.read_once("landing_frontier")
     if old is None:
         return frontier
     return frontier.join(F.broadcast(old.select(*QUEUE)), on=list(QUEUE), how="left_anti").unionByName(old)

@@ -77,7 +77,7 @@ def _halves(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 def _first_places(current: Pass, missing: DataFrame) -> DataFrame:
-    places = current.cached(first_places(current.read("landing_frontier")))
+    places = current.cached(first_places(current.read_once("landing_frontier")))
     silent = places.where("first_place is null").select("broker_name")
     if missing.join(silent, on="broker_name", how="left_semi").isEmpty():
         return places

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import pairwise
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
@@ -15,6 +17,7 @@ from txmq_lib.delta.file_statistics import Ranges
 from txmq_lib.delta.log_actions import DataFile
 from txmq_lib.passes.current import Pass
 from txmq_lib.rules.half import named_offset
+from txmq_lib.spark.local_frame import at_hand
 
 MOST_RANGES = 24  # each costs Spark's planner milliseconds, in every rule and every file
 OFFSET_BUCKET = 1 << 16
@@ -46,9 +49,12 @@ class Near:
     def rows(self, current: Pass, table: str, *, whole_if_new: bool = False) -> DataFrame:
         """The table's rows as the plan of the pass saw them, as far as they are near.
 
-        A table of few files is read whole, and where asked for one of which all is new to the job.
+        It is read whole where it has few files and a job would have to find the ranges; and where asked for one of
+        which all is new to the job.
         """
-        if current.has_few_rows(table) or (whole_if_new and current.known_to(table) is None):
+        if current.was_never_written(table) or (whole_if_new and current.known_to(table) is None):
+            return current.read(table)
+        if current.has_few_rows(table) and not all(column.values.are_at_hand for column in self._columns):
             return current.read(table)
         return current.read_files(table, self._may_matter).where(self.condition())
 
@@ -72,15 +78,23 @@ class Values:
     @cached_property
     def moments(self) -> frozenset[str]:
         """Those of the columns that have moments."""
-        schema = self._rows.select(*self._columns).schema
-        return frozenset(field.name for field in schema if isinstance(field.dataType, TimestampType))
+        types = {field.name: field.dataType for field in self._rows.schema}
+        return frozenset(name for name in self._columns if isinstance(types[name], TimestampType))
 
     @cached_property
     def ranges(self) -> dict[str, Ranges]:
         """For each column the ranges; of moments in epoch ms."""
         buckets = {name: TIME_BUCKET_MS if name in self.moments else OFFSET_BUCKET for name in self._columns}
+        if (rows := at_hand(self._rows)) is not None:
+            found = {name: _occupied_here(rows[name], bucket) for name, bucket in buckets.items()}
+            return {name: _joined_over_least_gaps(found[name], bucket) for name, bucket in buckets.items()}
         numbers = [F.unix_millis(name).alias(name) if name in self.moments else F.col(name) for name in self._columns]
         return _ranges(self._rows.select(*numbers), buckets)
+
+    @property
+    def are_at_hand(self) -> bool:
+        """Whether the values are in this process: then no job is needed to find the ranges."""
+        return at_hand(self._rows) is not None
 
 
 @dataclass(frozen=True)
@@ -108,10 +122,10 @@ def near_values(column: str, rows: DataFrame, values_of: str) -> Near:
     return Values(rows, values_of).near(column, values_of)
 
 
-def places_of(halves: DataFrame) -> Values:
+def places_of(current: Pass, halves: DataFrame) -> Values:
     """Where `halves` are, as ops and as messages name them."""
     places = halves.select("commit_log_offset", named_offset().alias("named_offset"))
-    return Values(places, "commit_log_offset", "named_offset")
+    return Values(current.kept_in_small_pass(places), "commit_log_offset", "named_offset")
 
 
 def near_ops(places: Values) -> Near:
@@ -160,6 +174,16 @@ def _occupied(rows: DataFrame, buckets: Mapping[str, int]) -> dict[str, list[tup
     for name, low, high in zip(*[ends[column].to_pylist() for column in ("name", "low", "high")], strict=True):
         found[name].append((low, high))
     return {name: sorted(each) for name, each in found.items()}
+
+
+def _occupied_here(values: pa.ChunkedArray, bucket: int) -> list[tuple[int, int]]:
+    """The lowest and highest in each bucket that has any, ascending, of numbers or moments that are in this process."""
+    numbers = np.sort(values.drop_null().cast(pa.int64()).to_numpy())
+    if pa.types.is_timestamp(values.type):
+        numbers = numbers // 1_000  # from µs, rounded down as by unix_millis
+    _, first = np.unique(numbers // bucket, return_index=True)
+    last = np.append(first, len(numbers))[1:] - 1
+    return list(zip(numbers[first].tolist(), numbers[last].tolist(), strict=True))
 
 
 def _joined_over_least_gaps(ranges: list[tuple[int, int]], bucket: int) -> list[tuple[int, int]]:

@@ -18,7 +18,7 @@ from txmq_lib.rules.frontier import WHOLE_QUEUE_ID
 from txmq_lib.rules.reach import Change, QueueKey, Reach, advanced
 from txmq_lib.rules.run_lists import Run
 from txmq_lib.rules.runs import QUEUE
-from txmq_lib.spark.local_frame import materialized
+from txmq_lib.spark.local_frame import in_arrow, materialized
 
 TABLE = "landing_frontier"
 MOVES_ON = f"s.next_offset >= t.next_offset or s.queue_id = {WHOLE_QUEUE_ID}"
@@ -56,19 +56,19 @@ class Frontier:
     @cached_property
     def _table(self) -> pa.Table:
         current = self._current
-        table = current.read(TABLE).toArrow()
+        table = in_arrow(current.read_once(TABLE))
         is_old = pc.and_(pc.not_equal(table["queue_id"], WHOLE_QUEUE_ID), table["runs"].is_null())
         old = rows_without_runs(current) if pc.any(is_old).as_py() else None
         if old is None:
             return table
-        old, count = materialized(old)
-        current.upsert(TABLE, old, step="runs", only_if="t.runs is null", count=count)
+        old = materialized(old)
+        current.upsert(TABLE, old, step="runs", only_if="t.runs is null", count=in_arrow(old).num_rows)
         return with_found_runs(current, old).toArrow()
 
 
 def reaches(rows: pa.Table | DataFrame) -> list[Reach]:
     """Rows of landing_frontier, or reports of them, one by one; columns that are missing tell nothing."""
-    table = rows if isinstance(rows, pa.Table) else rows.toArrow()
+    table = rows if isinstance(rows, pa.Table) else in_arrow(rows)
     names = [name for name in table.column_names if name in Reach._fields]
     columns = [_plain(name, table[name]) for name in names]
     return [Reach(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)]

@@ -29,6 +29,7 @@ from txmq_lib.errors import InvariantViolation
 from txmq_lib.files.scratch import scratch
 from txmq_lib.passes.current import Pass
 from txmq_lib.spark.glob_escape import pattern_of
+from txmq_lib.spark.local_frame import in_arrow
 
 HALVES, OFFSET = "half_message", "commit_log_offset"
 # Destinations: some 60 bytes each while they are collected; more are written by Spark.
@@ -104,7 +105,7 @@ def laid_down(
     try:
         if count <= ROWS_COLLECTED:
             frame = current.cached(destinations)
-            pq.write_table(frame.toArrow().sort_by(offset), f"{directory}/0.parquet", row_group_size=ROWS_IN_A_GROUP)
+            pq.write_table(in_arrow(frame).sort_by(offset), f"{directory}/0.parquet", row_group_size=ROWS_IN_A_GROUP)
         else:
             spread = _by_stretch(destinations, offset, count=count, cheaper=cheaper)
             spread.write.option("parquet.block.size", PART_BYTES).parquet(directory, mode="append")

@@ -1,4 +1,4 @@
-"""Ops of many decided halves, as files of op_message made here of bitmaps of their offsets (R26): nothing is sorted.
+"""Ops of decided halves, as files of op_message made here of bitmaps of their offsets (R26): nothing is sorted.
 
 The rows are those that txmq_lib/rules/effects.py makes of frames.
 """
