@@ -58,7 +58,6 @@ class Warehouse(TableLogs):
         # Whether somebody has looked in this process for what a power cut may have left (passes/ready.py).
         self.is_looked_after = False
         self._durable: dict[str, int] = {}
-        self._created_empty: dict[str, bool] = {}
         self._empty: dict[str, DataFrame] = {}
         self._materialized: dict[str, tuple[int, list[Row]]] = {}
         self._copies = NearCopies(spark)
@@ -152,7 +151,7 @@ class Warehouse(TableLogs):
 
         may_matter  tells which files have rows that are asked for; whether those of others come as well is not said
         """
-        if version == 0 and self._was_created_empty(table):
+        if self.was_never_written(table, version):
             # Known without a scan, and Spark plans away whatever is joined with it.
             return self.empty(table)
         files = self._chosen(table, version, may_matter)
@@ -200,6 +199,10 @@ class Warehouse(TableLogs):
         log = self.log(table) if version is None else self.log_upto(table, version)
         return log.plain_files(log.version if version is None else version)
 
+    def was_never_written(self, table: str, version: int | None) -> bool:
+        """Whether `version` is that which made the table, without a row. Version 0 of a cloned table has rows."""
+        return version == 0 and self.log_upto(table, 0).operation(0) == "CREATE TABLE"
+
     def _chosen(self, table: str, version: int | None, may_matter: MayMatter) -> list[DataFile] | None:
         """The files that may matter; None where they are many, or only Delta can read them."""
         files = self.plain_files(table, version)
@@ -220,12 +223,6 @@ class Warehouse(TableLogs):
         if table not in self._empty:
             self._empty[table] = local_frame(self.spark, [], struct_type(table_spec(table)))
         return self._empty[table]
-
-    def _was_created_empty(self, table: str) -> bool:
-        # Version 0 of a cloned table has rows.
-        if table not in self._created_empty:
-            self._created_empty[table] = self.log_upto(table, 0).operation(0) == "CREATE TABLE"
-        return self._created_empty[table]
 
     def _create(self, spec: TableSpec) -> None:
         properties = table_properties(spec)

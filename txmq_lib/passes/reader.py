@@ -42,8 +42,8 @@ class Reader(Frames):
         return self.read_files(table, lambda file: file.partition.get(column) != other).where(F.col(column) == value)
 
     def was_never_written(self, table: str) -> bool:
-        """Whether the plan saw the table as it was made: mostly empty, and known without a look."""
-        return self.input_versions[table] == 0
+        """Whether the plan saw the table as it was made, without a row."""
+        return self.warehouse.was_never_written(table, self.input_versions[table])
 
     def has_few_rows(self, table: str) -> bool:
         """Whether the table, as the plan saw it, is read whole as cheaply as in part."""

@@ -37,7 +37,7 @@ def uncancelled(spark: SparkSession) -> Iterator[None]:
 
 
 def let_go_of_plans(spark: SparkSession) -> None:
-    """Let go of what the plans of a pass over many rows hold: tables sent to tasks, in pages of up to 64 MiB each.
+    """Let go of what the plans of a pass over many rows hold: tables sent to tasks, above all.
 
     Frames refer to each other in circles, and until Python collects those the JVM keeps their plans. Spark drops such
     tables some time after the JVM has collected their plans: too late for a pass that finds the heap full.

@@ -94,8 +94,7 @@ def _touched(current: Pass) -> Touched | None:
 
 
 def _held_by_people(current: Pass) -> DataFrame | None:
-    # Version 0 has made the table: no row lies in it.
-    has_decisions = current.input_versions["manual_decision"] > 0
+    has_decisions = not current.was_never_written("manual_decision")
     return held(current.read("manual_decision")) if has_decisions else None
 
 

@@ -86,10 +86,12 @@ class Values:
         """For each column the ranges; of moments in epoch ms."""
         buckets = {name: TIME_BUCKET_MS if name in self.moments else OFFSET_BUCKET for name in self._columns}
         if (rows := at_hand(self._rows)) is not None:
-            found = {name: _occupied_here(rows[name], bucket) for name, bucket in buckets.items()}
-            return {name: _joined_over_least_gaps(found[name], bucket) for name, bucket in buckets.items()}
-        numbers = [F.unix_millis(name).alias(name) if name in self.moments else F.col(name) for name in self._columns]
-        return _ranges(self._rows.select(*numbers), buckets)
+            occupied = {name: _occupied_here(rows[name], bucket) for name, bucket in buckets.items()}
+        else:
+            moments = self.moments
+            numbers = [F.unix_millis(name).alias(name) if name in moments else F.col(name) for name in self._columns]
+            occupied = _occupied_by_few(self._rows.select(*numbers), buckets)
+        return {name: _joined_over_least_gaps(occupied[name], bucket) for name, bucket in buckets.items()}
 
     @property
     def are_at_hand(self) -> bool:
@@ -146,8 +148,11 @@ def near_twins(rows: DataFrame) -> Near:
     return near_values("born_timestamp", rows.select(F.explode(around).alias("born")), "born")
 
 
-def _ranges(rows: DataFrame, buckets: Mapping[str, int]) -> dict[str, Ranges]:
-    """In which ranges the numbers in each column of `rows` lie. `buckets`: gaps of a column that are of no account."""
+def _occupied_by_few(rows: DataFrame, buckets: Mapping[str, int]) -> dict[str, list[tuple[int, int]]]:
+    """Disjoint ranges, at most MOST_BUCKETS of all, in which the numbers in each column of `rows` lie.
+
+    buckets  gaps of a column that are of no account
+    """
     found = _occupied(rows, buckets)
     if sum(map(len, found.values())) > MOST_BUCKETS:
         # Far from each other, each is a bucket of its own: however many there are, so many ranges tell where they lie.
@@ -156,7 +161,7 @@ def _ranges(rows: DataFrame, buckets: Mapping[str, int]) -> dict[str, Ranges]:
         (row,) = ends.collect()
         coarse = {name: (row[f"max {name}"] or 0) - (row[f"min {name}"] or 0) for name in buckets}
         found = _occupied(rows, {name: max(bucket, coarse[name] // most + 1) for name, bucket in buckets.items()})
-    return {name: _joined_over_least_gaps(found[name], bucket) for name, bucket in buckets.items()}
+    return found
 
 
 def _occupied(rows: DataFrame, buckets: Mapping[str, int]) -> dict[str, list[tuple[int, int]]]:
