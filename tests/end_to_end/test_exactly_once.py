@@ -11,8 +11,11 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import truth
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction, create_table_with_add_actions
 from histories import HALF_TOPIC, message_row
 from house import House, wall_clock
 from moment import NOW
@@ -25,6 +28,7 @@ from txmq_lib.delta.log_view import TaggedCommit
 from txmq_lib.delta.small_writes import create_table
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import InvariantViolation, PassConflict, PassReplayed, SchemaError
+from txmq_lib.passes import writer
 from txmq_lib.passes.current import Pass
 from txmq_lib.passes.runner import next_pass
 from txmq_lib.pipeline.audit import run_audit
@@ -102,6 +106,32 @@ def test_a_pass_that_breaks_an_invariant_is_given_up_whole(open_house, monkeypat
     assert states == [(1, "committed"), (1, "started"), (2, "abandoned"), (2, "started")]
     assert house.reconcile().counts["message"] > 0
     assert Counter(row["pass_number"] for row in house.rows("end_outcome"))[3] == held
+
+
+def test_a_step_that_lost_a_row_is_told_and_its_pass_is_not_committed(open_house, monkeypatch):
+    house = open_house()
+    house.land("half", CAPTURES / "restart" / "half.jsonl.gz")
+    all_rows = writer._in_arrow
+    monkeypatch.setattr(writer, "_in_arrow", lambda *of: all_rows(*of).slice(1))
+    with pytest.raises(InvariantViolation, match=r"check_request was to get (\d+) rows .*; the pass is not committed"):
+        house.reconcile()
+    assert [row["state"] for row in house.rows("pass") if row["job"] == "reconcile"] == ["started"]
+
+
+def test_a_table_that_was_made_with_files_in_it_has_their_rows(open_house):
+    house = open_house()
+    house.land("half", CAPTURES / "restart" / "half.jsonl.gz")
+    place = house.warehouse.path("half_message")
+    rows, schema = house.warehouse.read("half_message").count(), DeltaTable(place).schema()
+    actions = [
+        AddAction(path=file["path"], size=file["size_bytes"], partition_values={}, modification_time=0, data_change=True,
+                  stats=json.dumps({"numRecords": file["num_records"]}))
+        for file in pa.table(DeltaTable(place).get_add_actions(flatten=True)).to_pylist()
+    ]  # fmt: skip
+    shutil.rmtree(f"{place}/_delta_log")
+    create_table_with_add_actions(place, schema, actions, mode="error", partition_by=[])
+    rebuilt = Warehouse(house.warehouse.spark, house.warehouse.uri)
+    assert (rebuilt.version("half_message"), rebuilt.read("half_message", 0).count()) == (0, rows)
 
 
 def one_broken(effective: DataFrame, *_: object, **__: object) -> DataFrame:

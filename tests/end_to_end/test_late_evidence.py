@@ -12,6 +12,7 @@ import pytest
 from histories import HALF_TOPIC, MAX_TIME_TOPIC, OP_TOPIC, message_row
 from house import House
 from moment import NOW, NOW_MS
+from test_copies_and_rivals import end
 
 from txmq_lib.delta import warehouse
 from txmq_lib.delta.log_view import LEAST_ROW_BYTES
@@ -117,6 +118,22 @@ def test_a_small_pass_opens_of_small_tables_only_files_that_may_matter(open_hous
     house.land_rows("half", [stored(HALF_TOPIC, 6_000, second, born_ms=NOW_MS - DAY_MS)])
     house.reconcile()
     assert [row["transaction_id"] for row in house.rows("pending_half")] == ["T2"]
+
+
+def test_copies_and_halves_that_landed_before_are_found_though_what_is_new_is_at_hand(
+    open_house: Callable[..., House],
+):
+    house = open_house()
+    house.land_rows("half", EVIDENCE["half"][:1])
+    house.reconcile(NOW - timedelta(seconds=59))
+    house.land_rows("half", EVIDENCE["half"][1:])  # a copy
+    house.reconcile(NOW - timedelta(seconds=59))
+    assert [row["half_offsets"] for row in house.rows("pending_half")] == [[1, 3]]
+    house.land_rows("half", [stored(HALF_TOPIC, 900_000, {**HALF, "UNIQ_KEY": "T2"}, born_ms=NOW_MS - DAY_MS)])
+    house.land_rows("end", [end(0, 8, transactionId="T1", commitLogOffset=1_000, tranStateTableOffset=1)])
+    assert house.reconcile(NOW - timedelta(seconds=59)).counts["ends_accepted"] == 1
+    assert [row["transaction_id"] for row in house.rows("pending_half")] == ["T2"]
+    assert [row["transaction_id"] for row in house.rows("message")] == ["T1"]
 
 
 def test_of_a_table_the_files_that_may_matter_are_read_or_more(open_house: Callable[..., House], reads_in_part: str):

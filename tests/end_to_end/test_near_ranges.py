@@ -49,6 +49,8 @@ def test_values_side_by_side_are_few_buckets_and_none_are_no_range(
     values = Values(kept(ids), "v", "w", "t")
     last = (40 * OFFSET_BUCKET - 1) // 500 * 500
     assert values.ranges == {"v": [(0, last)], "w": [(-1, last - 1)], "t": [(-1, last - 1)]}
+    # Whatever the ranges were made of is in them.
+    assert all(ids.where(values.near(name, name).condition()).count() == ids.count() for name in ("v", "w", "t"))
     assert Values(kept(ids.where("v < 0")), "v", "t").ranges == {"v": [], "t": []}
     apart = places.selectExpr("id * 1000 as v", "cast(null as bigint) as w", "id % 3 * 1000000 - 7 as x").limit(100)
     found = Values(kept(apart), "v", "w", "x").ranges

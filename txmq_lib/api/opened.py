@@ -245,4 +245,4 @@ def _listed(values: Values) -> tuple[str, ...]:
 
 
 def _moment(time: str | datetime | None, name: str) -> datetime:
-    return time if isinstance(time, datetime) else moment(time, option=name)
+    return moment(time.isoformat() if isinstance(time, datetime) else time, option=name)

@@ -130,6 +130,11 @@ class DeltaLogView:
         """What the commit of a version says it did, or None where the log no longer holds it."""
         return (self._commit_info(version) or {}).get("operation")
 
+    def added_at(self, version: int) -> tuple[DataFile, ...] | None:
+        """The files that the commit of a version names, or None where the log no longer holds it."""
+        commit = self._entries.commit(version)
+        return None if commit is None else commit.added
+
     def tag(self, version: int) -> str:
         """The userMetadata of a version's commit; empty where it has none or the log no longer holds it."""
         return str((self._commit_info(version) or {}).get("userMetadata", ""))

@@ -21,6 +21,13 @@ class Reader(Frames):
     """Tables at the versions of the plan."""
 
     _read: dict[str, DataFrame] = field(default_factory=dict)
+    _new: dict[tuple[str, ...], DataFrame] = field(default_factory=dict)
+
+    def release(self) -> None:
+        """Let go of all that is kept."""
+        super().release()
+        self._read.clear()
+        self._new.clear()
 
     def read(self, table: str) -> DataFrame:
         """All rows of the table as the plan saw it."""
@@ -49,6 +56,10 @@ class Reader(Frames):
         """Whether the table, as the plan saw it, is read whole as cheaply as in part."""
         return self.warehouse.is_few(table, self.input_versions[table])
 
+    def row_count(self, table: str) -> int | None:
+        """How many rows the table had as the plan saw it; None where its log does not tell."""
+        return self.warehouse.row_count(table, self.input_versions[table])
+
     def new_rows(self, table: str) -> DataFrame:
         """Rows landed since the last committed pass of this job and not taken back, as the plan saw them."""
         since, upto = self.known_to(table), self.input_versions[table]
@@ -57,17 +68,33 @@ class Reader(Frames):
             gone = taken_back(self.warehouse.log_upto(table, upto), table, since, upto)
         return self.warehouse.rows_between(table, since, upto, taken_back=gone)
 
+    def new_rows_once(self, table: str, *columns: str) -> DataFrame:
+        """These columns of `new_rows`, which several steps read: in a small pass they are read once, and kept."""
+        if (name := (table, *columns)) not in self._new:
+            self._new[name] = self.kept_in_small_pass(self.new_rows(table).select(*columns))
+        return self._new[name]
+
     def new_files(self, table: str) -> list[str] | None:
         """Files of this machine that hold the rows of `new_rows` and no others; None where Spark has to find them."""
+        return self._local_files(table, self._files_of_new_rows(table))
+
+    def are_all_new(self, table: str, may_matter: MayMatter) -> bool:
+        """Whether files that may matter hold rows of `new_rows` alone. False where the log does not tell."""
+        new = self._files_of_new_rows(table)
+        files = self.warehouse.plain_files(table, self.input_versions[table])
+        if new is None or files is None:
+            return False
+        paths = {file.path for file in new}
+        return all(file.path in paths for file in files if may_matter(file))
+
+    def _files_of_new_rows(self, table: str) -> Sequence[DataFile] | None:
         since, upto = self.known_to(table), self.input_versions[table]
         if since is None:
-            return self._local_files(table, self.warehouse.plain_files(table, upto))
+            return self.warehouse.plain_files(table, upto)
         if since >= upto:
-            return self._local_files(table, [])
+            return []
         log = self.warehouse.log_upto(table, upto)
-        return self._local_files(
-            table, None if taken_back(log, table, since, upto) else log.inserted_files(since, upto)
-        )
+        return None if taken_back(log, table, since, upto) else log.inserted_files(since, upto)
 
     def files_near(self, table: str, column: str, ranges: Ranges) -> list[str] | None:
         """Files of this machine that hold the rows whose `column` is in one of `ranges`; None where Spark has to."""

@@ -61,18 +61,24 @@ class Writer(Claims):
         Nothing is done where `append_ahead` or `append_files` wrote the step before its turn.
         count             how many rows there are, where that is known: it spares looking, and few are written from here
         even_if_abandoned  write also where another process has abandoned the plan: what the rows tell has happened
+
+        InvariantViolation where not `count` rows were written: one was lost, or made twice.
         """
         if step in self._written_ahead:
             return self.counts[step]
         _require_stated(table, "append")
         write = self._write_of(table, rows, step, count)
-        return self._write_once(
+        written = self._write_once(
             table,
             step,
             lambda: write.by.append(write.path, write.rows()),
             is_empty=None if even_if_empty else write.emptiness(count),
             must_be_open=not even_if_abandoned,
         )
+        if count is not None and written != count:
+            what = f"{table} was to get {count} rows in step {step}, and got {written}"
+            raise InvariantViolation(f"{self.job} pass {self.number}: {what}; the pass is not committed")
+        return written
 
     def append_files(self, table: str, files: Sequence[WrittenFile], *, step: str, is_ahead: bool = False) -> int:
         """Append the rows of files that were written from Arrow (`Warehouse.local_path` is where), once; how many.

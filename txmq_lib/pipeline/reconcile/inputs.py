@@ -18,7 +18,7 @@ from txmq_lib.pipeline.shared.orphans import known_orphans
 from txmq_lib.pipeline.shared.policies import policies_of
 from txmq_lib.pipeline.shared.pruning import Values, near_messages, near_ops, near_values, places_of
 from txmq_lib.rules.decisions import held, resumes
-from txmq_lib.rules.end import END_COLUMNS, HALF_PLACE
+from txmq_lib.rules.end import END_COLUMNS, HALF_OF_END, HALF_PLACE
 from txmq_lib.rules.kept_out import kept_out
 from txmq_lib.rules.pending import FOLDED_FROM, messages_there, named_by_ops
 from txmq_lib.rules.policy import Policies
@@ -26,6 +26,8 @@ from txmq_lib.rules.transaction_key import join_transaction, transactions_of
 
 # A pass has work when one of them has moved. It reads others as well.
 WAKING_TABLES = ("half_message", "op_message", "message", "trans_check_max_time", "end_transaction", "manual_decision")
+# Of a half row, what matching and folding need: no body.
+OF_HALVES = tuple(dict.fromkeys((*HALF_PLACE, *HALF_OF_END.values(), *FOLDED_FROM)))
 
 
 class Ends(NamedTuple):
@@ -37,8 +39,8 @@ class Ends(NamedTuple):
 
 
 class Touched(NamedTuple):
-    """All half rows of transactions of which something new has landed (columns FOLDED_FROM), their places, and ops that
-    may name them."""
+    """All half rows of transactions of which something new has landed (FOLDED_FROM, and maybe columns more), their
+    places, and ops that may name them."""
 
     halves: DataFrame
     places: Values
@@ -87,7 +89,7 @@ def _touched(current: Pass) -> Touched | None:
         return None
     with current.timed("pending"):
         near, exact = touched_halves(current)
-        halves = current.kept_in_small_pass(exact.select(*FOLDED_FROM))
+        halves = current.kept_in_small_pass(exact)
         # Where the others near them are costs less to look up with than to leave out.
         places = places_of(current, current.exact_in_small_pass(halves, near))
         return Touched(halves, places, relevant_ops(current, places))
@@ -136,7 +138,7 @@ def halves_named_by(current: Pass, ends: DataFrame, *, whole_if_new: bool = True
     by_either = named.near("commit_log_offset", "commit_log_offset") | named.near(
         "queue_offset", "tran_state_table_offset"
     )
-    return by_either.rows(current, "half_message", whole_if_new=whole_if_new)
+    return by_either.rows(current, "half_message", whole_if_new=whole_if_new, narrow=OF_HALVES)
 
 
 def quarantined_places(current: Pass, ends: DataFrame) -> DataFrame:
@@ -193,18 +195,21 @@ def _decided_by_landed_rows(current: Pass, halves: DataFrame) -> DataFrame | Non
 def touched_halves(current: Pass) -> tuple[DataFrame, DataFrame]:
     """New half rows with all other copies of their transactions, and all half rows of those resumed since.
 
-    First with others that were born when they were.
+    First with others that were born when they were. Columns FOLDED_FROM, and maybe others.
     """
-    new = current.new_rows("half_message")
+    new = current.new_rows_once("half_message", *OF_HALVES)
     has_resumes = current.has_new_rows("manual_decision")
     if current.known_to("half_message") is None or not (current.has_new_rows("half_message") or has_resumes):
         return new, new
-    touched = new.select(*TRANSACTION_KEY)
+    touched = new
     if has_resumes:
-        touched = touched.unionByName(resumes(current.new_rows("manual_decision")).select(*TRANSACTION_KEY))
-    touched = current.kept_in_small_pass(touched)
-    near = near_values("born_timestamp", touched, "born_timestamp").rows(current, "half_message")
-    return near, join_transaction(near, touched, "left_semi")
+        resumed = resumes(current.new_rows("manual_decision")).select(*TRANSACTION_KEY)
+        touched = current.kept_in_small_pass(new.select(*TRANSACTION_KEY).unionByName(resumed))
+    near = near_values("born_timestamp", touched, "born_timestamp").rows(current, "half_message", narrow=OF_HALVES)
+    if near is new:  # none of their transactions has a copy elsewhere
+        return new, new
+    near = near.select(*FOLDED_FROM)
+    return near, join_transaction(near, touched.select(*TRANSACTION_KEY), "left_semi")
 
 
 def relevant_ops(current: Pass, places: Values) -> DataFrame:

@@ -65,14 +65,21 @@ def _write_pending(current: Pass, decided: Decided, actions: Mapping[str, int]) 
     if check.ASK in actions:
         requests = check.check_requests(decided.undecided, now=current.now, pass_number=current.number)
         current.append("check_request", requests, step="check_request", count=actions[check.ASK])
+    count = sum(rows for action, rows in actions.items() if action != check.GIVE_UP)
     # Whoever was asked has one check more: there is nothing to compare then.
-    if check.ASK in actions or _differ(decided.pending, current.read("pending_half")):
-        count = sum(rows for action, rows in actions.items() if action != check.GIVE_UP)
+    if check.ASK in actions or _is_to_be_written(current, decided.pending, count):
         current.overwrite("pending_half", decided.pending, step="pending_half", count=count)
 
 
+def _is_to_be_written(current: Pass, pending: DataFrame, count: int) -> bool:
+    """Whether the `count` rows of pending_half are others than they were: what did not change is not written again."""
+    before = current.row_count("pending_half")
+    if before is not None and (before != count or not count):
+        return before != count
+    return _differ(pending, current.read("pending_half"))
+
+
 def _differ(pending: DataFrame, before: DataFrame) -> bool:
-    """Whether rows of pending_half are others than they were: what did not change is not written again."""
     hashed = F.xxhash64(*table_spec("pending_half").columns).cast("decimal(38,0)")
     now, then = [
         rows.select(F.lit(sign).alias("rows"), (sign * hashed).alias("hash"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import pairwise
@@ -46,16 +46,21 @@ class Near:
             self._made[table] = reduce(lambda a, b: a | b, between, F.lit(False))
         return self._made[table]
 
-    def rows(self, current: Pass, table: str, *, whole_if_new: bool = False) -> DataFrame:
+    def rows(self, current: Pass, table: str, *, whole_if_new: bool = False, narrow: Sequence[str] = ()) -> DataFrame:
         """The table's rows as the plan of the pass saw them, as far as they are near.
 
         It is read whole where it has few files and a job would have to find the ranges; and where asked for one of
         which all is new to the job.
+
+        narrow  columns that are enough: `new_rows_once` of them, where no other file may hold what is looked for
         """
         if current.was_never_written(table) or (whole_if_new and current.known_to(table) is None):
             return current.read(table)
-        if current.has_few_rows(table) and not all(column.values.are_at_hand for column in self._columns):
+        are_at_hand = all(column.values.are_at_hand for column in self._columns)
+        if current.has_few_rows(table) and not are_at_hand:
             return current.read(table)
+        if narrow and are_at_hand and current.are_all_new(table, self._may_matter):
+            return current.new_rows_once(table, *narrow)
         return current.read_files(table, self._may_matter).where(self.condition())
 
     def _may_matter(self, file: DataFile) -> bool:
@@ -112,11 +117,14 @@ class _Column:
         return self.values.ranges[self.values_of]
 
     def between(self, table: str) -> Iterator[Column]:
-        for ends in self.ranges:
-            low, high = map(F.lit, ends)
+        column = F.col(table + self.name)
+        for low, high in self.ranges:
             if self.values_of in self.values.moments:
-                low, high = F.timestamp_millis(low), F.timestamp_millis(high)
-            yield F.col(table + self.name).between(low, high)
+                # A moment may have µs; ranges are of whole ms, rounded down.
+                ends = F.timestamp_millis(F.lit(low)), F.timestamp_millis(F.lit(high + 1))
+                yield (column >= ends[0]) & (column < ends[1])
+            else:
+                yield column.between(low, high)
 
 
 def near_values(column: str, rows: DataFrame, values_of: str) -> Near:
