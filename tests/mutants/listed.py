@@ -534,7 +534,7 @@ MUTANTS = (
     Mutant("Reader.are_all_new", "what lies beside what is new is left in the past", "file.path in paths", "True",
            (f"{LATE}::test_copies_and_halves_that_landed_before_are_found_though_what_is_new_is_at_hand",)),
     Mutant("_Column.between", "a moment behind the last whole millisecond is left out", "high + 1", "high", ("end_to_end/test_near_ranges.py",)),
-    Mutant("Writer.append", "nobody counts what was written", "count is not None and written != count", "False",
+    Mutant("Writer._require_count", "nobody counts what is written", "count is not None and made != count", "False",
            (f"{ONCE}::test_a_step_that_lost_a_row_is_told_and_its_pass_is_not_committed",)),
     Mutant("Warehouse.was_never_written", "a table made with files in it has no rows", " == ()", " is not None",
            (f"{ONCE}::test_a_table_that_was_made_with_files_in_it_has_their_rows",)),

@@ -62,23 +62,19 @@ class Writer(Claims):
         count             how many rows there are, where that is known: it spares looking, and few are written from here
         even_if_abandoned  write also where another process has abandoned the plan: what the rows tell has happened
 
-        InvariantViolation where not `count` rows were written: one was lost, or made twice.
+        InvariantViolation where this process made more or fewer rows than `count`: one was lost, or made twice.
         """
         if step in self._written_ahead:
             return self.counts[step]
         _require_stated(table, "append")
         write = self._write_of(table, rows, step, count)
-        written = self._write_once(
+        return self._write_once(
             table,
             step,
-            lambda: write.by.append(write.path, write.rows()),
+            lambda: self._append_counted(write, table, step, count),
             is_empty=None if even_if_empty else write.emptiness(count),
             must_be_open=not even_if_abandoned,
         )
-        if count is not None and written != count:
-            what = f"{table} was to get {count} rows in step {step}, and got {written}"
-            raise InvariantViolation(f"{self.job} pass {self.number}: {what}; the pass is not committed")
-        return written
 
     def append_files(self, table: str, files: Sequence[WrittenFile], *, step: str, is_ahead: bool = False) -> int:
         """Append the rows of files that were written from Arrow (`Warehouse.local_path` is where), once; how many.
@@ -243,6 +239,21 @@ class Writer(Claims):
             return _Write(SmallWrite(*stamp, highest), path, cache(partial(_in_arrow, table, rows)))
         in_spark = cache(partial(_in_spark, self.warehouse.spark, table, rows))
         return _Write(SparkWrite(*stamp), self.warehouse.path(table), in_spark)
+
+    def _append_counted(self, write: _Write, table: str, step: str, count: int | None) -> None:
+        rows = write.rows()
+        if isinstance(rows, pa.Table):
+            self._require_count(count, rows.num_rows, table, step)
+            write.by.append(write.path, rows)
+        else:  # only what is written tells how many a frame has
+            write.by.append(write.path, rows)
+            commit = self._landed_commit(table, step)
+            self._require_count(count, 0 if commit is None else commit.rows, table, step)
+
+    def _require_count(self, count: int | None, made: int, table: str, step: str) -> None:
+        if count is not None and made != count:
+            what = f"{table} was to get {count} rows in step {step}, and {made} were made"
+            raise InvariantViolation(f"{self.job} pass {self.number}: {what}; the pass is not committed")
 
     def _write_once(
         self,
