@@ -32,6 +32,7 @@ from txmq_lib.passes import writer
 from txmq_lib.passes.current import Pass
 from txmq_lib.passes.runner import next_pass
 from txmq_lib.pipeline.audit import run_audit
+from txmq_lib.pipeline.reconcile import destinations
 from txmq_lib.pipeline.reconcile import writes as reconcile_writes
 from txmq_lib.pipeline.reconcile.job import run_reconcile
 
@@ -108,18 +109,28 @@ def test_a_pass_that_breaks_an_invariant_is_given_up_whole(open_house, monkeypat
     assert Counter(row["pass_number"] for row in house.rows("end_outcome"))[3] == held
 
 
-@pytest.mark.parametrize("is_small", [True, pytest.param(False, marks=pytest.mark.long)], indirect=True)
-def test_a_step_that_lost_a_row_is_told_and_its_pass_is_not_committed(open_house, monkeypatch, is_small):
+def test_a_step_that_lost_a_row_writes_nothing(open_house, monkeypatch):
     house = open_house()
     house.land("half", CAPTURES / "restart" / "half.jsonl.gz")
-    monkeypatch.setattr(writer, "FEW_ROWS", -1)  # by Spark, where the pass is not small
-    in_arrow, in_spark = writer._in_arrow, writer._in_spark
-    monkeypatch.setattr(writer, "_in_arrow", lambda *of: in_arrow(*of).slice(1))
-    monkeypatch.setattr(writer, "_in_spark", lambda *of: in_spark(*of).limit(1))
+    monkeypatch.setattr(writer, "with_own_arrays", lambda rows: rows.slice(1))
     with pytest.raises(InvariantViolation, match=r"check_request was to get \d+ rows .*; the pass is not committed"):
         house.reconcile()
-    assert "committed" not in {row["state"] for row in house.rows("pass") if row["job"] == "reconcile"}
-    assert len(house.rows("check_request")) == (0 if is_small else 1)  # Spark tells what it has written
+    assert house.rows("check_request") == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_small", [False], indirect=True)
+@pytest.mark.usefixtures("is_small")
+def test_a_row_of_a_half_that_spark_has_not_made_stops_the_pass_and_whoever_carries_it_on(landed, monkeypatch):
+    monkeypatch.setattr(destinations, "is_possible", lambda *_: False)
+    in_spark = writer._in_spark
+    with monkeypatch.context() as loses:
+        loses.setattr(writer, "_in_spark", lambda *of: in_spark(*of).limit(1))
+        with pytest.raises(InvariantViolation, match=r"trans_check_max_time was to get \d+ rows .*, and 1 were made"):
+            landed.reconcile()
+    with pytest.raises(InvariantViolation, match=r"trans_check_max_time was to get \d+ rows .*, and 1 were made"):
+        landed.reconcile()
+    assert landed.rows("op_message") == []
 
 
 def test_a_table_that_was_made_with_files_in_it_has_their_rows(open_house):

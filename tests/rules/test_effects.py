@@ -197,6 +197,7 @@ def test_a_given_up_row_keeps_the_half_and_says_how_often_it_was_asked(spark, ro
         {**HALF, "sys_flag": 0x1, "properties": counted, "real_queue_id": 3, "broker_check_times": 2},
         {**HALF, "queue_offset": 30, "commit_log_offset": 8_000, "transaction_id": "E", "properties": {}},
         {**HALF, "queue_offset": 31, "commit_log_offset": 8_000, "transaction_id": "of before the broker was rebuilt"},
+        {**HALF, "queue_offset": 30, "commit_log_offset": 8_000, "queue_id": -2, "transaction_id": "in RocksDB"},
     ]
     destinations = given_up_destinations(pending_to_give_up(spark), rows(spark, "landing_frontier"))
     halves = rows(spark, "half_message", halves)
@@ -204,6 +205,7 @@ def test_a_given_up_row_keeps_the_half_and_says_how_often_it_was_asked(spark, ro
         on = {
             "broker_name": "broker_name",
             "commit_log_offset": "half_commit_log_offset",
+            "queue_id": "half_queue_id",
             "queue_offset": "half_queue_offset",
         }
         makes = message_rows.given_up

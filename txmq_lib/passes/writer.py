@@ -62,7 +62,7 @@ class Writer(Claims):
         count             how many rows there are, where that is known: it spares looking, and few are written from here
         even_if_abandoned  write also where another process has abandoned the plan: what the rows tell has happened
 
-        InvariantViolation where this process made more or fewer rows than `count`: one was lost, or made twice.
+        InvariantViolation where other than `count` rows are to be written from here: one was lost, or made twice.
         """
         if step in self._written_ahead:
             return self.counts[step]
@@ -71,7 +71,7 @@ class Writer(Claims):
         return self._write_once(
             table,
             step,
-            lambda: self._append_counted(write, table, step, count),
+            lambda: write.by.append(write.path, write.rows()),
             is_empty=None if even_if_empty else write.emptiness(count),
             must_be_open=not even_if_abandoned,
         )
@@ -236,22 +236,19 @@ class Writer(Claims):
         # For a MERGE deltalake reads the whole table.
         if path is not None and not (merges and not self.warehouse.is_few(table)):
             highest = partial(self.warehouse.highest_number, table, stamp[0])
-            return _Write(SmallWrite(*stamp, highest), path, cache(partial(_in_arrow, table, rows)))
+            return _Write(SmallWrite(*stamp, highest), path, cache(partial(self._in_arrow, table, rows, step, count)))
         in_spark = cache(partial(_in_spark, self.warehouse.spark, table, rows))
         return _Write(SparkWrite(*stamp), self.warehouse.path(table), in_spark)
 
-    def _append_counted(self, write: _Write, table: str, step: str, count: int | None) -> None:
-        rows = write.rows()
-        if isinstance(rows, pa.Table):
-            self._require_count(count, rows.num_rows, table, step)
-            write.by.append(write.path, rows)
-        else:  # only what is written tells how many a frame has
-            write.by.append(write.path, rows)
-            commit = self._landed_commit(table, step)
-            self._require_count(count, 0 if commit is None else commit.rows, table, step)
+    def _in_arrow(self, table: str, rows: ToWrite, step: str, count: int | None) -> pa.Table:
+        here = rows if isinstance(rows, pa.Table) else with_own_arrays(conform(rows, table_spec(table)).toArrow())
+        if count is not None:
+            self.require_count(count, here.num_rows, table, step)
+        return here
 
-    def _require_count(self, count: int | None, made: int, table: str, step: str) -> None:
-        if count is not None and made != count:
+    def require_count(self, count: int, made: int, table: str, step: str) -> None:
+        """InvariantViolation where a step made another number of rows than the pass has counted."""
+        if made != count:
             what = f"{table} was to get {count} rows in step {step}, and {made} were made"
             raise InvariantViolation(f"{self.job} pass {self.number}: {what}; the pass is not committed")
 
@@ -331,10 +328,6 @@ class _Write(NamedTuple):
     def _is_empty(self) -> bool:
         rows = self.rows()
         return bool(rows.isEmpty() if isinstance(rows, DataFrame) else rows.num_rows == 0)
-
-
-def _in_arrow(table: str, rows: ToWrite) -> pa.Table:
-    return rows if isinstance(rows, pa.Table) else with_own_arrays(conform(rows, table_spec(table)).toArrow())
 
 
 def _in_spark(spark: SparkSession, table: str, rows: ToWrite) -> DataFrame:

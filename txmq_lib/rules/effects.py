@@ -130,20 +130,25 @@ def given_up_destinations(given_up: DataFrame, frontier: DataFrame) -> DataFrame
         "broker_name",
         F.lit(MAX_TIME_TOPIC).alias("topic"),
         F.lit(MAX_TIME_QUEUE_ID).alias("queue_id"),
+        F.col("queue_id").alias("half_queue_id"),
         F.col("queue_offset").alias("half_queue_offset"),
         F.col("commit_log_offset").alias("half_commit_log_offset"),
         "check_times",
         "reason",
     )
-    return numbered(routed, frontier, ("half_commit_log_offset",))
+    return numbered(routed, frontier, ("half_commit_log_offset", "half_queue_offset", "half_queue_id"))
 
 
 def given_up_messages(
     destinations: DataFrame, halves: DataFrame, *, now: datetime, pass_number: int, rolls_back: bool
 ) -> DataFrame:
     """Rows of `trans_check_max_time`: the newest half row of each, with TRANSACTION_CHECK_TIMES as asked (R70)."""
-    # A rebuilt broker may have had another half at the same physical offset.
-    place = {"half_commit_log_offset": "commit_log_offset", "half_queue_offset": "queue_offset"}
+    # A rebuilt broker may have had another half at the same physical offset; one in RocksDB has its queue offset too.
+    place = {
+        "half_commit_log_offset": "commit_log_offset",
+        "half_queue_id": "queue_id",
+        "half_queue_offset": "queue_offset",
+    }
     kept = ("sys_flag", "flag", "born_timestamp", "born_host", "store_host", "offset_msg_id", "reconsume_times")
     place_before = "prepared_transaction_offset"
     rest = ("properties", "body", "tags", "keys", "transaction_id", "producer_group")

@@ -166,5 +166,6 @@ def _given_up_table(current: Pass) -> TableFromHalves:
         pass_number=current.number,
         rolls_back=current.settings.roll_back_given_up,
     )
-    half = {"commit_log_offset": "half_commit_log_offset", "queue_offset": "half_queue_offset"}
-    return TableFromHalves(table=GIVEN_UP_TABLE, on={"broker_name": "broker_name", **half}, make_rows=make_rows)
+    half = {"queue_id": "half_queue_id", "queue_offset": "half_queue_offset"}
+    on = {"broker_name": "broker_name", "commit_log_offset": "half_commit_log_offset", **half}
+    return TableFromHalves(table=GIVEN_UP_TABLE, on=on, make_rows=make_rows)

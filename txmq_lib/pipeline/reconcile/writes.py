@@ -151,7 +151,7 @@ def _write_effects(current: Pass, decided: Decided, destinations: Destinations, 
         near = near_values("commit_log_offset", destinations.messages, "commit_log_offset")
         halves = near.rows(current, "half_message", whole_if_new=True)
         restored = effects.restored_messages(destinations.messages, halves, now=now, pass_number=number)
-        current.append(MESSAGE_TABLE, restored, step=MESSAGE_TABLE, count=tally.decisions[COMMIT])
+        _append_of_halves(current, MESSAGE_TABLE, restored, tally.decisions[COMMIT])
     if destinations.given_up_files is not None:
         current.append_files(GIVEN_UP_TABLE, destinations.given_up_files, step=GIVEN_UP_TABLE)
     else:
@@ -161,9 +161,18 @@ def _write_effects(current: Pass, decided: Decided, destinations: Destinations, 
         given_up = effects.given_up_messages(
             destinations.given_up, halves, now=now, pass_number=number, rolls_back=rolls_back
         )
-        current.append(GIVEN_UP_TABLE, given_up, step=GIVEN_UP_TABLE, count=given_up_count)
+        _append_of_halves(current, GIVEN_UP_TABLE, given_up, given_up_count)
     _write_ops(current, decided, destinations.queue_ends, tally)
     _move_frontier(current, tally)
+
+
+def _append_of_halves(current: Pass, table: str, rows: DataFrame, count: int) -> None:
+    """Append `rows`, one for each of `count` destinations.
+
+    InvariantViolation, for whoever carries the pass on too, where one has no half, or several: no op is written then.
+    """
+    written = current.append(table, rows, step=table, count=count)
+    current.require_count(count, written, table, table)
 
 
 def _write_ops(current: Pass, decided: Decided, queue_ends: DataFrame, tally: Tally) -> None:
