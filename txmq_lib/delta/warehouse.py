@@ -199,12 +199,6 @@ class Warehouse(TableLogs):
         log = self.log(table) if version is None else self.log_upto(table, version)
         return log.plain_files(log.version if version is None else version)
 
-    def row_count(self, table: str, version: int | None = None) -> int | None:
-        """How many rows a version of the table has, or the newest; None where its log does not tell."""
-        files = self.plain_files(table, version)
-        # A file without statistics tells of no row, and one with them has some.
-        return None if files is None or not all(file.rows for file in files) else sum(file.rows for file in files)
-
     def was_never_written(self, table: str, version: int | None) -> bool:
         """Whether `version` is that which made the table, without a file: a clone or a rebuilt table has some there."""
         return version == 0 and self.log_upto(table, 0).added_at(0) == ()
