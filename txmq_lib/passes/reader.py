@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
@@ -20,14 +20,12 @@ from txmq_lib.passes.pass_log import taken_back
 class Reader(Frames):
     """Tables at the versions of the plan."""
 
-    _read: dict[str, DataFrame] = field(default_factory=dict)
-    _new: dict[tuple[str, ...], DataFrame] = field(default_factory=dict)
+    _read: dict[tuple[str, ...], DataFrame] = field(default_factory=dict)
 
     def release(self) -> None:
         """Let go of all that is kept."""
         super().release()
         self._read.clear()
-        self._new.clear()
 
     def read(self, table: str) -> DataFrame:
         """All rows of the table as the plan saw it."""
@@ -35,9 +33,7 @@ class Reader(Frames):
 
     def read_once(self, table: str) -> DataFrame:
         """The same of a table of few rows that several steps read: in a small pass they are read once, and kept."""
-        if table not in self._read:
-            self._read[table] = self.kept_in_small_pass(self.read(table))
-        return self._read[table]
+        return self._once((table,), lambda: self.read(table))
 
     def read_files(self, table: str, may_matter: MayMatter) -> DataFrame:
         """Rows of the table as the plan saw it: all of those files that `may_matter`, maybe those of others."""
@@ -72,9 +68,12 @@ class Reader(Frames):
 
     def new_rows_once(self, table: str, *columns: str) -> DataFrame:
         """These columns of `new_rows`, which several steps read: in a small pass they are read once, and kept."""
-        if (name := (table, *columns)) not in self._new:
-            self._new[name] = self.kept_in_small_pass(self.new_rows(table).select(*columns))
-        return self._new[name]
+        return self._once((table, *columns), lambda: self.new_rows(table).select(*columns))
+
+    def _once(self, name: tuple[str, ...], read: Callable[[], DataFrame]) -> DataFrame:
+        if name not in self._read:
+            self._read[name] = self.kept_in_small_pass(read())
+        return self._read[name]
 
     def new_files(self, table: str) -> list[str] | None:
         """Files of this machine that hold the rows of `new_rows` and no others; None where Spark has to find them."""
