@@ -38,11 +38,15 @@ class Driver:
         self._is_ready = False
         self._heard = b""
 
-    def begin(self, step: int, place: str) -> None:
-        """Let it do a step in the warehouse at a place."""
+    def be_ready(self) -> None:
+        """Wait until it has started."""
         if not self._is_ready:
             self.answer()
             self._is_ready = True
+
+    def begin(self, step: int, place: str) -> None:
+        """Let it do a step in the warehouse at a place."""
+        self.be_ready()
         assert self._process.stdin is not None
         self._process.stdin.write(f"{step} {place}\n".encode())
         self._process.stdin.flush()

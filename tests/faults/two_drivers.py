@@ -24,14 +24,14 @@ from s3_proxy import S3Proxy
 from scenario import BY_HAND, DONE, write_inputs
 
 COLUMNS = ("jobs", "rounds", "killed", "rows lost", "rows too many", "told to come again", "seen")
-KILLED_EVERY = 3  # of all rounds: a pair may have one or two
+KILLED_EVERY = 2  # of a pair's rounds, from the second on: how long they take is known then
 COME_AGAIN, TRIES = "PASS_CONFLICT", 5
 KILLED = "killed"
 
 
 @dataclass
 class Rounds:
-    """What was seen of one pair of jobs."""
+    """What was seen of one pair of jobs; how long its last round took in which none was killed."""
 
     jobs: str
     rounds: int = 0
@@ -39,6 +39,7 @@ class Rounds:
     lost: int = 0
     twice: int = 0
     again: int = 0
+    took_s: float = 0.0
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -76,11 +77,9 @@ class TwoDrivers:
     def pair(self, first: str, second: str, rounds: int) -> Rounds:
         """So many rounds of two jobs at once."""
         one, steps = Rounds(f"{first}, {second}"), (JOBS[first], JOBS[second])
-        begun = time.monotonic()
         serial = self._one_after_the_other(steps)
-        longest_s = time.monotonic() - begun
         for _ in range(rounds):
-            self._round(one, steps, serial, longest_s)
+            self._round(one, steps, serial)
         return one
 
     def _one_after_the_other(self, steps: tuple[int, int]) -> list[dict[str, Counter[str]]]:
@@ -96,18 +95,22 @@ class TwoDrivers:
             found.append(contents(place))
         return found
 
-    def _round(self, one: Rounds, steps: tuple[int, int], serial: list[dict[str, Counter[str]]], long_s: float) -> None:
+    def _round(self, one: Rounds, steps: tuple[int, int], serial: list[dict[str, Counter[str]]]) -> None:
         # A driver keeps what it knows of a place, so that no two rounds may have one.
         name = f"round-{self._rounds}-{one.jobs}".replace(", ", "-")
         uri = self._far.copied("base", name)
         one.rounds += 1
         self._rounds += 1
+        for driver in self._drivers:
+            driver.be_ready()
         self._proxy.set(held_s=self._held_s)
+        begun = time.monotonic()
         for driver, step in zip(self._drivers, steps, strict=True):
             driver.begin(step, uri)
-        if self._rounds % KILLED_EVERY == 0:
+        if one.rounds % KILLED_EVERY == 0:
             victim = self._dice.randrange(2)
-            answer_of_victim = self._drivers[victim].answer(self._dice.uniform(0.0, long_s))
+            # The shorter of two jobs takes less than a round, so that not all of these come too late.
+            answer_of_victim = self._drivers[victim].answer(self._dice.uniform(0.0, one.took_s * 0.6))
             if answer_of_victim is None:
                 self._drivers[victim].kill()
                 self._drivers[victim] = Driver(self._place, self._inputs, self._environ)
@@ -115,6 +118,7 @@ class TwoDrivers:
             answers = [answer_of_victim or KILLED, self._drivers[1 - victim].answer()]
         else:
             answers = [driver.answer() for driver in self._drivers]
+            one.took_s = time.monotonic() - begun
         one.again += answers.count(COME_AGAIN)
         if strange := [answer for answer in answers if answer not in (DONE, KILLED, COME_AGAIN)]:
             one.notes.append(f"round {one.rounds}: {strange}")

@@ -11,7 +11,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
-from txmq_lib.delta.log_actions import real_path
+from txmq_lib.delta.log_actions import file_of, lies_below, real_path
 from txmq_lib.delta.log_entries import LogEntries
 from txmq_lib.delta.log_folder import LocalFolder
 from txmq_lib.delta.log_view import LEAST_ROW_BYTES, DeltaLogView
@@ -222,3 +222,26 @@ def test_a_checkpoint_that_cannot_be_read_or_is_newer_than_the_look_is_no_harm(p
     for checkpoint in log.glob("*.checkpoint.parquet"):
         checkpoint.write_bytes(b"torn")
     assert LogEntries(LocalFolder(place)).txns(7)["a"] == 9
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/a.parquet",
+        "%2Fa.parquet",
+        "s3://other/a.parquet",
+        "file:/a.parquet",
+        "../a.parquet",
+        "x/%2E%2E/../a",
+        "x/..%2F..%2Fa",
+    ],
+)
+def test_a_path_that_leads_out_of_its_table_is_no_plain_one(path):
+    assert not lies_below(path)
+    assert not file_of({"path": path, "size": 1}).is_plain
+
+
+@pytest.mark.parametrize("path", ["part-0.parquet", "is_settled=true/part-0.parquet", "at=12%3A30/part..0.parquet"])
+def test_a_path_below_its_table_is_a_plain_one(path):
+    assert lies_below(path)
+    assert file_of({"path": path, "size": 1}).is_plain

@@ -111,15 +111,20 @@ def file_of(action: Mapping[str, Any]) -> DataFile:
     """A file from the action that adds it."""
     path = str(action["path"])
     statistics = str(action.get("stats") or "")
-    is_below = not path.startswith("/") and ":" not in path.split("/")[0]
     return DataFile(
         path=path,
         size=int(action["size"]),
         rows=int(matched[1]) if (matched := NUM_RECORDS.search(statistics)) else 0,
         partition=dict(action.get("partitionValues") or {}),
-        is_plain=is_below and not action.get("deletionVector"),
+        is_plain=lies_below(path) and not action.get("deletionVector"),
         statistics=statistics,
     )
+
+
+def lies_below(path: str) -> bool:
+    """Whether a path of a log is one below its table: a copy of the file may have it below another directory."""
+    decoded = unquote(path)
+    return not decoded.startswith("/") and ":" not in path.split("/")[0] and ".." not in decoded.split("/")
 
 
 def real_path(file: DataFile) -> str:
