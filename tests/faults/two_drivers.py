@@ -123,8 +123,11 @@ class TwoDrivers:
         if strange := [answer for answer in answers if answer not in (DONE, KILLED, COME_AGAIN)]:
             one.notes.append(f"round {one.rounds}: {strange}")
         self._proxy.set(held_s=0.0)
-        if answers != [DONE, DONE] or all(self._differences(name, serial)[1]):
-            # One of them came too early to see what the other wrote, or was killed.
+        if answers != [DONE, DONE]:
+            # What was killed may have done nothing yet.
+            self._settled(steps, uri)
+        if all(self._differences(name, serial)[1]):
+            # One of them came too early to see what the other wrote.
             self._settled(steps, uri)
         self._judge(one, name, serial)
         self._far.removed(name)

@@ -52,6 +52,7 @@ ONCE = "end_to_end/test_exactly_once.py"
 RECORDS, BATCHES = ("plain/test_records.py",), ("plain/test_message_batch.py",)
 QUEUE_FILES = ("plain/test_queue_files.py",)
 STORES = ("plain/test_object_stores.py",)
+FAR_FILES = "views/test_far_files.py"
 CHECKSUMS = ("end_to_end/test_power_cut.py::test_a_checksum_that_was_cut_off_is_told_where_spark_cannot_read_for_it",)
 DURABLE, MENDING, MODEL = ("plain/test_durable.py",), ("plain/test_mending.py",), ("model/test_claims_model.py",)
 CONFLICTS = ("rules/test_offsets.py", "model/test_offsets_model.py")
@@ -598,12 +599,17 @@ MUTANTS = (
     Mutant("object_stores.fault_of", "locks of one writer are locks of the other", "if environ.get(_LOCK_VARIABLE)", "if False", STORES),
     Mutant("lies_below", "a copy of a file may lie anywhere", ' and ".." not in decoded.split("/")', "",
            ("plain/test_log_entries.py::test_a_path_that_leads_out_of_its_table_is_no_plain_one",)),
-    Mutant("NearFiles.copied", "views ask a store for a file again and again", "if not copies[path].exists()", "",
-           ("views/test_near_files.py::test_a_file_is_asked_for_once_however_often_its_table_is_read",)),
-    Mutant("NearFiles.copied", "a view copies to this disk whatever lies anywhere", " or not all(map(lies_below, needed))", "",
-           ("views/test_near_files.py::test_a_file_that_lies_elsewhere_is_not_copied",)),
-    Mutant("NearFiles.__init__", "copies outlive those who read them", "finalize(self, shutil.rmtree", "(lambda *_, **__: 0)(self, shutil.rmtree",
-           ("views/test_near_files.py::test_copies_are_gone_with_the_reader",)),
+    Mutant("far_files._needed", "a far file that lies elsewhere is looked for below the table", "not all(lies_below(path) and", "not all(True and",
+           (f"{FAR_FILES}::test_a_file_that_lies_elsewhere_is_streamed",)),
+    Mutant("far_files._needed", "names of far files are taken as the log writes them", "\"%\" not in path", "True", (FAR_FILES,)),
+    Mutant("_File.rows", "of far files all columns are read", "self.size <= SMALL_FILE", "True",
+           (f"{FAR_FILES}::test_of_a_large_file_only_columns_are_read",)),
+    Mutant("_File.rows", "a torn far file ends a view with an error of Arrow's", "except pa.ArrowException", "except KeyboardInterrupt",
+           (f"{FAR_FILES}::test_a_file_that_cannot_be_read_is_told_and_nothing_is_thought_empty",)),
+    Mutant("_File._column", "far rows have no partition values", "self.partition.get(field.name)", "None", (FAR_FILES,)),
+    Mutant("pruning_predicate", "an older table is asked for a column that it lacks", "if is_lacking", "if is_lacking * 0", (FAR_FILES,)),
+    Mutant("NO_PLAIN_PATH", "a directory above a warehouse gives a column its value", "=]", "]",
+           (f"{FAR_FILES}::test_a_directory_above_the_warehouse_gives_no_column_its_value",)),
     Mutant("recorded", "a run is recorded in a store that does not answer", "not isinstance(error, WarehouseUnreached)", "error",
            ("plain/test_before_spark.py::test_an_object_store_that_is_not_there",)),
     Mutant("facts_of", "the newest time is that of any record", ".take(pa.array(good))", "", QUEUE_FILES),

@@ -18,7 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from moment import NOW_TEXT as NOON
 from views.conftest import append
 
-from txmq_lib.views import near_files
+from txmq_lib.views import far_files
 from txmq_lib.views.landing_figures import last_passes, newest_passes
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.scan import Scan
@@ -389,13 +389,13 @@ def test_a_warehouse_where_only_ends_have_landed_is_not_told_as_empty(status):
     assert out.splitlines()[1] == "no problem found"
 
 
-@pytest.mark.parametrize("lowered", [None, "KEPT_BYTES"])
+@pytest.mark.parametrize("lowered", [None, "SMALL_FILE", "KEPT_BYTES"])
 def test_what_is_read_from_afar_is_what_is_read_from_local_files(status, monkeypatch, lowered):
     near = status("--format", "json")
-    # Tables and files side by side, or streamed.
+    # Tables and files side by side; whole, by their columns, or streamed.
     monkeypatch.setattr(WarehouseReader, "is_far", property(lambda _: True, lambda *_: None), raising=False)
     if lowered:
-        monkeypatch.setattr(near_files, lowered, 0)
+        monkeypatch.setattr(far_files, lowered, 0)
     far = status("--format", "json")
     status_told = [{**json.loads(out), "warehouse": None} for _, out, _ in (near, far)]
     assert status_told[0] == status_told[1]

@@ -1,7 +1,6 @@
 """Reads Delta tables without a JVM: deltalake knows the files, DuckDB reads and answers. Must not write.
 
-DuckDB reads the files themselves, of far tables copies of them (near_files.py). What it cannot read so, and what is far
-and much, it is given as rows. Far tables are asked for side by side.
+On a local disk DuckDB reads the files itself. Elsewhere it is given rows; tables and files are asked for side by side.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from txmq_lib.errors import InputError, TableMissingError, TxmqError, WarehouseU
 from txmq_lib.files.object_stores import looking_options, reason_of, storage_options
 from txmq_lib.files.scratch import scratch
 from txmq_lib.views.column_sql import duckdb_type, output, quoted
-from txmq_lib.views.near_files import NearFiles
 from txmq_lib.views.scan import Scan, matching, no_row, pruning_predicate, sql_literal
 
 if TYPE_CHECKING:
@@ -35,8 +33,8 @@ if TYPE_CHECKING:
 FETCHED_AT_ONCE = 1000
 # An object store takes as long for many requests as for one.
 TABLES_AT_ONCE = 16
-# In a path DuckDB takes these for patterns.
-GLOB = re.compile(r"[*?\[]")
+# In a path DuckDB takes these for patterns, and for values of columns.
+NO_PLAIN_PATH = re.compile(r"[*?\[=]")
 # By place, or by name.
 Parameters: TypeAlias = list[Any] | dict[str, Any]
 Item = TypeVar("Item")
@@ -59,7 +57,7 @@ class Stored:
 class _Stream:
     """Rows of a scan as they come, and, as SQL, its columns where the stored table lacks some; empty: it lacks none."""
 
-    rows: RecordBatchReader
+    rows: RecordBatchReader | pa.Table
     columns: str
 
 
@@ -71,7 +69,6 @@ class WarehouseReader:
         self.is_far = "://" in self.uri
         self._tables: dict[str, DeltaTable] = {}
         self._opening: dict[str, Lock] = {}
-        self._near: dict[str, NearFiles] = {}
         self._old_files: dict[str, bool] = {}
         # DuckDB would spill a large sort into the working directory.
         self._duckdb = duckdb.connect(config={"temp_directory": f"{scratch()}/duckdb"})
@@ -201,14 +198,10 @@ class WarehouseReader:
     def _files(self, scan: Scan) -> str | None:
         """SQL for the scan over its Parquet files; None where DuckDB cannot read them as they are."""
         with self._readable(scan.table) as delta:
-            if delta.protocol().reader_features:
+            if self.is_far or NO_PLAIN_PATH.search(self.uri) or delta.protocol().reader_features:
                 return None
-            uris = delta.file_uris(file_pruning_predicate=pruning_predicate(scan))
-            # deltalake gives them as parts of a URL.
-            files = self._near[scan.table].copied(delta, uris) if self.is_far else list(map(unquote, uris))
-            if files is None or any(map(GLOB.search, files)):
-                return None
-            has_old_files = bool(files) and self._has_old_files(scan.table, delta, uris, files)
+            files = delta.file_uris(file_pruning_predicate=pruning_predicate(scan, _stored(delta)))
+            has_old_files = bool(files) and self._has_old_files(scan.table, delta, files)
         spec, none = table_spec(scan.table), no_row(scan)
         if not files:
             # No rows, told in types, so that DuckDB plans away whatever is joined with them.
@@ -216,7 +209,8 @@ class WarehouseReader:
         partitions = spec.partition_by
         types = ", ".join(f"{quoted(name)}: BOOLEAN" for name in partitions)
         hive = f"hive_partitioning = true, hive_types = {{{types}}}" if partitions else "hive_partitioning = false"
-        listed = ", ".join(map(sql_literal, files))
+        # deltalake gives them as parts of a URL.
+        listed = ", ".join(sql_literal(unquote(file)) for file in files)
         columns = ", ".join(map(quoted, scan.columns))
         if not has_old_files:
             return f"SELECT {columns} FROM read_parquet([{listed}], {hive})"
@@ -224,13 +218,13 @@ class WarehouseReader:
         by_name = f"SELECT * FROM read_parquet([{listed}], {hive}, union_by_name = true)"
         return f"SELECT {columns} FROM (SELECT {none} WHERE false UNION ALL BY NAME {by_name})"
 
-    def _has_old_files(self, table: str, delta: DeltaTable, uris: Sequence[str], files: Sequence[str]) -> bool:
-        """Whether any of `files`, those of `uris`, was written before a column was added: if any was, the oldest."""
+    def _has_old_files(self, table: str, delta: DeltaTable, files: Sequence[str]) -> bool:
+        """Whether any of `files` was written before a column was added: if any was, the oldest."""
         actions = delta.get_add_actions()
-        # Names are unique, and written alike in both.
-        names = (path.rpartition("/")[2] for path in actions["path"].to_pylist())
+        # Names are unique.
+        names = (_name(path) for path in actions["path"].to_pylist())
         written = dict(zip(names, actions["modification_time"].to_pylist(), strict=True))
-        oldest = min(zip(uris, files, strict=True), key=lambda each: written[each[0].rpartition("/")[2]])[1]
+        oldest = unquote(min(files, key=lambda file: written.get(_name(file), 0)))
         if oldest not in self._old_files:
             schema = f"SELECT name FROM parquet_schema({sql_literal(oldest)})"
             has = {name for (name,) in self._fetched(schema, [], {})}
@@ -241,13 +235,9 @@ class WarehouseReader:
 
     def _stream(self, scan: Scan) -> _Stream:
         with self._readable(scan.table) as delta:
-            stored = [field.name for field in delta.schema().fields]
-            lacking = {*table_spec(scan.table).columns} - {*stored}
-            predicate = pruning_predicate(scan)
-            if predicate and any(name in predicate for name in lacking):
-                predicate = None  # it only spares reading
+            stored = _stored(delta)
             present = [name for name in scan.columns if name in stored]
-            rows = delta.scan(columns=present or stored[:1], predicate=predicate)
+            rows = self._rows(delta, present or stored[:1], pruning_predicate(scan, stored))
         if len(present) == len(scan.columns):
             return _Stream(rows, "")
         types_of = {field.name: duckdb_type(field.type) for field in table_spec(scan.table).fields}
@@ -255,6 +245,15 @@ class WarehouseReader:
             quoted(name) if name in stored else f"NULL::{types_of[name]} AS {quoted(name)}" for name in scan.columns
         ]
         return _Stream(rows, ", ".join(columns))
+
+    def _rows(self, delta: DeltaTable, columns: list[str], predicate: str | None) -> RecordBatchReader | pa.Table:
+        rows = None
+        if not delta.protocol().reader_features:
+            # pyarrow takes a tenth of a second to import, which whoever reads from this disk is spared.
+            from txmq_lib.views.far_files import rows_of_files
+
+            rows = rows_of_files(delta, self._options() or {}, columns, predicate)
+        return delta.scan(columns=columns, predicate=predicate) if rows is None else rows
 
     def _options(self) -> dict[str, str] | None:
         return storage_options(self.uri, longest_s=4)
@@ -277,13 +276,21 @@ class WarehouseReader:
             with self._opening.setdefault(table, Lock()):
                 if table not in self._tables:
                     self._tables[table] = DeltaTable(path, storage_options=self._options())
-                    if self.is_far:
-                        self._near[table] = NearFiles(self._options() or {})
             yield self._tables[table]
         except TableNotFoundError:
             raise TableMissingError(self._missing(table)) from None
         except (DeltaError, OSError) as error:
             raise InputError(f"table {path} cannot be read: {reason_of(error, path)}") from error
+
+
+def _stored(delta: DeltaTable) -> list[str]:
+    """The columns of a stored table."""
+    return [field.name for field in delta.schema().fields]
+
+
+def _name(path: str) -> str:
+    """The name of a file, however its path or URI is written."""
+    return unquote(path).rpartition("/")[2]
 
 
 def _first_line(error: Exception) -> str:

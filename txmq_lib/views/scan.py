@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -64,7 +64,8 @@ def matching(where: Sequence[KeyValues]) -> tuple[str, list[str | int]]:
     return " OR ".join(f"({all_of})" for all_of in any_of) or "true", parameters
 
 
-def pruning_predicate(scan: Scan) -> str | None:
+def pruning_predicate(scan: Scan, stored: Collection[str]) -> str | None:
+    """Which files are read; all where a column is asked that is not among the `stored`."""
     # Only spares reading: what is shown is decided by bound parameters. deltalake takes nothing but SQL text here.
     count = sum(len(values) for match in scan.where for values in match.values())
     among = _one_of if count <= MOST_VALUES else _between
@@ -73,7 +74,9 @@ def pruning_predicate(scan: Scan) -> str | None:
     bounds = scan.span.bounds() if scan.span else []
     spans = [f"{scan.span.column} {sign} {sql_literal(_iso(moment))}" for sign, moment in bounds] if scan.span else []
     all_of = [*equal, *spans, *([scan.files] if scan.files else [])]
-    return " AND ".join(f"({term})" for term in all_of) or None
+    predicate = " AND ".join(f"({term})" for term in all_of)
+    is_lacking = any(name in predicate for name in {*table_spec(scan.table).columns} - {*stored})
+    return None if is_lacking else predicate or None
 
 
 def _one_of(name: str, values: Sequence[str | int]) -> str:

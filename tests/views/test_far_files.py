@@ -1,0 +1,186 @@
+"""Files of far tables, read side by side: what is asked for, and rows as the log says, whoever has written the files and how."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.fs import DeltaStorageHandler
+from views.conftest import append
+
+from txmq_lib.errors import InputError
+from txmq_lib.views import far_files
+from txmq_lib.views.reader import WarehouseReader
+from txmq_lib.views.scan import Scan
+
+IDS = Scan("verdict", ("transaction_id",))
+SETTLED = Scan("verdict", ("transaction_id", "is_settled"))
+T_1 = {"transaction_id": ["T-1"]}
+
+
+@pytest.fixture
+def uri(warehouse) -> str:
+    """A warehouse with three verdicts, each in a file of its own."""
+    uri = warehouse({})
+    for number in range(3):
+        append(Path(uri), "verdict", [{"transaction_id": f"T-{number}", "is_settled": number == 1, "reason": "seen"}])
+    return uri
+
+
+@pytest.fixture(params=[True, False], ids=["far", "near"])
+def far_or_near(request, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param:
+        take_for_far(monkeypatch)
+
+
+@pytest.fixture
+def far(monkeypatch: pytest.MonkeyPatch) -> None:
+    take_for_far(monkeypatch)
+
+
+@pytest.fixture
+def opened_paths(far, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that a store was asked for."""
+    paths: list[str] = []
+    inner = DeltaStorageHandler.open_input_file
+
+    def opened(handler, path):
+        paths.append(path)
+        return inner(handler, path)
+
+    monkeypatch.setattr(DeltaStorageHandler, "open_input_file", opened)
+    return paths
+
+
+def take_for_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WarehouseReader, "is_far", property(lambda _: True, lambda *_: None), raising=False)
+
+
+def ids(uri: str, **matched: list[str]) -> list[str]:
+    scan = Scan("verdict", tuple({"transaction_id": None, **matched}), (matched,) if matched else ())
+    return sorted(row["transaction_id"] for row in WarehouseReader(uri).rows(scan))
+
+
+def file_of(uri: str, name: str) -> tuple[Path, Path]:
+    """The data file with the row of an id, and the entry of the log that adds it."""
+    (path,) = DeltaTable(f"{uri}/verdict").file_uris(file_pruning_predicate=f"transaction_id = '{name}'")
+    (entry,) = (log for log in Path(uri, "verdict", "_delta_log").glob("*.json") if Path(path).name in log.read_text())
+    return Path(path), entry
+
+
+def moved(uri: str, name: str, there: Path, path: str) -> None:
+    """Move the file of an id; the log has it under another path then."""
+    file, entry = file_of(uri, name)
+    there.parent.mkdir(parents=True, exist_ok=True)
+    file.rename(there)
+    was = str(file.relative_to(Path(uri, "verdict")))
+    assert was in entry.read_text()
+    entry.write_text(entry.read_text().replace(was, path))
+
+
+def test_each_file_is_asked_for_once(uri, opened_paths):
+    assert ids(uri) == ["T-0", "T-1", "T-2"]
+    assert len(opened_paths) == len(set(opened_paths)) == 3
+
+
+def test_only_files_that_may_hold_what_is_looked_for_are_asked_for(uri, opened_paths):
+    assert ids(uri, transaction_id=["T-1"]) == ["T-1"]
+    assert len(opened_paths) == 1
+
+
+def test_what_is_much_is_streamed(uri, opened_paths, monkeypatch):
+    monkeypatch.setattr(far_files, "KEPT_BYTES", 100)
+    assert ids(uri) == ["T-0", "T-1", "T-2"]
+    assert not opened_paths
+
+
+def test_of_a_large_file_only_columns_are_read(uri, far, monkeypatch):
+    big = [{"transaction_id": f"B-{n}", "reason": os.urandom(20_000).hex()} for n in range(60)]
+    append(Path(uri), "verdict", big)
+    read: list[int] = []
+    inner = DeltaStorageHandler.open_input_file
+
+    class Counted:
+        def __init__(self, file: pa.NativeFile) -> None:
+            self._file = file
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._file, name)
+
+        def read(self, *size: int) -> bytes:
+            data: bytes = self._file.read(*size)
+            read.append(len(data))
+            return data
+
+        read_buffer = read
+
+    monkeypatch.setattr(
+        DeltaStorageHandler, "open_input_file", lambda *asked_for: pa.PythonFile(Counted(inner(*asked_for)))
+    )
+    assert len(ids(uri)) == 63
+    assert sum(read) < 200_000
+    read.clear()
+    WarehouseReader(uri).rows(Scan("verdict", ("reason",)))
+    assert sum(read) > 60 * 20_000
+
+
+def test_partition_values_are_those_of_the_log(uri, far):
+    moved(uri, "T-1", Path(uri, "verdict", "Ab", "part.parquet"), "Ab/part.parquet")
+    rows = WarehouseReader(uri).rows(SETTLED)
+    assert {row["transaction_id"]: row["is_settled"] for row in rows} == {"T-0": False, "T-1": True, "T-2": False}
+
+
+@pytest.mark.parametrize("where", [{}, {"transaction_id": ["T-0"]}, {"transaction_id": ["T-1"]}])
+def test_files_of_one_name_in_two_partitions_are_two(uri, far, where):
+    for name, partition in (("T-0", "is_settled=false"), ("T-1", "is_settled=true")):
+        moved(uri, name, Path(uri, "verdict", partition, "part.parquet"), f"{partition}/part.parquet")
+    assert ids(uri, **where) == where.get("transaction_id", ["T-0", "T-1", "T-2"])
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [("a b.parquet", "a%20b.parquet"), ("a[1].parquet", "a%5B1%5D.parquet"), ("é.parquet", "%C3%A9.parquet")],
+)
+def test_a_file_whose_name_is_written_otherwise_in_the_log_is_read(uri, far_or_near, name, path):
+    moved(uri, "T-1", Path(uri, "verdict", "is_settled=true", name), f"is_settled=true/{path}")
+    assert ids(uri, transaction_id=["T-1", "T-2"]) == ["T-1", "T-2"]
+    assert ids(uri) == ["T-0", "T-1", "T-2"]
+
+
+def test_a_file_that_lies_elsewhere_is_streamed(uri, opened_paths, tmp_path):
+    moved(uri, "T-1", tmp_path / "elsewhere.parquet", str(tmp_path / "elsewhere.parquet"))
+    assert ids(uri) == ["T-0", "T-1", "T-2"]
+    assert not opened_paths
+
+
+def test_of_a_file_of_before_a_column_it_lacks_is_null(uri, far_or_near):
+    path = f"{uri}/verdict"
+    rows = DeltaTable(path).to_pyarrow_table()
+    write_deltalake(path, rows.drop_columns(["reason"]), mode="overwrite", schema_mode="overwrite")
+    assert ids(uri, reason=["seen"]) == []
+    write_deltalake(path, rows.slice(0, 1), mode="append", schema_mode="merge")
+    found = WarehouseReader(uri).rows(Scan("verdict", ("reason",)))
+    assert sorted(row["reason"] or "" for row in found) == ["", "", "", "seen"]
+    assert len(ids(uri, reason=["seen"])) == 1
+
+
+@pytest.mark.parametrize("left", [None, 0, 100])
+def test_a_file_that_cannot_be_read_is_told_and_nothing_is_thought_empty(uri, far_or_near, left):
+    file, _ = file_of(uri, "T-1")
+    if left is None:
+        file.unlink()
+    else:
+        os.truncate(file, left)
+    with pytest.raises(InputError, match="cannot be read"):
+        ids(uri)
+
+
+def test_a_directory_above_the_warehouse_gives_no_column_its_value(uri, tmp_path):
+    above = tmp_path / "transaction_id=7"
+    above.mkdir()
+    Path(uri).rename(above / "w")
+    assert ids(str(above / "w")) == ["T-0", "T-1", "T-2"]

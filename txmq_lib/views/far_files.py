@@ -1,0 +1,98 @@
+"""Rows of a table that is on an object store: its files read side by side, small ones by one request each.
+
+deltalake's own scan asks for one file after the other, three times each, and holds Python's lock meanwhile. A dataset
+of pyarrow makes an expression of the statistics of each file, which takes longer than to read a small one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.fs import DeltaStorageHandler
+
+from txmq_lib.delta.log_actions import lies_below
+
+# Tables of which more has to be read are streamed.
+KEPT_BYTES = 64 << 20
+# Below, a file takes one request; else one for its end and some for its columns.
+SMALL_FILE = 1 << 20
+REQUESTS_AT_ONCE = 32
+
+
+@dataclass(frozen=True)
+class _File:
+    """A data file: its path below the table, bytes, and the values of partition columns for all its rows."""
+
+    path: str
+    size: int
+    partition: Mapping[str, Any]
+
+    def rows(self, store: DeltaStorageHandler, schema: pa.Schema) -> pa.Table:
+        """Its rows with these columns; null where it was written before there was one.
+
+        Errors  OSError where it cannot be read.
+        """
+        source = store.open_input_file(self.path)
+        try:
+            file = pq.ParquetFile(pa.BufferReader(source.read()) if self.size <= SMALL_FILE else source)
+            here = {*file.schema_arrow.names} - {*self.partition}
+            read = file.read(columns=[name for name in schema.names if name in here], use_threads=False)
+            count = file.metadata.num_rows
+            columns = [self._column(read, field, count) for field in schema]
+        except pa.ArrowException as error:
+            raise OSError(f"{self.path}: {error}") from error
+        return pa.Table.from_arrays(columns, schema=schema)
+
+    def _column(self, read: pa.Table, field: pa.Field, count: int) -> pa.Array | pa.ChunkedArray:
+        if field.name in read.schema.names:
+            return read[field.name].cast(field.type)
+        return pa.repeat(pa.scalar(self.partition.get(field.name), field.type), count)
+
+
+def rows_of_files(
+    delta: DeltaTable, options: dict[str, str], columns: Sequence[str], predicate: str | None
+) -> pa.Table | None:
+    """Rows with these columns, of all files that can hold a row of `predicate`; None where that is much, or files have
+    paths that stores may take otherwise than logs.
+
+    options  those that the table was opened with
+    Errors   OSError, DeltaError where a file cannot be read.
+    """
+    files = _needed(delta, predicate)
+    if files is None or sum(file.size for file in files) > KEPT_BYTES:
+        return None
+    stored = pa.schema(delta.schema().to_arrow())
+    schema = pa.schema([pa.field(name, stored.field(name).type) for name in columns])
+    store = DeltaStorageHandler.from_table(delta._table, options, {file.path: file.size for file in files})
+    # Rows are chosen by DuckDB: pyarrow cannot compare texts as deltalake writes them with those of a filter.
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        return pa.concat_tables([schema.empty_table(), *pool.map(lambda file: file.rows(store, schema), files)])
+
+
+def _needed(delta: DeltaTable, predicate: str | None) -> list[_File] | None:
+    """The files that can hold a row of `predicate`; None where a path is not that of a file as stores have it."""
+    actions = pa.table(delta.get_add_actions())
+    paths: list[str] = actions["path"].to_pylist()
+    partitions = actions["partition"].to_pylist() if "partition" in actions.schema.names else [None] * len(paths)
+    if not all(lies_below(path) and "%" not in path for path in paths):
+        return None
+    files = {
+        path: _File(path, size, partition or {})
+        for path, size, partition in zip(paths, actions["size_bytes"].to_pylist(), partitions, strict=True)
+    }
+    if predicate is None:
+        return list(files.values())
+    # The scheme may be another than the table's, and names are written in another way.
+    table, *uris = (
+        unquote(uri).rpartition("://")[2]
+        for uri in (delta.table_uri, *delta.file_uris(file_pruning_predicate=predicate))
+    )
+    needed = [uri.removeprefix(f"{table.rstrip('/')}/") for uri in uris]
+    return [files[path] for path in needed] if files.keys() >= {*needed} else None
