@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.fs import DeltaStorageHandler
@@ -179,8 +182,52 @@ def test_a_file_that_cannot_be_read_is_told_and_nothing_is_thought_empty(uri, fa
         ids(uri)
 
 
-def test_a_directory_above_the_warehouse_gives_no_column_its_value(uri, tmp_path):
-    above = tmp_path / "transaction_id=7"
-    above.mkdir()
-    Path(uri).rename(above / "w")
-    assert ids(str(above / "w")) == ["T-0", "T-1", "T-2"]
+@pytest.mark.parametrize("above", ["transaction_id=7", "a[b]"])
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_a_directory_above_the_warehouse_gives_no_column_its_value_and_is_no_pattern(uri, tmp_path, above, is_linked):
+    place = tmp_path / above / "w"
+    place.parent.mkdir()
+    Path(uri).rename(place)
+    if is_linked:
+        (tmp_path / "link").symlink_to(place)
+    assert ids(str(tmp_path / "link" if is_linked else place)) == ["T-0", "T-1", "T-2"]
+
+
+def test_columns_that_have_other_names_in_the_files_are_read(uri, far_or_near):
+    log = Path(uri, "verdict", "_delta_log")
+    for file in map(Path, DeltaTable(log.parent).file_uris()):
+        rows = pq.read_table(file, partitioning=None)
+        pq.write_table(rows.rename_columns([f"col-{name}" for name in rows.column_names]), file)
+    for entry in log.glob("*.json"):
+        entry.write_text("\n".join(json.dumps(_mapped(json.loads(line), log.parent)) for line in entry.open()))
+    assert ids(uri) == ["T-0", "T-1", "T-2"]
+
+
+def _mapped(action: dict[str, Any], table: Path) -> dict[str, Any]:
+    """An action as Spark writes it where columns are renamed, with the protocol that has no list of features."""
+    if "protocol" in action:
+        return {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}
+    if metadata := action.get("metaData"):
+        schema = json.loads(metadata["schemaString"])
+        for number, field in enumerate(schema["fields"], start=1):
+            stored = field["name"] if field["name"] == "is_settled" else f"col-{field['name']}"
+            field["metadata"] = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": stored}
+        metadata["schemaString"] = json.dumps(schema)
+        metadata["configuration"] = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "99"}
+    if add := action.get("add"):
+        add.pop("stats", None)
+        add["size"] = (table / add["path"]).stat().st_size
+    return action
+
+
+def test_times_of_an_old_type_of_spark_may_be_of_any_year(uri, far_or_near):
+    moment = datetime(9999, 12, 31, 12, tzinfo=UTC)
+    file, entry = file_of(uri, "T-1")
+    rows = pq.read_table(file, partitioning=None)
+    place = rows.schema.get_field_index("last_timestamp")
+    rows = rows.set_column(place, rows.schema.field(place), pa.array([moment], rows.schema.field(place).type))
+    was = file.stat().st_size
+    pq.write_table(rows, file, use_deprecated_int96_timestamps=True)
+    entry.write_text(entry.read_text().replace(f'"size":{was}', f'"size":{file.stat().st_size}'))
+    found = WarehouseReader(uri).rows(Scan("verdict", ("transaction_id", "last_timestamp")))
+    assert next(row for row in found if row["transaction_id"] == "T-1")["last_timestamp"].startswith("9999-12-31T12:00")

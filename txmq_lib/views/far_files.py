@@ -24,6 +24,8 @@ KEPT_BYTES = 64 << 20
 # Below, a file takes one request; else one for its end and some for its columns.
 SMALL_FILE = 1 << 20
 REQUESTS_AT_ONCE = 32
+# Arrow keeps memory for each thread that has decoded something.
+DECODED_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
@@ -34,19 +36,24 @@ class _File:
     size: int
     partition: Mapping[str, Any]
 
-    def rows(self, store: DeltaStorageHandler, schema: pa.Schema) -> pa.Table:
+    def opened(self, store: DeltaStorageHandler) -> pa.NativeFile:
+        """The file; one that is small is here already."""
+        source = store.open_input_file(self.path)
+        return pa.BufferReader(source.read()) if self.size <= SMALL_FILE else source
+
+    def rows(self, source: pa.NativeFile, schema: pa.Schema) -> pa.Table:
         """Its rows with these columns; null where it was written before there was one.
 
         Errors  OSError where it cannot be read.
         """
-        source = store.open_input_file(self.path)
         try:
-            file = pq.ParquetFile(pa.BufferReader(source.read()) if self.size <= SMALL_FILE else source)
+            # Nanoseconds, pyarrow's own choice, end in 2262.
+            file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
             here = {*file.schema_arrow.names} - {*self.partition}
             read = file.read(columns=[name for name in schema.names if name in here], use_threads=False)
             count = file.metadata.num_rows
             columns = [self._column(read, field, count) for field in schema]
-        except pa.ArrowException as error:
+        except (pa.ArrowException, KeyError) as error:
             raise OSError(f"{self.path}: {error}") from error
         return pa.Table.from_arrays(columns, schema=schema)
 
@@ -72,8 +79,10 @@ def rows_of_files(
     schema = pa.schema([pa.field(name, stored.field(name).type) for name in columns])
     store = DeltaStorageHandler.from_table(delta._table, options, {file.path: file.size for file in files})
     # Rows are chosen by DuckDB: pyarrow cannot compare texts as deltalake writes them with those of a filter.
-    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-        return pa.concat_tables([schema.empty_table(), *pool.map(lambda file: file.rows(store, schema), files)])
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as asking, ThreadPoolExecutor(DECODED_AT_ONCE) as decoding:
+        sources = asking.map(lambda file: file.opened(store), files)
+        parts = decoding.map(lambda file, source: file.rows(source, schema), files, sources)
+        return pa.concat_tables([schema.empty_table(), *parts])
 
 
 def _needed(delta: DeltaTable, predicate: str | None) -> list[_File] | None:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 FETCHED_AT_ONCE = 1000
 # An object store takes as long for many requests as for one.
 TABLES_AT_ONCE = 16
-# In a path DuckDB takes these for patterns, and for values of columns.
-NO_PLAIN_PATH = re.compile(r"[*?\[=]")
+# In a path DuckDB takes these for patterns.
+GLOB = re.compile(r"[*?\[]")
 # By place, or by name.
 Parameters: TypeAlias = list[Any] | dict[str, Any]
 Item = TypeVar("Item")
@@ -197,12 +197,15 @@ class WarehouseReader:
 
     def _files(self, scan: Scan) -> str | None:
         """SQL for the scan over its Parquet files; None where DuckDB cannot read them as they are."""
+        spec, none = table_spec(scan.table), no_row(scan)
         with self._readable(scan.table) as delta:
-            if self.is_far or NO_PLAIN_PATH.search(self.uri) or delta.protocol().reader_features:
+            # Behind a link it is another than the warehouse's. A directory named like a column would give it a value.
+            place = unquote(delta.table_uri)
+            is_pattern = GLOB.search(place) or (spec.partition_by and "=" in place)
+            if self.is_far or is_pattern or _is_mapped(delta):
                 return None
             files = delta.file_uris(file_pruning_predicate=pruning_predicate(scan, _stored(delta)))
             has_old_files = bool(files) and self._has_old_files(scan.table, delta, files)
-        spec, none = table_spec(scan.table), no_row(scan)
         if not files:
             # No rows, told in types, so that DuckDB plans away whatever is joined with them.
             return f"SELECT {none} WHERE false"
@@ -248,7 +251,7 @@ class WarehouseReader:
 
     def _rows(self, delta: DeltaTable, columns: list[str], predicate: str | None) -> RecordBatchReader | pa.Table:
         rows = None
-        if not delta.protocol().reader_features:
+        if not _is_mapped(delta):
             # pyarrow takes a tenth of a second to import, which whoever reads from this disk is spared.
             from txmq_lib.views.far_files import rows_of_files
 
@@ -281,6 +284,11 @@ class WarehouseReader:
             raise TableMissingError(self._missing(table)) from None
         except (DeltaError, OSError) as error:
             raise InputError(f"table {path} cannot be read: {reason_of(error, path)}") from error
+
+
+def _is_mapped(delta: DeltaTable) -> bool:
+    """Whether what its files say is not all: columns that have other names there, rows that are deleted elsewhere."""
+    return delta.protocol().min_reader_version > 1
 
 
 def _stored(delta: DeltaTable) -> list[str]:
