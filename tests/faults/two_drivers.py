@@ -25,6 +25,7 @@ from scenario import BY_HAND, DONE, write_inputs
 
 COLUMNS = ("jobs", "rounds", "killed", "rows lost", "rows too many", "told to come again", "seen")
 KILLED_EVERY = 2  # of a pair's rounds, from the second on: how long they take is known then
+KILLED_WITHIN = 0.6  # of what a round takes: the shorter of the two jobs has ended then, at times
 COME_AGAIN, TRIES = "PASS_CONFLICT", 5
 KILLED = "killed"
 
@@ -109,8 +110,7 @@ class TwoDrivers:
             driver.begin(step, uri)
         if one.rounds % KILLED_EVERY == 0:
             victim = self._dice.randrange(2)
-            # The shorter of two jobs takes less than a round, so that not all of these come too late.
-            answer_of_victim = self._drivers[victim].answer(self._dice.uniform(0.0, one.took_s * 0.6))
+            answer_of_victim = self._drivers[victim].answer(self._dice.uniform(0.0, one.took_s * KILLED_WITHIN))
             if answer_of_victim is None:
                 self._drivers[victim].kill()
                 self._drivers[victim] = Driver(self._place, self._inputs, self._environ)
@@ -126,14 +126,15 @@ class TwoDrivers:
         if answers != [DONE, DONE]:
             # What was killed may have done nothing yet.
             self._settled(steps, uri)
-        if all(self._differences(name, serial)[1]):
+        here, every = self._differences(name, serial)
+        if all(every):
             # One of them came too early to see what the other wrote.
             self._settled(steps, uri)
-        self._judge(one, name, serial)
+            here, every = self._differences(name, serial)
+        self._judge(one, here, every)
         self._far.removed(name)
 
-    def _judge(self, one: Rounds, name: str, serial: list[dict[str, Counter[str]]]) -> None:
-        here, every = self._differences(name, serial)
+    def _judge(self, one: Rounds, here: Path, every: list[dict[str, tuple[int, int]]]) -> None:
         if all(every):
             for table, (lost, extra) in every[0].items():
                 one.lost, one.twice = one.lost + lost, one.twice + extra

@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable, Schema, write_deltalake
 
 from txmq_lib.config.table_specs import RUN_TABLE, TableSpec, table_spec, table_specs
+from txmq_lib.views.reader import WarehouseReader
 
 PLAIN_DEFAULTS: dict[str, Any] = {
     "string": "",
@@ -53,6 +54,11 @@ def warehouse(tmp_path: Path, empty_tables: Path) -> Callable[[Rows], str]:
         return str(directory)
 
     return write
+
+
+def take_for_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let readers take every warehouse for one on an object store."""
+    monkeypatch.setattr(WarehouseReader, "is_far", property(lambda _: True, lambda *_: None), raising=False)
 
 
 def append(directory: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> None:

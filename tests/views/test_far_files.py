@@ -13,16 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.fs import DeltaStorageHandler
-from views.conftest import append
+from views.conftest import append, take_for_far
 
 from txmq_lib.errors import InputError
 from txmq_lib.views import far_files
 from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.scan import Scan
 
-IDS = Scan("verdict", ("transaction_id",))
 SETTLED = Scan("verdict", ("transaction_id", "is_settled"))
-T_1 = {"transaction_id": ["T-1"]}
 
 
 @pytest.fixture
@@ -57,10 +55,6 @@ def opened_paths(far, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(DeltaStorageHandler, "open_input_file", opened)
     return paths
-
-
-def take_for_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(WarehouseReader, "is_far", property(lambda _: True, lambda *_: None), raising=False)
 
 
 def ids(uri: str, **matched: list[str]) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from moment import NOW_TEXT as NOON
-from views.conftest import append
+from views.conftest import append, take_for_far
 
 from txmq_lib.views import far_files
 from txmq_lib.views.landing_figures import last_passes, newest_passes
@@ -393,7 +393,7 @@ def test_a_warehouse_where_only_ends_have_landed_is_not_told_as_empty(status):
 def test_what_is_read_from_afar_is_what_is_read_from_local_files(status, monkeypatch, lowered):
     near = status("--format", "json")
     # Tables and files side by side; whole, by their columns, or streamed.
-    monkeypatch.setattr(WarehouseReader, "is_far", property(lambda _: True, lambda *_: None), raising=False)
+    take_for_far(monkeypatch)
     if lowered:
         monkeypatch.setattr(far_files, lowered, 0)
     far = status("--format", "json")
