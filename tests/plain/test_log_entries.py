@@ -81,6 +81,21 @@ def test_many_rows_that_are_alike_count_for_more_than_their_file_is_long(place):
     assert log.bytes_between(1, 2) == one.size > LEAST_ROW_BYTES
 
 
+def test_what_was_compacted_is_not_new(place):
+    append(place, 1)
+    append(place, 3)
+    DeltaTable(place).optimize.compact()
+    append(place, 5)
+    entries = LogEntries(LocalFolder(place))
+    log = DeltaLogView(NO_SESSION, place, entries, entries.newest())
+    assert entries.commit(3).added != ()
+    assert log.bytes_between(2, 3) == 0
+    assert log.bytes_between(2, 4) == log.bytes_between(3, 4) > 0
+    # Of what did more than insert every file may hold new rows.
+    write_deltalake(place, numbers(9), mode="overwrite")
+    assert DeltaLogView(NO_SESSION, place, entries, entries.newest()).bytes_between(4, 5) > 0
+
+
 def real_files(path: str, version: int | None = None) -> set[str]:
     table = DeltaTable(path, version=version)
     return {unquote(uri).removeprefix(f"{path}/") for uri in table.file_uris()}

@@ -12,6 +12,7 @@ from crash_states import Contents, build, recorded
 from deltalake import DeltaTable, write_deltalake
 
 from txmq_lib.delta.durable import sync_commits
+from txmq_lib.delta.entry_check import TableCheck
 from txmq_lib.delta.small_writes import SmallWrite
 from txmq_lib.errors import WarehouseDamaged
 from txmq_lib.passes.damage import examined
@@ -162,6 +163,21 @@ def test_an_entry_of_spark_with_fewer_files_than_it_says_is_whole_where_its_rows
     assert (examined(passes.place).damaged == ()) == is_whole
     entry.write_text("".join(line for line in entry.read_text().splitlines(True) if "add" not in json.loads(line)))
     assert examined(passes.place).damaged
+
+
+@pytest.mark.parametrize("stated", ["numRemovedFiles", "numTargetFilesRemoved", "num_removed_files"])
+def test_an_entry_that_takes_out_fewer_files_than_it_says_is_cut_off(passes, stated):
+    """Spark writes what it adds first: rows would stand beside those that took their place."""
+    passes.start("reconcile", 1)
+    passes.write("reconcile", 1, "message")
+    entry = passes.entry("message")
+    change(entry, lambda kind, action: action.update(operationMetrics={stated: 2}) if kind == "commitInfo" else None)
+    whole = entry.read_text()
+    removes = [json.dumps({"remove": {"path": f"part-{number}.parquet", "dataChange": False}}) for number in range(2)]
+    for count in range(3):
+        entry.write_text(whole + "".join(f"{line}\n" for line in removes[:count]))
+        faults = [version for version, _ in TableCheck(passes.place / "message").faults(-1, ())]
+        assert faults == ([1] if count < 2 else [])
 
 
 def test_a_file_of_the_change_feed_may_be_gone_where_vacuum_was_there_since(passes):

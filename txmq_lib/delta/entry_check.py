@@ -24,9 +24,10 @@ from txmq_lib.files.local_files import LOCAL_SCHEME, has_scheme
 
 # What writers say of how many files a commit adds: deltalake, Spark's writes, its MERGE, its DELETE and OPTIMIZE.
 _ADDED = ("num_added_files", "num_target_files_added", "numTargetFilesAdded", "numAddedFiles", "numFiles")
+# And how many it takes out: with fewer, rows stand beside what took their place, since Spark adds first.
+_REMOVED = ("num_removed_files", "num_target_files_removed", "numTargetFilesRemoved", "numRemovedFiles")
 _ROWS = "numOutputRows"
-_BY_DELTALAKE = "delta-rs"
-_VACUUM = "VACUUM"  # START and END
+_BY_DELTALAKE, _VACUUM = "delta-rs", "VACUUM"  # of which there is a START and an END
 # Few at once: a value that a dictionary has once may be in each of them.
 _ROWS_AT_ONCE = 1024
 _DIFFERS = "is not what its checksum says"
@@ -162,7 +163,9 @@ def _entry_of(text: str) -> Entry:
     adds, cdc = actions["add"], actions["cdc"]
     is_by_deltalake = str(info.get("engineInfo")).startswith(_BY_DELTALAKE)
     lacks_txn = is_by_deltalake and tag.startswith("txmq ") and not actions["txn"]
-    is_cut = lacks_txn or _lacks_files(info.get("operationMetrics") or {}, adds, len(adds) + len(cdc))
+    metrics = info.get("operationMetrics") or {}
+    lacks_removed = len(actions["remove"]) < next((_number(metrics[key]) for key in _REMOVED if key in metrics), 0)
+    is_cut = lacks_txn or lacks_removed or _lacks_files(metrics, adds, len(adds) + len(cdc))
     files = [(_path_of(add), int(add["size"])) for add in adds] + [(_path_of(one), None) for one in cdc]
     return Entry(
         "is cut off" if is_cut else "",

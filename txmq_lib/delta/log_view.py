@@ -118,13 +118,19 @@ class DeltaLogView:
         return None
 
     def bytes_between(self, after: int, upto: int) -> int | None:
-        """Bytes written behind version `after` up to `upto`; None where the log does not tell, or beyond 50 commits."""
+        """Bytes of new rows behind version `after` up to `upto`; None where the log does not tell, or past 50 commits.
+
+        Of a commit that did more to rows than insert them all files count; what was only compacted is not new.
+        """
         if upto - after > COMMITS_LOOKED_BACK:
             return None
         commits = [self._entries.commit(version) for version in self._fetched(range(after + 1, upto + 1))]
         if any(commit is None for commit in commits):
             return None
-        return reckoned_bytes(file for commit in commits if commit is not None for file in commit.added)
+        known = [commit for commit in commits if commit is not None]
+        return reckoned_bytes(
+            file for commit in known for file in (commit.added if commit.inserted is None else commit.inserted)
+        )
 
     def operation(self, version: int) -> str | None:
         """What the commit of a version says it did, or None where the log no longer holds it."""
