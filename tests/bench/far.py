@@ -1,4 +1,5 @@
-"""What commands and passes ask of an S3 server, and take: on a fresh warehouse, after 1,000 passes, and after a maintain behind them.
+"""What commands and passes ask of an S3 server, and take: on a fresh warehouse, after 1,000 rounds of small passes with the upkeep that
+`run` does, just before it does it again, and after a maintain behind them.
 
 `PYTHONPATH=tests/support python -m tests.bench.far [DIRECTORY]` keeps the warehouses in DIRECTORY and takes them again next
 time. MinIO, built by Go, stands behind a proxy that waits before each request. On a busy machine compare requests, how many of
@@ -26,8 +27,11 @@ from tests.bench.history import ROWS_PER_PASS, prepare
 from tests.bench.processes import Process
 from tests.bench.warehouses import copied, create, opened, wall_clock
 from txmq_lib.pipeline.maintain import run_maintain
+from txmq_lib.pipeline.upkeep_plan import DUE_AFTER_PASSES
 
-PASSES = 1_000
+# A round is a pass of reconcile and one of audit, so upkeep comes behind half as many rounds as passes.
+MAINTAINED_EACH = DUE_AFTER_PASSES // 2
+PASSES = 4 * MAINTAINED_EACH - 1
 FRESH, PASSED, MAINTAINED = "fresh", "passes", "maintained"
 PASTS = {FRESH: 0, PASSED: PASSES, MAINTAINED: PASSES}
 DELAYS_S = (0.0, 0.02)
@@ -89,7 +93,7 @@ def make(place: Path, name: str) -> None:
 def fill(path: str, passes: int) -> None:
     """What so many passes leave in a warehouse."""
     if passes:
-        prepare(*opened(path), passes * ROWS_PER_PASS, passes, is_maintained=False)
+        prepare(*opened(path), passes * ROWS_PER_PASS, passes, MAINTAINED_EACH)
 
 
 def maintain(path: str) -> None:
@@ -107,7 +111,7 @@ def measure(place: Path, name: str, proxy: S3Proxy, *, only_session: bool, is_id
             tell_middle(f"{name}, txmq {command.split()[0]}", delay_s, [called(proxy, words) for _ in range(runs)])
     with tempfile.TemporaryDirectory(dir=place) as scratch:
         here = copied(place / name, Path(scratch, "here"))
-        passes = FarPasses(uri, classes, PASTS[name] * ROWS_PER_PASS // 1_000, str(here))
+        passes = FarPasses(uri, classes, PASTS[name] * ROWS_PER_PASS // 1_000 + 1, str(here))
         try:
             _measure_passes(name, passes, proxy, IDLE if is_idle else (*WITH_HALVES, *IDLE))
         finally:

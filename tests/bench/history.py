@@ -36,8 +36,8 @@ NEW = Stream(body_bytes=16)
 
 def run(bench: Bench) -> list[Figure]:
     """Figures for each length of history and for many passes, reconcile and audit."""
-    pasts = {"little": (LITTLE, 0, False), "passes": (LITTLE, PASSES, False), "maintained": (LITTLE, PASSES, True)}
-    pasts |= {str(rows): (rows, 0, False) for rows in HISTORY}
+    pasts = {"little": (LITTLE, 0, 0), "passes": (LITTLE, PASSES, 0), "maintained": (LITTLE, PASSES, PASSES_A_DAY)}
+    pasts |= {str(rows): (rows, 0, 0) for rows in HISTORY}
     for name in pasts:
         bench.warehouse(name)
     measured = bench.call(
@@ -56,10 +56,10 @@ def run(bench: Bench) -> list[Figure]:
     return figures
 
 
-def prepare(warehouse: Warehouse, settings: Settings, rows: int, passes: int, is_maintained: bool) -> None:
+def prepare(warehouse: Warehouse, settings: Settings, rows: int, passes: int, maintained_each: int) -> None:
     """Fill a warehouse with `rows` decided transactions, the last of them landed and decided in `passes` small passes.
 
-    Where `is_maintained`, `txmq maintain` has run at the end of each whole day of them.
+    maintained_each  `txmq maintain` has run behind as many of them, again and again; 0: never
     """
     spark, small = warehouse.spark, passes * ROWS_PER_PASS
     first = rows - small
@@ -70,22 +70,22 @@ def prepare(warehouse: Warehouse, settings: Settings, rows: int, passes: int, is
     write_pass(warehouse, settings, "reconcile", reconciled(spark, PAST, 0, first) if first else {})
     write_pass(warehouse, settings, "audit", {"verdict": audited(spark, PAST, 0, first)} if first else {})
     if passes:
-        a_day = PASSES_A_DAY if is_maintained else passes
-        for done in range(0, passes, a_day):
-            count = min(a_day, passes - done)
+        at_once = maintained_each or passes
+        for done in range(0, passes, at_once):
+            count = min(at_once, passes - done)
             begin = first + done * ROWS_PER_PASS
             write_small_passes(warehouse, PAST, begin, count, ROWS_PER_PASS, numbered_from=done + 2)
-            if is_maintained and count == a_day:
+            if count == maintained_each:
                 run_maintain(warehouse, settings, wall_clock=wall_clock, tell=lambda _: None)
         # Of what was written past it, the real machinery's next pass must know.
         write_pass(warehouse, settings, "reconcile", {})
         write_pass(warehouse, settings, "audit", {})
 
 
-def measure(place: str, pasts: dict[str, tuple[int, int, bool]], new: int, rounds: int) -> dict[str, Any]:
+def measure(place: str, pasts: dict[str, tuple[int, int, int]], new: int, rounds: int) -> dict[str, Any]:
     """Median seconds of a reconcile and an audit pass over `new` halves in each warehouse, and of their steps.
 
-    wanted  name of a warehouse -> rows of history, small passes of the past, whether it was maintained
+    pasts  name of a warehouse -> rows of history, small passes of the past, behind how many it was maintained
     """
     houses = {name: opened(f"{place}/{name}") for name in pasts}
     for name, past in pasts.items():

@@ -54,6 +54,7 @@ QUEUE_FILES = ("plain/test_queue_files.py",)
 STORES = ("plain/test_object_stores.py",)
 FAR_FILES = "views/test_far_files.py"
 CHECKSUMS = ("end_to_end/test_power_cut.py::test_a_checksum_that_was_cut_off_is_told_where_spark_cannot_read_for_it",)
+UPKEEP = ("end_to_end/test_upkeep_in_cycles.py",)
 DURABLE, MENDING, MODEL = ("plain/test_durable.py",), ("plain/test_mending.py",), ("model/test_claims_model.py",)
 CONFLICTS = ("rules/test_offsets.py", "model/test_offsets_model.py")
 
@@ -580,6 +581,11 @@ MUTANTS = (
     Mutant("_entry_of", "an entry cut off at the end of a line is whole", '"is cut off" if is_cut', '"" if is_cut', MENDING),
     Mutant("_entry_of", "files stay beside those that took their place", "or lacks_removed", "", MENDING),
     Mutant("DeltaLogView.bytes_between", "what was compacted is new", "commit.inserted is None", "True", ("plain/test_log_entries.py",)),
+    Mutant("upkeep_plan.is_due", "upkeep is due in every cycle", "small_files >= ", "0 < ", UPKEEP),
+    Mutant("upkeep_plan.is_due", "upkeep is never due", "or ()", "and ()", UPKEEP),
+    Mutant("run_due_maintain", "a pass of others fails the cycle", "except PassConflict", "except KeyError", UPKEEP),
+    Mutant("cycle._run", "what is not due is done", "if not work.is_due(warehouse)", "if False", UPKEEP),
+    Mutant("rounds._run_due", "a round does what is not due", "if not step.has_work()", "if False", ("plain/test_service_thread.py",)),
     Mutant("_lacks_files", "what Spark counts and does not add is lost", "missing <= 0 or _ROWS not in metrics", "True", MENDING),
     Mutant("_lacks_files", "rows that are stated need not be there", "sum(rows) < _number(metrics[_ROWS])", "False", MENDING),
     Mutant("TableCheck._file_fault", "what VACUUM removed of a change feed is lost", "any(entry.is_vacuum for entry in later)", "False", MENDING),

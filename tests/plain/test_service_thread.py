@@ -356,6 +356,27 @@ def test_a_step_that_failed_is_tried_again_after_its_pauses_however_long_the_int
     assert len(runs) == 4
 
 
+def test_a_step_without_work_is_not_run_nor_told_and_one_that_cannot_say_has_failed():
+    reported: list[str] = []
+    failed: list[str] = []
+
+    def lost() -> bool:
+        raise ConnectionRefusedError("down")
+
+    listeners = Listeners(
+        report=lambda step, report: reported.append(step),
+        failure=lambda step, error, pause_s: failed.append(step.name),
+        lost=lambda name, error: None,
+    )
+    steps = [
+        Step("maintain", lambda: PassReport("maintain", 1, {}, {}), has_work=lambda: False),
+        Step("unsure", lambda: PassReport("maintain", 1, {}, {}), has_work=lost),
+        Step("audit", lambda: PassReport("audit", 1, {}, {})),
+    ]
+    run_round(steps, listeners, is_stopped=lambda: False)
+    assert (reported, failed) == (["audit"], ["unsure"])
+
+
 def test_what_has_left_more_of_the_same_goes_on_without_waiting_for_its_interval():
     left = [True, True, False]
     runs: list[float] = []

@@ -1,4 +1,4 @@
-"""One cycle: land the configured sources, reconcile, resolve, roll up, audit; each a pass of its own."""
+"""One cycle: land the configured sources, reconcile, resolve, roll up, audit, and upkeep when due; each a pass."""
 
 from __future__ import annotations
 
@@ -19,21 +19,25 @@ from txmq_lib.pipeline.land.job import run_land_files, run_land_rocketmq, run_la
 from txmq_lib.pipeline.land.kinds import ROCKETMQ, STORE
 from txmq_lib.pipeline.land.landing_pass import JOB as LAND
 from txmq_lib.pipeline.land.live.broker_reading import UNREAD, WHOLE, Parts
+from txmq_lib.pipeline.maintain import run_due_maintain
 from txmq_lib.pipeline.reconcile import job as reconcile
 from txmq_lib.pipeline.reconcile.job import run_reconcile
 from txmq_lib.pipeline.resolve import require_secrets, run_resolve
 from txmq_lib.pipeline.rollup.job import ROLLUP, run_rollup
+from txmq_lib.pipeline.upkeep_plan import JOB as MAINTAIN
+from txmq_lib.pipeline.upkeep_plan import is_due
 
 OFFSET_KINDS = ("offset", "ack")
 
 
 @dataclass(frozen=True)
 class Work:
-    """One pass of a cycle: what people call it, its job, and what runs it with a clock."""
+    """One pass of a cycle: what people call it, its job, what runs it with a clock, and whether it is due at all."""
 
     name: str
     job: str
     run: Callable[[Warehouse, datetime], PassReport]
+    is_due: Callable[[Warehouse], bool] = lambda _: True
 
 
 def _untold(_name: str, _became: PassReport | Exception) -> None:
@@ -92,6 +96,8 @@ def _run(
     with warehouse.looking_once():
         for work in works:
             try:
+                if not work.is_due(warehouse):
+                    continue
                 passes.append(work.run(warehouse, now))
             except Exception as failure:
                 on_step(work.name, failure)
@@ -146,6 +152,14 @@ def works_of_cycle(
         )
     works.append(_rollup(settings, wall_clock))
     works.append(Work("audit", audit.JOB, lambda at, now: run_audit(at, settings, now=now, wall_clock=wall_clock)))
+    works.append(
+        Work(
+            "maintain",
+            MAINTAIN,
+            lambda at, _: run_due_maintain(at, settings, wall_clock=wall_clock),
+            lambda at: is_due(at, settings.maintain),
+        )
+    )
     return works
 
 

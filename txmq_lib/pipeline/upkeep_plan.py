@@ -23,6 +23,8 @@ from txmq_lib.rules.moments import epoch_ms
 JOB = JOB_MAINTAIN
 TABLES_AT_ONCE = 4
 MIB = 1 << 20
+# `run` and `serve` do the upkeep behind so many passes, as far as nobody else does: views read each small file.
+DUE_AFTER_PASSES = 500
 # Below this, files may go that a pass begun a moment ago still reads.
 SHORTEST_BESIDE_PASSES_MS = 86_400_000
 # Tables whose change feed a job reads from where its last pass ended.
@@ -86,6 +88,18 @@ class TableUpkeep:
         if self.old_passes:
             words.append(f"{self.old_passes} rows of old passes dropped")
         return "; ".join(words)
+
+
+def is_due(warehouse: Warehouse, upkeep: Maintain) -> bool:
+    """Whether DUE_AFTER_PASSES passes have been made since the last upkeep.
+
+    Each leaves two small files in `pass`, which upkeep compacts; the log tells how many there are. Where only Delta can
+    read them, or upkeep takes more for few, nobody is told that it is due.
+    """
+    log = warehouse.log_upto("pass", 0)
+    files = log.plain_files(log.version) or ()
+    small_files = sum(file.size < upkeep.small_file_size * MIB for file in files)
+    return small_files >= max(2 * DUE_AFTER_PASSES, upkeep.small_files)
 
 
 def planned_upkeep(warehouse: Warehouse, upkeep: Maintain, *, now: datetime) -> list[TableUpkeep]:

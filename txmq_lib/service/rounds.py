@@ -14,10 +14,11 @@ FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 5.0, 300.0
 
 @dataclass
 class Step:
-    """One step of a round, and how it fared: `failures` in a row."""
+    """One step of a round, whether it has anything to do, and how it fared: `failures` in a row."""
 
     name: str
     run: Callable[[], PassReport]
+    has_work: Callable[[], bool] = lambda: True
     failures: int = 0
     _not_before: float = field(default=0.0, repr=False)
 
@@ -70,6 +71,8 @@ def _run_due(steps: Sequence[Step], listeners: Listeners, is_stopped: Callable[[
         if not step.is_due(time.monotonic()):
             continue
         try:
+            if not step.has_work():
+                continue
             report = step.run()
         except Exception as error:  # whatever it was, the other steps go on
             if is_stopped():

@@ -82,7 +82,10 @@ def _service(
     # What a MERGE is told and how small a pass is stand in the session: two threads must not share one.
     own = Warehouse(session_beside(warehouse.spark, settings), warehouse.uri)
     own.is_looked_after = warehouse.is_looked_after
-    steps = [Step(work.name, partial(_alone, locks[work.job], work, own, wall_clock)) for work in works]
+    steps = [
+        Step(work.name, partial(_alone, locks[work.job], work, own, wall_clock), partial(work.is_due, own))
+        for work in works
+    ]
 
     def work() -> float | None:
         _enter(own.spark, name)

@@ -1,0 +1,94 @@
+"""A cycle does the upkeep once enough passes have been made, and else has nothing to do with it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from house import BROKER, House, wall_clock
+from moment import NOW
+from truth import rows
+
+from txmq_lib.errors import PassConflict
+from txmq_lib.passes.current import PassReport
+from txmq_lib.pipeline import maintain, upkeep_plan
+from txmq_lib.pipeline.cycle import run_cycle
+
+HALVES = rows("restart", "half")
+MOST_PASSES = 5
+
+
+def told_of_cycle(house: House, minute: int) -> dict[str, PassReport | Exception]:
+    """What each step of one cycle told."""
+    steps: dict[str, PassReport | Exception] = {}
+    run_cycle(
+        house.warehouse,
+        house.settings,
+        now=NOW + timedelta(minutes=minute),
+        wall_clock=wall_clock,
+        environ={},
+        on_step=steps.__setitem__,
+    )
+    return steps
+
+
+def land_next(place: Path, count: int) -> None:
+    """Another file for the source, of `count` halves."""
+    number = len(list(place.iterdir()))
+    with gzip.open(place / f"half-{number}.jsonl.gz", "wt", encoding="utf-8") as lines:
+        lines.writelines(json.dumps(row) + "\n" for row in HALVES[number * count : (number + 1) * count])
+
+
+def files_of_pass(house: House) -> int:
+    return len(DeltaTable(house.warehouse.path("pass")).file_uris())
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    place = tmp_path / "halves"
+    place.mkdir()
+    return place
+
+
+@pytest.fixture
+def house(open_house: Callable[..., House], source: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+    monkeypatch.setattr(upkeep_plan, "DUE_AFTER_PASSES", MOST_PASSES)
+    sources = f"sources=[{{kind: half, paths: [{source}/*.jsonl.gz], broker: {BROKER}}}]"
+    return open_house(sources, "maintain.small_files=2")
+
+
+def test_upkeep_comes_behind_enough_passes_and_not_before_as_many_more(house: House, source: Path):
+    land_next(source, 3)
+    first = told_of_cycle(house, 0)
+    made = [name for name, report in first.items() if report.number]
+    assert "maintain" not in first
+    assert len(made) < MOST_PASSES <= 2 * len(made)
+    assert files_of_pass(house) == 2 * len(made)
+
+    land_next(source, 3)
+    second = told_of_cycle(house, 1)
+    # All files of `pass`, that of the plan of this very pass as well.
+    assert second["maintain"].counts["compacted_files"] >= 4 * len(made) + 1
+    assert files_of_pass(house) == 2
+
+    assert "maintain" not in told_of_cycle(house, 1)
+    land_next(source, 3)
+    assert "maintain" not in told_of_cycle(house, 2)
+    assert {row["transaction_id"] for row in house.rows("half_message")} == {
+        half["properties"]["UNIQ_KEY"] for half in HALVES[:9]
+    }
+
+
+def test_where_a_pass_of_others_is_in_the_way_the_cycle_goes_well_and_tells_it(house: House, source: Path, monkeypatch):
+    def refused(*_: object, **__: object) -> PassReport:
+        raise PassConflict("maintain.file_retention is shorter than a day, and settle pass 1 is unfinished")
+
+    monkeypatch.setattr(upkeep_plan, "DUE_AFTER_PASSES", 1)
+    monkeypatch.setattr(maintain, "run_maintain", refused)
+    land_next(source, 3)
+    assert told_of_cycle(house, 0)["maintain"].counts == {"conflicts": 1}
