@@ -28,8 +28,7 @@ _ADDED = ("num_added_files", "num_target_files_added", "numTargetFilesAdded", "n
 _REMOVED = ("num_removed_files", "num_target_files_removed", "numTargetFilesRemoved", "numRemovedFiles")
 _ROWS = "numOutputRows"
 _BY_DELTALAKE, _VACUUM = "delta-rs", "VACUUM"  # of which there is a START and an END
-# Few at once: a value that a dictionary has once may be in each of them.
-_ROWS_AT_ONCE = 1024
+_ROWS_AT_ONCE = 1024  # few: a value that a dictionary has once may be in each of them
 _DIFFERS = "is not what its checksum says"
 _CHECKSUM_MAGIC = b"crc\0"
 _CHECKSUM_HEADER = 8  # the magic, and a big-endian int: bytes that each checksum is of
@@ -97,19 +96,20 @@ class TableCheck:
                 self._entries[version] = Entry(fault="is not there")
         return self._entries[version]
 
-    def faults(self, behind: int, named: Iterable[int], *, is_read: bool = True) -> Iterator[tuple[int, str]]:
-        """Versions behind `behind`, and of those `named`, whose commit cannot be believed, each with why.
+    def faults(self, unsure: range, named: Iterable[int], *, is_read: bool = True) -> Iterator[tuple[int, str]]:
+        """Versions that are `unsure`, or `named`, whose commit cannot be believed, each with why.
 
-        Their data files have to be there in their size; those of the former are read whole where `is_read`.
+        Their data files have to be there in their size; those of the former are read whole where `is_read`. What
+        `unsure` ends before is to be set aside: it is passed over, and files that it has replaced count again.
         """
         oldest = self.versions[0] if self.versions else 0
-        for version in {*named, *range(behind + 1, self.newest + 1)}:
+        for version in {*unsure, *(version for version in named if version < unsure.stop)}:
             if version < oldest:
                 continue  # upkeep has removed its entry
             entry = self.entry(version)
             if entry.fault:
                 yield version, f"its log entry {entry.fault}"
-            elif fault := self._file_fault(version, is_read=is_read and version > behind):
+            elif fault := self._file_fault(version, unsure.stop, is_read=is_read and version in unsure):
                 yield version, fault
 
     def checkpoint_fault(self, behind: int) -> str:
@@ -133,8 +133,8 @@ class TableCheck:
     def _names(self) -> list[str]:
         return os.listdir(self.log) if self.log.is_dir() else []
 
-    def _file_fault(self, version: int, *, is_read: bool) -> str:
-        later = [self.entry(each) for each in range(version + 1, self.newest + 1)]
+    def _file_fault(self, version: int, end: int, *, is_read: bool) -> str:
+        later = [self.entry(each) for each in range(version + 1, end)]
         gone = {path for entry in later for path in entry.removed}
         is_vacuumed = any(entry.is_vacuum for entry in later)
         for path, size in self.entry(version).files:

@@ -79,19 +79,25 @@ class _Examination:
         """All that is to be done."""
         checkpoints: list[Path] = []
         for name, table in self._tables.items():
-            behind = self._durable[name]
-            # Reading files takes its time, and what was written since the machine started is as it was written.
-            is_read = name == "pass" or not self._is_of_this_boot
-            first = min(table.faults(behind, self._named.get(name, set()), is_read=is_read), default=None)
-            if first is not None:
-                self._damaged.append(f"{name} version {first[0]}: {first[1]}")
-                self._cut(name, first[0])
-            checkpoints += self._damaged_checkpoints(name, table, behind)
-        while self._spread():
+            self._look(name)
+            checkpoints += self._damaged_checkpoints(name, table, self._durable[name])
+        while self._spread() or any([self._look(name) for name in list(self._cuts)]):
             pass
         for name, version in list(self._cuts.items()):
             self._require_kept_files(name, version)
         return Mending(tuple(self._damaged), self._cuts, tuple(checkpoints), tuple(self._undone), self._refusal)
+
+    def _look(self, name: str) -> bool:
+        """Cut a table at its first fault, if it has one: below what is cut already files count that it has replaced."""
+        # Reading files takes its time, and what was written since the machine started is as it was written.
+        is_read = name == "pass" or not self._is_of_this_boot
+        table = self._tables[name]
+        unsure = range(self._durable[name] + 1, self._cuts.get(name, table.newest + 1))
+        first = min(table.faults(unsure, self._named.get(name, set()), is_read=is_read), default=None)
+        if first is None:
+            return False
+        self._damaged.append(f"{name} version {first[0]}: {first[1]}")
+        return self._cut(name, first[0])
 
     def _cut(self, table: str, version: int) -> bool:
         if version >= self._cuts.get(table, _NEVER):
@@ -163,7 +169,9 @@ class _Examination:
         """What the commits to be set aside have replaced is read again: it has to be there."""
         table = self._tables[name]
         entries = [table.entry(each) for each in range(version, table.newest + 1)]
-        if any(not (table.root / path).exists() for entry in entries for path in entry.removed):
+        added = {path for entry in entries for path, _ in entry.files}
+        replaced = {path for entry in entries for path in entry.removed} - added
+        if not all((table.root / path).exists() for path in replaced):
             self._refusal = f"files of {name} that would be read again were removed; {COPY}"
         if version == 0 and self._undone:
             self._refusal = f"nothing of {name} is left; {COPY}"
