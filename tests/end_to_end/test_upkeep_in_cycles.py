@@ -23,10 +23,9 @@ HALVES = rows("restart", "half")
 MOST_PASSES = 5
 
 
-def told_of_cycle(house: House, minute: int) -> dict[str, PassReport | Exception]:
-    """What each step of one cycle told."""
-    steps: dict[str, PassReport | Exception] = {}
-    run_cycle(
+def cycle_of(house: House, minute: int, steps: dict[str, PassReport | Exception]) -> PassReport:
+    """One cycle; `steps` gets what each of its steps told."""
+    return run_cycle(
         house.warehouse,
         house.settings,
         now=NOW + timedelta(minutes=minute),
@@ -34,6 +33,12 @@ def told_of_cycle(house: House, minute: int) -> dict[str, PassReport | Exception
         environ={},
         on_step=steps.__setitem__,
     )
+
+
+def told_of_cycle(house: House, minute: int) -> dict[str, PassReport | Exception]:
+    """What each step of one cycle told."""
+    steps: dict[str, PassReport | Exception] = {}
+    cycle_of(house, minute, steps)
     return steps
 
 
@@ -84,11 +89,18 @@ def test_upkeep_comes_behind_enough_passes_and_not_before_as_many_more(house: Ho
     }
 
 
-def test_where_a_pass_of_others_is_in_the_way_the_cycle_goes_well_and_tells_it(house: House, source: Path, monkeypatch):
-    def refused(*_: object, **__: object) -> PassReport:
-        raise PassConflict("maintain.file_retention is shorter than a day, and settle pass 1 is unfinished")
+@pytest.mark.parametrize("failure", [PassConflict("settle pass 1 is unfinished"), OSError("may not delete there")])
+def test_where_upkeep_fails_the_cycle_has_made_its_passes_and_tells_it(
+    house: House, source: Path, monkeypatch, failure
+):
+    def fail(*_: object, **__: object) -> PassReport:
+        raise failure
 
     monkeypatch.setattr(upkeep_plan, "DUE_AFTER_PASSES", 1)
-    monkeypatch.setattr(maintain, "run_maintain", refused)
+    monkeypatch.setattr(maintain, "run_maintain", fail)
     land_next(source, 3)
-    assert told_of_cycle(house, 0)["maintain"].counts == {"conflicts": 1}
+    steps: dict[str, PassReport | Exception] = {}
+    report = cycle_of(house, 0, steps)
+    assert (report.counts["half"], report.counts.get("conflicts", 0)) == (3, isinstance(failure, PassConflict))
+    assert [str(failure) in finding for finding in report.findings] == [True]
+    assert (steps["maintain"] is failure) == isinstance(failure, OSError)

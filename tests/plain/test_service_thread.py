@@ -377,6 +377,18 @@ def test_a_step_without_work_is_not_run_nor_told_and_one_that_cannot_say_has_fai
     assert (reported, failed) == (["audit"], ["unsure"])
 
 
+def test_what_others_have_done_since_it_failed_is_well_again_and_waits_for_its_interval():
+    reported: list[str] = []
+    listeners = Listeners(
+        report=lambda step, report: reported.append(step),
+        failure=lambda step, error, pause_s: None,
+        lost=lambda name, error: None,
+    )
+    step = Step("maintain", lambda: PassReport("maintain", 1, {}, {}), has_work=lambda: False, failures=2)
+    assert run_round([step], listeners, is_stopped=lambda: False) is None
+    assert (reported, step.failures) == (["maintain"], 0)
+
+
 def test_what_has_left_more_of_the_same_goes_on_without_waiting_for_its_interval():
     left = [True, True, False]
     runs: list[float] = []

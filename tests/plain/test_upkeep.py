@@ -51,6 +51,12 @@ def test_a_run_takes_the_smallest_files_up_to_its_bounds_and_the_table_with_most
     assert bounded_compactions(large, wanted(size_per_run=1)) == {"message": Compaction(MIB // 2 + 1, 3, MIB)}
 
 
+def test_the_pass_log_comes_first_however_many_files_others_have():
+    sizes = {"message": {"{}": [10] * 9}, "op_message": {"{}": [10, 20]}, "pass": {"{}": [5, 6, 7, 8]}}
+    assert bounded_compactions(sizes, wanted(files_per_run=4)) == {"pass": Compaction(MIB, 4, 26)}
+    assert set(bounded_compactions(sizes, wanted())) == {"pass", "message"}
+
+
 def test_files_of_one_size_go_together_even_past_a_bound_so_that_a_run_gets_on():
     sizes = {"message": {"{}": [10, 10, 10, 10, 20]}}
     assert bounded_compactions(sizes, wanted(files_per_run=3)) == {"message": Compaction(11, 4, 40)}

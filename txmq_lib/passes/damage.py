@@ -91,9 +91,11 @@ class _Examination:
         """Cut a table at its first fault, if it has one: below what is cut already files count that it has replaced."""
         # Reading files takes its time, and what was written since the machine started is as it was written.
         is_read = name == "pass" or not self._is_of_this_boot
-        table = self._tables[name]
-        unsure = range(self._durable[name] + 1, self._cuts.get(name, table.newest + 1))
-        first = min(table.faults(unsure, self._named.get(name, set()), is_read=is_read), default=None)
+        table, cut = self._tables[name], self._cuts.get(name)
+        unsure = range(self._durable[name] + 1, table.newest + 1 if cut is None else cut)
+        # Below a cut no committed pass is undone for what was replaced since.
+        named = self._named.get(name, set()) if cut is None else set[int]()
+        first = min(table.faults(unsure, named, is_read=is_read), default=None)
         if first is None:
             return False
         self._damaged.append(f"{name} version {first[0]}: {first[1]}")
@@ -169,8 +171,10 @@ class _Examination:
         """What the commits to be set aside have replaced is read again: it has to be there."""
         table = self._tables[name]
         entries = [table.entry(each) for each in range(version, table.newest + 1)]
-        added = {path for entry in entries for path, _ in entry.files}
-        replaced = {path for entry in entries for path in entry.removed} - added
+        added, replaced = set[str](), set[str]()
+        for entry in entries:
+            replaced |= set(entry.removed) - added
+            added |= {path for path, _ in entry.files}
         if not all((table.root / path).exists() for path in replaced):
             self._refusal = f"files of {name} that would be read again were removed; {COPY}"
         if version == 0 and self._undone:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from txmq_lib.config.sections import Source
 from txmq_lib.config.settings import Settings
@@ -101,9 +102,12 @@ def _run(
                 passes.append(work.run(warehouse, now))
             except Exception as failure:
                 on_step(work.name, failure)
-                if work.job != LAND or not _is_of_source(failure):
+                if work.job == MAINTAIN:  # the passes are made
+                    passes.append(PassReport(MAINTAIN, 0, {}, {}, (f"{work.name}: failed: {failure}",)))
+                elif work.job == LAND and _is_of_source(failure):
+                    unread.append(f"{work.name}: not read: {failure}")
+                else:
                     raise
-                unread.append(f"{work.name}: not read: {failure}")
             else:
                 on_step(work.name, passes[-1])
     return passes, unread
@@ -152,14 +156,8 @@ def works_of_cycle(
         )
     works.append(_rollup(settings, wall_clock))
     works.append(Work("audit", audit.JOB, lambda at, now: run_audit(at, settings, now=now, wall_clock=wall_clock)))
-    works.append(
-        Work(
-            "maintain",
-            MAINTAIN,
-            lambda at, _: run_due_maintain(at, settings, wall_clock=wall_clock),
-            lambda at: is_due(at, settings.maintain),
-        )
-    )
+    upkeep = partial(run_due_maintain, settings=settings, wall_clock=wall_clock)
+    works.append(Work("maintain", MAINTAIN, lambda at, _: upkeep(at), partial(is_due, upkeep=settings.maintain)))
     return works
 
 

@@ -66,22 +66,28 @@ def run_maintain(
 def run_due_maintain(warehouse: Warehouse, settings: Settings, *, wall_clock: Callable[[], datetime]) -> PassReport:
     """A run of upkeep behind the passes of a cycle, which is not to fail for it.
 
-    Where a pass of another process is in the way one conflict is counted, and the next cycle does it.
+    Where a pass of another process is in the way one conflict is counted and told, and the next cycle does it.
     """
     try:
         return run_maintain(warehouse, settings, wall_clock=wall_clock, tell=lambda _: None)
-    except PassConflict:
-        return PassReport(JOB, 0, {"conflicts": 1}, {})
+    except PassConflict as conflict:
+        return PassReport(JOB, 0, {"conflicts": 1}, {}, (f"{JOB}: left to the next cycle: {conflict}",))
 
 
 def _require_nothing_open(warehouse: Warehouse, upkeep: Maintain) -> None:
-    open_passes = unfinished(warehouse.log("pass")).items()
-    others = [f"{job} pass {number}" for job, number in open_passes if job != JOB]
-    if others and upkeep.file_retention_ms < SHORTEST_BESIDE_PASSES_MS:
+    others = _in_the_way(warehouse, upkeep)
+    if others:
         raise PassConflict(
             f"maintain.file_retention is shorter than a day, and {', '.join(others)} is unfinished: let it end"
             " first, or keep files for a day at least"
         )
+
+
+def _in_the_way(warehouse: Warehouse, upkeep: Maintain) -> list[str]:
+    """Unfinished passes that may read what was replaced a moment ago, where files are not kept for a day."""
+    open_passes = unfinished(warehouse.log("pass")).items()
+    others = [f"{job} pass {number}" for job, number in open_passes if job != JOB]
+    return others if upkeep.file_retention_ms < SHORTEST_BESIDE_PASSES_MS else []
 
 
 def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], upkeep: Maintain) -> PassReport:
@@ -98,14 +104,14 @@ def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], upkeep: Maintain
     for table in planned:
         _compact(current, table, upkeep, counts)
         _remove_old_passes(current, table, upkeep, counts)
-    _require_nothing_open(warehouse, upkeep)
+    is_held = bool(_in_the_way(warehouse, upkeep))
     readers = jobs_that_read(warehouse)
     # What takes the place of files is on the disk before they go.
     current.make_durable()
     for table in planned:
         # Files go by the clock as it is now: what a job had time to read when this was planned may be old by now.
         keep_from = current.wall_clock() - timedelta(milliseconds=upkeep.file_retention_ms)
-        if table.removes_files and held_for(warehouse, table.table, readers, keep_from=keep_from):
+        if table.removes_files and (is_held or held_for(warehouse, table.table, readers, keep_from=keep_from)):
             counts["held"] = counts.get("held", 0) + 1
         elif table.removes_files:
             with current.timed("remove"):

@@ -93,13 +93,13 @@ class TableUpkeep:
 def is_due(warehouse: Warehouse, upkeep: Maintain) -> bool:
     """Whether DUE_AFTER_PASSES passes have been made since the last upkeep.
 
-    Each leaves two small files in `pass`, which upkeep compacts; the log tells how many there are. Where only Delta can
-    read them, or upkeep takes more for few, nobody is told that it is due.
+    Each leaves two small files in `pass`, which upkeep compacts; the log tells how many there are. It is never due
+    where only Delta can read them, or where the settings let one run take fewer: it would be due for ever.
     """
-    log = warehouse.log_upto("pass", 0)
+    log, most = warehouse.log_upto("pass", 0), 2 * DUE_AFTER_PASSES
     files = log.plain_files(log.version) or ()
     small_files = sum(file.size < upkeep.small_file_size * MIB for file in files)
-    return small_files >= max(2 * DUE_AFTER_PASSES, upkeep.small_files)
+    return small_files >= max(most, upkeep.small_files) and upkeep.files_per_run >= most
 
 
 def planned_upkeep(warehouse: Warehouse, upkeep: Maintain, *, now: datetime) -> list[TableUpkeep]:
@@ -130,8 +130,8 @@ def planned_upkeep(warehouse: Warehouse, upkeep: Maintain, *, now: datetime) -> 
 def bounded_compactions(sizes: Mapping[str, Mapping[str, Sequence[int]]], upkeep: Maintain) -> dict[str, Compaction]:
     """Which files of which tables one run compacts, from the sizes (bytes) of each table's files per partition.
 
-    Tables with most small files come first; of the one that reaches the run's bounds the smallest files are taken.
-    A table that every pass writes anew is left out.
+    The pass log comes first, which every command reads, then tables with most small files; of the one that reaches the
+    run's bounds the smallest files are taken. A table that every pass writes anew is left out.
     """
     small_below = upkeep.small_file_size * MIB
     files_left, bytes_left = upkeep.files_per_run, upkeep.size_per_run * MIB
@@ -140,11 +140,11 @@ def bounded_compactions(sizes: Mapping[str, Mapping[str, Sequence[int]]], upkeep
         for table, parts in sizes.items()
         if not table_spec(table).is_written_anew
     }
-    most_first = sorted(small, key=lambda table: (-max(map(len, small[table]), default=0), table))
+    most = {table: max(map(len, parts), default=0) for table, parts in small.items()}
     taken: dict[str, Compaction] = {}
-    for table in most_first:
-        if max(map(len, small[table]), default=0) < upkeep.small_files:
-            break
+    for table in sorted(small, key=lambda table: (table != "pass", -most[table], table)):
+        if most[table] < upkeep.small_files:
+            continue
         # A single file of a partition has nothing to be compacted with.
         candidates = sorted(size for part in small[table] if len(part) > 1 for size in part)
         compaction = _smallest_first(candidates, small_below, files_left, bytes_left)
