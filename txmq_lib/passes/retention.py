@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
@@ -13,12 +15,13 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from txmq_lib.delta.conflicts import CONFLICTS, WRITE_ATTEMPTS
+from txmq_lib.delta.log_view import DeltaLogView
 from txmq_lib.delta.short_logs import shorten_log
 from txmq_lib.delta.small_writes import CHECKPOINT_EVERY, open_table
 from txmq_lib.delta.spark_writes import TAG_CONF
+from txmq_lib.delta.stored_files import stored_files
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.passes.pass_log import COMMITTED
-from txmq_lib.spark.glob_escape import pattern_of
 from txmq_lib.spark.session_conf import session_conf
 
 COMMITTED_PASS = re.compile(rf"txmq/([^/]+)/pass/{COMMITTED}")
@@ -50,22 +53,33 @@ def table_files(warehouse: Warehouse, table: str, *, removed_before: datetime) -
     Files of the change feed are not counted; VACUUM removes them by age alone.
     """
     log = warehouse.log(table)
-    live = log.files().select("path", "size", F.to_json("partitionValues").alias("partition"))
     sizes: dict[str, list[int]] = defaultdict(list)
-    for row in live.select("partition", "size").toArrow().to_pylist():
-        sizes[row["partition"]].append(int(row["size"]))
-    listing = warehouse.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-    stored = listing.load(pattern_of(warehouse.path(table))).select(_name("path"), "length", "modificationTime")
-    kept = live.select(_name("path")).unionByName(log.kept_files().select(_name("path")))
-    expired = stored.where(F.col("modificationTime") < F.lit(removed_before)).join(kept, "name", "left_anti")
-    counted = expired.agg(F.count("*").alias("files"), F.coalesce(F.sum("length"), F.lit(0)).alias("bytes"))
-    row = counted.collect()[0]
-    return TableFiles(table, dict(sizes), int(row["files"]), int(row["bytes"]))
+    names: set[str] = set()
+    for path, size, partition in _live(log):
+        sizes[partition].append(size)
+        names.add(_name(path))
+    stored = stored_files(warehouse.spark, warehouse.path(table))
+    before_ms = removed_before.timestamp() * 1000
+    old = [file for file in stored if file.modified_ms < before_ms and file.name not in names]
+    # Most of the time nothing is old, and who keeps what needs no job of Spark.
+    kept = {_name(row["path"]) for row in log.kept_files().toArrow().to_pylist()} if old else set[str]()
+    expired = [file.size for file in old if file.name not in kept]
+    return TableFiles(table, dict(sizes), len(expired), sum(expired))
 
 
-def _name(path: str) -> Column:
+def _live(log: DeltaLogView) -> Iterator[tuple[str, int, str]]:
+    """Path, bytes and partition of each file of the newest version."""
+    files = log.plain_files(log.version)
+    if files is not None:
+        yield from ((file.path, file.size, json.dumps(dict(file.partition), sort_keys=True)) for file in files)
+        return
+    rows = log.files().select("path", "size", F.to_json("partitionValues").alias("partition")).toArrow().to_pylist()
+    yield from ((row["path"], int(row["size"]), row["partition"]) for row in rows)
+
+
+def _name(path: str) -> str:
     # Names of data files are unique; paths are written in several ways.
-    return F.element_at(F.split(path, "/"), -1).alias("name")
+    return path.rsplit("/", 1)[-1]
 
 
 def is_kept_otherwise(warehouse: Warehouse, table: str, *, file_retention_ms: int, log_retention_ms: int) -> bool:

@@ -1,0 +1,52 @@
+"""The data files that lie below a table, whether a version names them or not: by listings, no file is asked for."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from pyspark.sql import SparkSession
+
+from txmq_lib.spark.jvm import jvm_class
+
+# A file system's status of a file or a directory, as it writes it.
+_LISTED = re.compile(r"path=([^;]*); isDirectory=(true|false);(?: length=(\d+);[^}]*?)? modification_time=(\d+);")
+_HIDDEN = ("_", ".")
+
+
+class StoredFile(NamedTuple):
+    """A file: its name, bytes, and when it was written, epoch ms."""
+
+    name: str
+    size: int
+    modified_ms: int
+
+
+def stored_files(spark: SparkSession, path: str) -> list[StoredFile]:
+    """The files below a directory and its partitions; what is hidden is passed over, as the log and the change feed."""
+    root = jvm_class(spark, "org.apache.hadoop.fs.Path")(path)
+    filesystem = root.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    folders, files = [root], list[StoredFile]()
+    while folders:
+        listed = filesystem.listStatus(folders.pop())
+        for place, (name, is_folder, size, modified_ms) in enumerate(_told(spark, listed)):
+            if name.startswith(_HIDDEN):
+                continue
+            if is_folder:
+                folders.append(listed[place].getPath())
+            else:
+                files.append(StoredFile(name, size, modified_ms))
+    return files
+
+
+def _told(spark: SparkSession, listed: Any) -> list[tuple[str, bool, int, int]]:  # noqa: ANN401 - py4j has no types
+    """Name, whether it is a directory, bytes and moment of each status."""
+    if not len(listed):
+        return []
+    # One word with the JVM for all of them; some file systems have a text that does not tell.
+    told = _LISTED.findall(str(jvm_class(spark, "org.apache.commons.lang3.ArrayUtils").toString(listed)))
+    if len(told) == len(listed):
+        return [(path.rsplit("/", 1)[-1], kind == "true", int(size or 0), int(ms)) for path, kind, size, ms in told]
+    return [
+        (str(one.getPath().getName()), one.isDirectory(), one.getLen(), one.getModificationTime()) for one in listed
+    ]
