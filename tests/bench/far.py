@@ -1,4 +1,4 @@
-"""What commands and passes ask of an S3 server, and take: on a fresh warehouse, after 1,200 small passes with the upkeep that
+"""What commands and passes ask of an S3 server, and take: on a fresh warehouse, after 1,000 small passes with the upkeep that
 `run` does, just before it does it again, and after a maintain behind them.
 
 `PYTHONPATH=tests/support python -m tests.bench.far [DIRECTORY]` keeps the warehouses in DIRECTORY and takes them again next

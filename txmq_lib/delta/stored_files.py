@@ -44,9 +44,9 @@ def _told(spark: SparkSession, listed: Any) -> list[tuple[str, bool, int, int]]:
     if not len(listed):
         return []
     # One word with the JVM for all of them; some file systems have a text that does not tell.
-    told = _LISTED.findall(str(jvm_class(spark, "org.apache.commons.lang3.ArrayUtils").toString(listed)))
-    if len(told) == len(listed):
-        return [(path.rsplit("/", 1)[-1], kind == "true", int(size or 0), int(ms)) for path, kind, size, ms in told]
+    statuses = _LISTED.findall(str(jvm_class(spark, "org.apache.commons.lang3.ArrayUtils").toString(listed)))
+    if len(statuses) == len(listed):
+        return [(path.rsplit("/", 1)[-1], kind == "true", int(size or 0), int(ms)) for path, kind, size, ms in statuses]
     return [
         (str(one.getPath().getName()), one.isDirectory(), one.getLen(), one.getModificationTime()) for one in listed
     ]
