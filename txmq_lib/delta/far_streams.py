@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from txmq_lib.spark.jvm import jvm_class
 
 
-def whole_file(spark: SparkSession, filesystem: Any, path: Any, size: int | str | None) -> Any:  # noqa: ANN401 - py4j has no types
+def whole_file(spark: SparkSession, filesystem: Any, path: Any, size: int | None) -> Any:  # noqa: ANN401 - py4j has no types
     """A stream of all that a file holds.
 
     size  its bytes, where they are known: else the store is asked for them first

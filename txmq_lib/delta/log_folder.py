@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,12 +12,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from txmq_lib.delta.far_streams import whole_file
+from txmq_lib.delta.stored_files import statuses
 from txmq_lib.spark.jvm import jvm_class
 
 # An object store takes as long for many requests as for one.
 REQUESTS_AT_ONCE = 16
-# A file system's status of a file, as it writes it.
-_LISTED = re.compile(r"path=[^;]*/_delta_log/([^/;]+); isDirectory=false; length=(\d+);")
 _S3A, _MISSING = "org.apache.hadoop.fs.s3a.S3AFileSystem", "java.io.FileNotFoundException"
 
 Item = TypeVar("Item")
@@ -82,12 +80,13 @@ class HadoopFolder:
         self._place = jvm_class(spark, "org.apache.hadoop.fs.Path")(f"{table_path}/_delta_log")
         self._filesystem = self._place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
         self._lists_from = self._filesystem.getClass().getName() == _S3A
-        self._sizes: dict[str, str] = {}
+        self._sizes: dict[str, int] = {}
 
     def names(self, start: str) -> list[str]:
         """As `LogFolder` says. S3 is asked for names from there on only."""
         listed = _unless_missing(lambda: self._listed(start)) or ()
-        found = {name: size for name, size in self._told(listed) if name >= start}
+        in_log = statuses(self._spark, listed)
+        found = {name: size for name, is_folder, size, _ in in_log if name >= start and not is_folder}
         self._sizes.update(found)
         return sorted(found)
 
@@ -105,16 +104,6 @@ class HadoopFolder:
             return self._filesystem.listStatus(self._place)
         store = jvm_class(self._spark, "io.delta.storage.internal.S3LogStoreUtil")
         return store.s3ListFromArray(self._filesystem, self._file(start or "0"), self._place)
-
-    def _told(self, listed: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - py4j has no types
-        """Name and size of each status."""
-        if not len(listed):
-            return []
-        # One word with the JVM for all of them; some file systems have a text that does not tell.
-        text = str(jvm_class(self._spark, "org.apache.commons.lang3.ArrayUtils").toString(listed))
-        if text.count("path=") == text.count("/_delta_log/"):
-            return _LISTED.findall(text)
-        return [(str(status.getPath().getName()), str(status.getLen())) for status in listed if status.isFile()]
 
     def _content(self, name: str) -> bytes:
         stream = whole_file(self._spark, self._filesystem, self._file(name), self._sizes.get(name))

@@ -29,7 +29,7 @@ def stored_files(spark: SparkSession, path: str) -> list[StoredFile]:
     folders, files = [root], list[StoredFile]()
     while folders:
         listed = filesystem.listStatus(folders.pop())
-        for place, (name, is_folder, size, modified_ms) in enumerate(_told(spark, listed)):
+        for place, (name, is_folder, size, modified_ms) in enumerate(statuses(spark, listed)):
             if name.startswith(_HIDDEN):
                 continue
             if is_folder:
@@ -39,14 +39,14 @@ def stored_files(spark: SparkSession, path: str) -> list[StoredFile]:
     return files
 
 
-def _told(spark: SparkSession, listed: Any) -> list[tuple[str, bool, int, int]]:  # noqa: ANN401 - py4j has no types
-    """Name, whether it is a directory, bytes and moment of each status."""
+def statuses(spark: SparkSession, listed: Any) -> list[tuple[str, bool, int, int]]:  # noqa: ANN401 - py4j has no types
+    """Name, whether it is a directory, bytes and epoch ms of each status that a file system has listed, in order."""
     if not len(listed):
         return []
     # One word with the JVM for all of them; some file systems have a text that does not tell.
-    statuses = _LISTED.findall(str(jvm_class(spark, "org.apache.commons.lang3.ArrayUtils").toString(listed)))
-    if len(statuses) == len(listed):
-        return [(path.rsplit("/", 1)[-1], kind == "true", int(size or 0), int(ms)) for path, kind, size, ms in statuses]
+    found = _LISTED.findall(str(jvm_class(spark, "org.apache.commons.lang3.ArrayUtils").toString(listed)))
+    if len(found) == len(listed):
+        return [(path.rsplit("/", 1)[-1], kind == "true", int(size or 0), int(ms)) for path, kind, size, ms in found]
     return [
         (str(one.getPath().getName()), one.isDirectory(), one.getLen(), one.getModificationTime()) for one in listed
     ]

@@ -75,8 +75,7 @@ def run_due_maintain(warehouse: Warehouse, settings: Settings, *, wall_clock: Ca
 
 
 def _require_nothing_open(warehouse: Warehouse, upkeep: Maintain) -> None:
-    others = _in_the_way(warehouse, upkeep)
-    if others:
+    if others := _in_the_way(warehouse, upkeep):
         raise PassConflict(
             f"maintain.file_retention is shorter than a day, and {', '.join(others)} is unfinished: let it end"
             " first, or keep files for a day at least"
@@ -85,9 +84,9 @@ def _require_nothing_open(warehouse: Warehouse, upkeep: Maintain) -> None:
 
 def _in_the_way(warehouse: Warehouse, upkeep: Maintain) -> list[str]:
     """Unfinished passes that may read what was replaced a moment ago, where files are not kept for a day."""
-    open_passes = unfinished(warehouse.log("pass")).items()
-    others = [f"{job} pass {number}" for job, number in open_passes if job != JOB]
-    return others if upkeep.file_retention_ms < SHORTEST_BESIDE_PASSES_MS else []
+    if upkeep.file_retention_ms >= SHORTEST_BESIDE_PASSES_MS:
+        return []
+    return [f"{job} pass {number}" for job, number in unfinished(warehouse.log("pass")).items() if job != JOB]
 
 
 def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], upkeep: Maintain) -> PassReport:
