@@ -178,8 +178,8 @@ def test_what_is_asked_of_a_store_begins_at_the_checkpoint_however_long_the_log_
     entries = LogEntries(folder)
     newest = entries.newest()
     assert newest == commits
-    # The checkpoint's name, then names from it on.
-    assert folder.asked_for == ["_last_checkpoint", f"names from {commits - 2:020d}"]
+    # The checkpoint's name, then names from it on, with those of 16 entries before, which are asked for next.
+    assert folder.asked_for == ["_last_checkpoint", f"names from {max(0, commits - 2 - 16):020d}"]
     assert entries.newest() == newest
     assert known_files(entries, newest) == real_files(place)
     assert entries.txns(newest) == {f"app-{n % 3}": n for n in range(commits - 2, commits + 1)}
@@ -203,12 +203,13 @@ def test_a_second_look_asks_for_names_behind_the_known_version_and_reads_what_is
 
 
 def test_a_first_look_at_a_log_that_is_known_to_have_reached_a_version_is_one_request(place):
-    grown(place, 5, checkpoint_at=2)
+    grown(place, 18, checkpoint_at=2)
     folder = Far(place)
-    assert LogEntries(folder).newest(since=4) == 5
-    assert folder.asked_for == [f"names from {4:020d}.json"]
+    assert LogEntries(folder).newest(since=17) == 18
+    # With those of 16 entries before, which are asked for next.
+    assert folder.asked_for == [f"names from {1:020d}.json"]
     # A version that is not there was another table's.
-    assert LogEntries(Far(place)).newest(since=9) == 5
+    assert LogEntries(Far(place)).newest(since=29) == 18
 
 
 def test_the_log_tells_the_same_from_a_checkpoint_on_as_from_its_first_entry(place):

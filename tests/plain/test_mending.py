@@ -165,6 +165,20 @@ def test_an_entry_of_spark_with_fewer_files_than_it_says_is_whole_where_its_rows
     assert examined(passes.place).damaged
 
 
+def test_an_entry_of_deltalakes_optimize_cut_behind_any_of_its_lines_is_seen(tmp_path):
+    """It writes what it takes out first: rows of `run` would be gone, or stand twice."""
+    for number in range(3):
+        write_deltalake(tmp_path, pa.table({"a": [number]}), mode="append")
+    DeltaTable(tmp_path).optimize.compact()
+    entry = tmp_path / "_delta_log" / f"{3:020d}.json"
+    lines = entry.read_text().splitlines(True)
+    assert len(lines) == 1 + 3 + 1
+    for count in range(1, len(lines) + 1):
+        entry.write_text("".join(lines[:count]))
+        faults = [version for version, _ in TableCheck(tmp_path).faults(range(3, 4), ())]
+        assert faults == ([3] if count < len(lines) else []), count
+
+
 @pytest.mark.parametrize("stated", ["numRemovedFiles", "numTargetFilesRemoved", "num_removed_files"])
 def test_an_entry_that_takes_out_fewer_files_than_it_says_is_cut_off(passes, stated):
     """Spark writes what it adds first: rows would stand beside those that took their place."""

@@ -22,11 +22,11 @@ from txmq_lib.delta.durable import LOG
 from txmq_lib.delta.log_entries import CHECKPOINT_FILE, COMMIT_FILE
 from txmq_lib.files.local_files import LOCAL_SCHEME, has_scheme
 
-# What writers say of how many files a commit adds: deltalake, Spark's writes, its MERGE, its DELETE and OPTIMIZE.
-_ADDED = ("num_added_files", "num_target_files_added", "numTargetFilesAdded", "numAddedFiles", "numFiles")
+# What writers say of how many files a commit adds, however they spell it: deltalake, Spark, MERGE, DELETE, OPTIMIZE.
+_ADDED = ("numtargetfilesadded", "numaddedfiles", "numfilesadded", "numfiles")
 # And how many it takes out: with fewer, rows stand beside what took their place, since Spark adds first.
-_REMOVED = ("num_removed_files", "num_target_files_removed", "numTargetFilesRemoved", "numRemovedFiles")
-_ROWS = "numOutputRows"
+_REMOVED = ("numtargetfilesremoved", "numremovedfiles", "numfilesremoved")
+_ROWS = "numoutputrows"
 _BY_DELTALAKE, _VACUUM = "delta-rs", "VACUUM"  # of which there is a START and an END
 _ROWS_AT_ONCE = 1024  # few: a value that a dictionary has once may be in each of them
 _DIFFERS = "is not what its checksum says"
@@ -163,7 +163,7 @@ def _entry_of(text: str) -> Entry:
     adds, cdc = actions["add"], actions["cdc"]
     is_by_deltalake = str(info.get("engineInfo")).startswith(_BY_DELTALAKE)
     lacks_txn = is_by_deltalake and tag.startswith("txmq ") and not actions["txn"]
-    metrics = info.get("operationMetrics") or {}
+    metrics = {name.replace("_", "").lower(): said for name, said in (info.get("operationMetrics") or {}).items()}
     lacks_removed = len(actions["remove"]) < next((_number(metrics[key]) for key in _REMOVED if key in metrics), 0)
     is_cut = lacks_txn or lacks_removed or _lacks_files(metrics, adds, len(adds) + len(cdc))
     files = [(_path_of(add), int(add["size"])) for add in adds] + [(_path_of(one), None) for one in cdc]

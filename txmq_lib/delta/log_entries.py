@@ -84,8 +84,9 @@ class LogEntries:
 
         since  a version that it is known to have reached: what lies before it is not listed, nor looked for
         """
-        start = self._newest if self._newest not in (None, -1) else since
-        names = self._folder.names(_entry(start)) if start is not None else []
+        is_first = self._newest in (None, -1)
+        start = since if is_first else self._newest
+        names = [] if start is None else self._folder.names(_entry(_before(start) if is_first else start))
         if start is None or _entry(start) not in names:
             # The first look, or what was known is gone: another table stands in its place.
             self._forget()
@@ -127,8 +128,7 @@ class LogEntries:
         """Read entries that will be asked for, side by side."""
         if not self._folder.is_near:
             missing = [version for version in versions if version not in self._commits]
-            # One look finds those before them as well, which whoever goes backwards asks for next.
-            before = max(0, min(missing, default=0) - REQUESTS_AT_ONCE)
+            before = _before(min(missing, default=0))
             self._folder.prepare(_entry(before), [_entry(version) for version in missing])
             side_by_side(self.commit, missing)
 
@@ -156,8 +156,9 @@ class LogEntries:
         if self._folder.is_near:
             return self._folder.names("0")
         self._named = named = self._read_name()
-        names = self._folder.names(_of_version(named)) if named >= 0 else []  # from the checkpoint itself on
-        return names if _versions(names) else self._folder.names("0")
+        names = self._folder.names(_of_version(_before(named))) if named >= 0 else []
+        is_there = max(_versions(names), default=-1) >= named >= 0
+        return names if is_there else self._folder.names("0")
 
     def _followed(self, newest: int) -> _Known | None:
         if self._known is None or newest - self._known.version > MANY_ENTRIES:
@@ -194,6 +195,11 @@ class LogEntries:
     def _read_name(self) -> int:
         self._checkpoint = named_version(self._folder.read(LAST_CHECKPOINT))
         return self._checkpoint
+
+
+def _before(version: int) -> int:
+    """Where a look begins that finds those before a version as well: whoever goes backwards asks for them next."""
+    return max(0, version - REQUESTS_AT_ONCE)
 
 
 def _of_version(version: int) -> str:

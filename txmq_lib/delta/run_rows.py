@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema, write_deltalake
+from deltalake.exceptions import TableNotFoundError
 
 from txmq_lib.config.table_specs import RUN_TABLE, table_spec
 from txmq_lib.delta.durable import sync_commits, sync_new_table
 from txmq_lib.delta.small_writes import CHECKPOINT_EVERY, HOOKS, create_table, open_table
-from txmq_lib.files.object_stores import storage_options
 
 KEPT = timedelta(days=90)
 # A commit a run: after so many they are put together, and what is older than KEPT goes.
@@ -24,10 +24,11 @@ def append_runs(warehouse: str, rows: Sequence[Mapping[str, Any]], *, wall: date
     """Append rows of the table, which is made where it is not there. Errors are those of deltalake."""
     path = f"{warehouse.rstrip('/')}/{RUN_TABLE}"
     spec = table_spec(RUN_TABLE)
-    is_new = not DeltaTable.is_deltatable(path, storage_options(path))
-    if is_new:
+    try:
+        table, is_new = open_table(path), False
+    except TableNotFoundError:
         create_table(path, spec, {"delta.enableDeletionVectors": "false"})
-    table = open_table(path)
+        table, is_new = open_table(path), True
     before = table.version()
     schema = pa.schema(Schema.from_json(table.schema().to_json()).to_arrow())
     whole = [{name: row.get(name) for name in spec.columns} for row in rows]

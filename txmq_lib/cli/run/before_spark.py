@@ -42,6 +42,11 @@ def require_warehouse_place(settings: Settings) -> None:
         raise InputError(f"warehouse {path} cannot be made: {error.strerror}") from error
 
 
+def is_on_this_machine(settings: Settings) -> bool:
+    """Whether the warehouse is no object store's."""
+    return storage_options(location(settings.warehouse)) is None
+
+
 def access_faults(settings: Settings, environ: Mapping[str, str]) -> list[str]:
     """One fault per key of the configured live brokers that is not named or not set."""
     if all(source.kind != ROCKETMQ for source in settings.sources):
