@@ -106,6 +106,39 @@ def test_of_commits_of_spark_and_of_deltalake_at_once_none_is_lost(store):
     assert DeltaTable(uri).version() == 12
 
 
+# What a process of Spark's sees of a log.
+LOOK = """
+import sys
+from txmq_lib.config.settings import Settings
+from txmq_lib.delta.log_entries import LogEntries
+from txmq_lib.delta.log_folder import HadoopFolder
+from txmq_lib.spark.session import build_session
+uri, classes = sys.argv[1:]
+spark = build_session("look", Settings.load((), (f"spark.spark.driver.extraClassPath={classes}",), uri))
+for since in (None, 2):
+    entries = LogEntries(HadoopFolder(spark, uri))
+    print("newest", entries.newest(since=since), [len(entries.commit(number).added) for number in (0, 1, 2)])
+"""
+
+
+def test_of_a_log_only_its_own_entries_count(store):
+    """S3 lists what lies below a folder, and in folders whose names begin alike."""
+    uri = f"s3a://{minio.BUCKET}/copied"
+    for _ in range(3):
+        write_deltalake(uri, ROWS, mode="append")
+    files = minio.file_system(store.port)
+    for place in ("_delta_log/backup", "_delta_log_old"):
+        for number in (2, 40):
+            with files.open_output_stream(f"{minio.BUCKET}/copied/{place}/{number:020d}.json") as copy:
+                copy.write(b"{}\n")
+    looked = subprocess.run(
+        [sys.executable, "-c", LOOK, uri, classes()], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert looked.returncode == 0, looked.stderr[-2000:]
+    lines = [line for line in looked.stdout.splitlines() if line.startswith("newest")]
+    assert lines == ["newest 2 [1, 1, 1]"] * 2
+
+
 def tell(figures: str) -> None:
     sys.stderr.write(figures + "\n")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import SettingsError, TxmqError
 from txmq_lib.passes.current import PassReport
+from txmq_lib.pipeline.cycle import run_cycle
 from txmq_lib.pipeline.decision_request import DecisionRequest, ToSend
 from txmq_lib.pipeline.decisions import decide
 from txmq_lib.pipeline.land.files import line_landing
@@ -403,6 +405,24 @@ def test_of_two_processes_that_land_a_new_broker_at_once_one_gives_it_its_role(o
     assert [error.code for error in errors] == ["ROLE_CHANGED"]
     assert [(row["role"], row["pass_number"]) for row in house.rows("broker")] == [("audit", 1)]
     assert [row["commit_log_offset"] for row in house.rows("half_message")] == [1_000]
+
+
+def test_a_cycle_lands_nothing_where_any_broker_has_another_role(open_house, tmp_path):
+    """What lands before the broker that is refused would have the wrong role for good."""
+    house = open_house("role=audit")
+    house.land_rows("half", [stored(HALF_TOPIC, 1_000)])
+    file = tmp_path / "half.jsonl"
+    file.write_text(json.dumps(stored(HALF_TOPIC, 2_000)))
+    source = f"sources=[{{kind: half, broker: b, paths: [{file}]}}]"
+
+    def run(role: str) -> PassReport:
+        settings = under(house, f"role={role}", source).settings
+        return run_cycle(house.warehouse, settings, now=NOW, wall_clock=wall_clock, environ={})
+
+    with refused(house):
+        run("engine")
+    run("audit")
+    assert {row["broker_name"]: row["role"] for row in house.rows("broker")} == {BROKER: "audit", "b": "audit"}
 
 
 def of_before(house: House) -> House:

@@ -385,6 +385,21 @@ def test_what_is_committed_once_it_has_mended_stays(passes, tmp_path_factory):
     assert found == [newest_of_all(passes.place)] * len(found)
 
 
+@pytest.mark.parametrize("harm", [empty, torn])
+def test_a_committed_file_that_is_cut_off_below_what_goes_is_refused_at_once(passes, harm):
+    """It would be read again: what was compacted is set aside."""
+    passes.whole("reconcile", 1, "message")
+    passes.start("maintain", 1)
+    tag = f"{pass_tag('maintain', 1, 'compact_message')} digest"
+    SmallWrite("x", 1, tag).overwrite(str(passes.place / "message"), ROW, where=None)
+    empty(passes.data_file("message", 2))
+    harm(passes.data_file("message", 1))
+    with pytest.raises(WarehouseDamaged):
+        said_by_start(passes.place)
+    with pytest.raises(WarehouseDamaged, match="would be read again are gone or cut off"):
+        mend(str(passes.place))
+
+
 def test_nor_is_a_commit_undone_whose_replaced_files_were_removed(passes):
     passes.whole("reconcile", 1, "message")
     passes.start("maintain", 1)
@@ -393,7 +408,7 @@ def test_nor_is_a_commit_undone_whose_replaced_files_were_removed(passes):
     SmallWrite("x", 1, tag).overwrite(path, ROW, where=None)
     DeltaTable(path).vacuum(0, dry_run=False, enforce_retention_duration=False)
     empty(passes.data_file("message", 2))
-    with pytest.raises(WarehouseDamaged, match="read again were removed"):
+    with pytest.raises(WarehouseDamaged, match="read again are gone or cut off"):
         mend(str(passes.place))
 
 

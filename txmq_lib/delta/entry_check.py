@@ -9,7 +9,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ class Entry:
     fault      why it cannot be believed; empty: it can
     tag        the first line of its userMetadata; `note` is the rest
     files      path and size of each file of this machine that it adds; size None: of the change feed
-    removed    paths of files it takes out
+    removed    path of each file it takes out, and its size, where it says so
     is_vacuum  whether files that it does not name were removed before it
     """
 
@@ -49,7 +49,7 @@ class Entry:
     tag: str = ""
     note: str = ""
     files: tuple[tuple[str, int | None], ...] = ()
-    removed: tuple[str, ...] = ()
+    removed: Mapping[str, int | None] = field(default_factory=dict)
     is_vacuum: bool = False
 
 
@@ -172,7 +172,7 @@ def _entry_of(text: str) -> Entry:
         tag,
         note,
         tuple((path, size) for path, size in files if not has_scheme(path)),
-        tuple(map(_path_of, actions["remove"])),
+        {_path_of(remove): remove.get("size") for remove in actions["remove"]},
         str(info.get("operation")).startswith(_VACUUM),
     )
 

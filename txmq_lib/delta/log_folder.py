@@ -8,16 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from txmq_lib.delta.durable import LOG
 from txmq_lib.delta.far_streams import whole_file
-from txmq_lib.delta.stored_files import statuses
+from txmq_lib.delta.stored_files import statuses, unless_missing
 from txmq_lib.spark.jvm import jvm_class
 
 # An object store takes as long for many requests as for one.
 REQUESTS_AT_ONCE = 16
-_S3A, _MISSING = "org.apache.hadoop.fs.s3a.S3AFileSystem", "java.io.FileNotFoundException"
+_S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -50,7 +50,7 @@ class LocalFolder:
     is_near = True
 
     def __init__(self, table_path: str) -> None:
-        self._place = Path(table_path, "_delta_log")
+        self._place = Path(table_path, LOG)
 
     def names(self, start: str) -> list[str]:
         """As `LogFolder` says."""
@@ -77,22 +77,26 @@ class HadoopFolder:
 
     def __init__(self, spark: SparkSession, table_path: str) -> None:
         self._spark = spark
-        self._place = jvm_class(spark, "org.apache.hadoop.fs.Path")(f"{table_path}/_delta_log")
+        self._place = jvm_class(spark, "org.apache.hadoop.fs.Path")(f"{table_path}/{LOG}")
         self._filesystem = self._place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
         self._lists_from = self._filesystem.getClass().getName() == _S3A
         self._sizes: dict[str, int] = {}
 
     def names(self, start: str) -> list[str]:
         """As `LogFolder` says. S3 is asked for names from there on only."""
-        listed = _unless_missing(lambda: self._listed(start)) or ()
-        in_log = statuses(self._spark, listed)
-        found = {name: size for name, is_folder, size, _ in in_log if name >= start and not is_folder}
+        listed = unless_missing(lambda: self._listed(start)) or ()
+        found: dict[str, int] = {}
+        for path, is_folder, size, _ in statuses(self._spark, listed):
+            folder, _, name = path.rpartition("/")
+            # S3 lists what lies below it as well, and in folders whose names begin alike.
+            if folder.endswith(f"/{LOG}") and name >= start and not is_folder:
+                found[name] = size
         self._sizes.update(found)
         return sorted(found)
 
     def read(self, name: str) -> bytes | None:
         """As `LogFolder` says: one request where a look has listed the file, else two."""
-        return _unless_missing(lambda: self._content(name))
+        return unless_missing(lambda: self._content(name))
 
     def prepare(self, start: str, names: Sequence[str]) -> None:
         """One look in place of a request for the size of each."""
@@ -114,15 +118,6 @@ class HadoopFolder:
 
     def _file(self, name: str) -> Any:  # noqa: ANN401 - py4j has no types
         return jvm_class(self._spark, "org.apache.hadoop.fs.Path")(self._place, name)
-
-
-def _unless_missing(ask: Callable[[], Result]) -> Result | None:
-    try:
-        return ask()
-    except Py4JJavaError as error:
-        if error.java_exception.getClass().getName() == _MISSING:
-            return None
-        raise
 
 
 def side_by_side(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:

@@ -10,6 +10,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import quote, unquote_to_bytes
 
 LOCAL_SCHEME = re.compile(r"^file:/+")
@@ -31,6 +32,14 @@ def found(path: str) -> list[str]:
         return [place]
     fits = {each for plain in _alternatives(place) for each in glob.iglob(_as_pythons(plain), include_hidden=True)}
     return sorted(fits, key=os.fsencode)
+
+
+def has_size(file: Path, size: int | None) -> bool:
+    """Whether a file is there, and in its size where that is known."""
+    try:
+        return file.stat().st_size == size or size is None
+    except FileNotFoundError:
+        return False
 
 
 def uri_of(path: str) -> str:

@@ -19,13 +19,14 @@ from typing import Any
 from txmq_lib.config.table_specs import RUN_TABLE, table_specs
 from txmq_lib.delta.entry_check import Entry, TableCheck
 from txmq_lib.files.boot import this_boot
+from txmq_lib.files.local_files import has_size
 from txmq_lib.names import JOB_TO_BROKER
 from txmq_lib.passes.pass_log import ABANDONED, BOOT, COMMITTED, INPUT_VERSIONS, OWN_VERSIONS, STARTED, pass_tag
 
 COPY = "put back a copy of the warehouse"
 ROWS_LOOKED_BACK = 50
-# A run is on the disk before the next one begins, unless several go on at once.
-RUNS_LOOKED_BACK = 4
+# A run is on the disk before the next one begins, unless several go on at once: a row, or five commits that tidy up.
+RUNS_LOOKED_BACK = 8
 _TAG = re.compile(r"txmq (\S+) pass (\d+) (.+)")
 _NEVER = 1 << 62
 
@@ -168,15 +169,15 @@ class _Examination:
         return moved
 
     def _require_kept_files(self, name: str, version: int) -> None:
-        """What the commits to be set aside have replaced is read again: it has to be there."""
+        """What the commits to be set aside have replaced is read again: it has to be there, and in its size."""
         table = self._tables[name]
         entries = [table.entry(each) for each in range(version, table.newest + 1)]
-        added, replaced = set[str](), set[str]()
+        added, replaced = set[str](), dict[str, int | None]()
         for entry in entries:
-            replaced |= set(entry.removed) - added
+            replaced |= {path: size for path, size in entry.removed.items() if path not in added}
             added |= {path for path, _ in entry.files}
-        if not all((table.root / path).exists() for path in replaced):
-            self._refusal = f"files of {name} that would be read again were removed; {COPY}"
+        if not all(has_size(table.root / path, size) for path, size in replaced.items()):
+            self._refusal = f"files of {name} that would be read again are gone or cut off; {COPY}"
         if version == 0 and self._undone:
             self._refusal = f"nothing of {name} is left; {COPY}"
         elif version == 0 and not self._passes:

@@ -15,7 +15,7 @@ from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import LeftOff
 from txmq_lib.passes.current import PassReport
-from txmq_lib.pipeline.cycle import Work, works_of_cycle, works_on_offsets
+from txmq_lib.pipeline.works import Work, works_of_cycle, works_on_offsets
 from txmq_lib.service.rounds import Listeners, Step, run_round
 from txmq_lib.service.thread import PeriodicService
 from txmq_lib.spark.jvm import set_active

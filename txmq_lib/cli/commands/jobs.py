@@ -138,7 +138,7 @@ def run(ctx: typer.Context, now: Now = None) -> None:
     def require(settings: Settings) -> None:
         require_roles_of_sources(settings)
         require_secrets(settings, os.environ)
-        if is_on_this_machine(settings):  # else that takes ten requests of each run, and its passes ask again
+        if is_on_this_machine(settings):  # else the cycle asks: here it would take ten requests
             require_recorded_roles(settings)
         require_some_source(settings, os.environ)
 
