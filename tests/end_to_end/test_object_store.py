@@ -127,7 +127,7 @@ def test_of_a_log_only_its_own_entries_count(store):
     for _ in range(3):
         write_deltalake(uri, ROWS, mode="append")
     files = minio.file_system(store.port)
-    for place in ("_delta_log/backup", "_delta_log_old"):
+    for place in ("_delta_log/backup", "_delta_log_old", "_delta_log/_delta_log", "_delta_log_old/_delta_log"):
         for number in (2, 40):
             with files.open_output_stream(f"{minio.BUCKET}/copied/{place}/{number:020d}.json") as copy:
                 copy.write(b"{}\n")

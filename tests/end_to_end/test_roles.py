@@ -24,7 +24,7 @@ from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import SettingsError, TxmqError
 from txmq_lib.passes.current import PassReport
-from txmq_lib.pipeline.cycle import run_cycle
+from txmq_lib.pipeline.cycle import run_cycle, run_sources
 from txmq_lib.pipeline.decision_request import DecisionRequest, ToSend
 from txmq_lib.pipeline.decisions import decide
 from txmq_lib.pipeline.land.files import line_landing
@@ -407,22 +407,29 @@ def test_of_two_processes_that_land_a_new_broker_at_once_one_gives_it_its_role(o
     assert [row["commit_log_offset"] for row in house.rows("half_message")] == [1_000]
 
 
-def test_a_cycle_lands_nothing_where_any_broker_has_another_role(open_house, tmp_path):
+@pytest.mark.parametrize("run", [run_cycle, run_sources])
+def test_nothing_lands_where_a_later_source_is_of_a_broker_of_another_role(open_house, tmp_path, run):
     """What lands before the broker that is refused would have the wrong role for good."""
     house = open_house("role=audit")
     house.land_rows("half", [stored(HALF_TOPIC, 1_000)])
-    file = tmp_path / "half.jsonl"
-    file.write_text(json.dumps(stored(HALF_TOPIC, 2_000)))
-    source = f"sources=[{{kind: half, broker: b, paths: [{file}]}}]"
+    sources = []
+    for broker, place in (("b", 2_000), (BROKER, 3_000)):
+        file = tmp_path / f"{broker}.jsonl"
+        file.write_text(json.dumps(stored(HALF_TOPIC, place, queue_offset=place)))
+        sources.append(f"{{kind: half, broker: {broker}, paths: [{file}]}}")
+    assignment = f"sources=[{', '.join(sources)}]"
+    clocks = {"now": NOW, "wall_clock": wall_clock, "environ": {}}
 
-    def run(role: str) -> PassReport:
-        settings = under(house, f"role={role}", source).settings
-        return run_cycle(house.warehouse, settings, now=NOW, wall_clock=wall_clock, environ={})
+    def landed(house: House, role: str) -> set[tuple[str, str]]:
+        run(house.warehouse, under(house, f"role={role}", assignment).settings, **clocks)
+        return {(row["broker_name"], row["role"]) for row in house.rows("broker")}
 
     with refused(house):
-        run("engine")
-    run("audit")
-    assert {row["broker_name"]: row["role"] for row in house.rows("broker")} == {BROKER: "audit", "b": "audit"}
+        landed(house, "engine")
+    old = of_before(house)
+    with pytest.raises(TxmqError, match=f"broker {BROKER}: its rows were made in the role audit"):
+        landed(old, "engine")
+    assert landed(old, "audit") == {(BROKER, "audit"), ("b", "audit")}
 
 
 def of_before(house: House) -> House:

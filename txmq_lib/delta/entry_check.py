@@ -172,7 +172,7 @@ def _entry_of(text: str) -> Entry:
         tag,
         note,
         tuple((path, size) for path, size in files if not has_scheme(path)),
-        {_path_of(remove): remove.get("size") for remove in actions["remove"]},
+        {path: one.get("size") for one in actions["remove"] if not has_scheme(path := _path_of(one))},
         str(info.get("operation")).startswith(_VACUUM),
     )
 

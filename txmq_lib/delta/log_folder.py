@@ -79,6 +79,7 @@ class HadoopFolder:
         self._spark = spark
         self._place = jvm_class(spark, "org.apache.hadoop.fs.Path")(f"{table_path}/{LOG}")
         self._filesystem = self._place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+        self._full_path = str(self._filesystem.makeQualified(self._place).toString())
         self._lists_from = self._filesystem.getClass().getName() == _S3A
         self._sizes: dict[str, int] = {}
 
@@ -89,7 +90,8 @@ class HadoopFolder:
         for path, is_folder, size, _ in statuses(self._spark, listed):
             folder, _, name = path.rpartition("/")
             # S3 lists what lies below it as well, and in folders whose names begin alike.
-            if folder.endswith(f"/{LOG}") and name >= start and not is_folder:
+            is_own = folder == self._full_path or not self._lists_from
+            if is_own and name >= start and not is_folder:
                 found[name] = size
         self._sizes.update(found)
         return sorted(found)

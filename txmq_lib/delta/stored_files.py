@@ -51,9 +51,9 @@ def statuses(spark: SparkSession, listed: Any) -> list[tuple[str, bool, int, int
     """Path, whether it is a directory, bytes and epoch ms of each status that a file system has listed, in order."""
     if not len(listed):
         return []
-    # One word with the JVM for all of them; some file systems have a text that does not tell.
+    # One word with the JVM for all of them; some file systems have a text that does not tell, as viewfs has.
     found = _LISTED.findall(str(jvm_class(spark, "org.apache.commons.lang3.ArrayUtils").toString(listed)))
-    if len(found) == len(listed):
+    if len(found) == len(listed) and all("/" in path for path, *_ in found):
         return [(path, kind == "true", int(size or 0), int(ms)) for path, kind, size, ms in found]
     return [
         (str(one.getPath().toString()), one.isDirectory(), one.getLen(), one.getModificationTime()) for one in listed

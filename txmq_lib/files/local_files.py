@@ -38,7 +38,7 @@ def has_size(file: Path, size: int | None) -> bool:
     """Whether a file is there, and in its size where that is known."""
     try:
         return file.stat().st_size == size or size is None
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 

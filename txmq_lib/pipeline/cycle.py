@@ -10,11 +10,10 @@ from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import InputError, NothingToLandError, RemotingError, WarehouseUnreached
 from txmq_lib.passes.current import PassReport
-from txmq_lib.passes.ready import make_ready
 from txmq_lib.pipeline.land.landing_pass import JOB as LAND
 from txmq_lib.pipeline.land.live.broker_reading import UNREAD
 from txmq_lib.pipeline.reconcile import job as reconcile
-from txmq_lib.pipeline.shared.roles import recorded_roles, require_same_roles
+from txmq_lib.pipeline.shared.roles import OF_NO_ROLE, require_roles_kept
 from txmq_lib.pipeline.upkeep_plan import JOB as MAINTAIN
 from txmq_lib.pipeline.works import Work, works_of_cycle, works_of_sources
 
@@ -42,9 +41,7 @@ def run_cycle(
     """
     works = works_of_cycle(settings, takes_offsets=True, wall_clock=wall_clock, environ=environ)
     with warehouse.looking_once():
-        make_ready(warehouse)
-        # Each pass asks again, of the brokers that it is about: those before it would have written.
-        require_same_roles(settings, recorded_roles(warehouse))
+        require_roles_kept(warehouse, settings, now=now, wall_clock=wall_clock)
         passes, unread = _run(works, warehouse, now, on_step)
     number = next(report.number for report in passes if report.job == reconcile.JOB)
     return _sum("run", number, passes, unread)
@@ -59,9 +56,14 @@ def run_sources(
     environ: Mapping[str, str],
     on_step: Callable[[str, PassReport | Exception], None] = _untold,
 ) -> PassReport:
-    """The landings of a cycle alone, summed as `run_cycle` does; the number is that of the last pass."""
+    """The landings of a cycle alone, summed as `run_cycle` does; the number is that of the last pass.
+
+    RoleChanged, and nothing is written, where that is so of a broker that a source names.
+    """
     works = works_of_sources(settings, wall_clock=wall_clock, environ=environ)
+    landed = [source.broker for source in settings.sources if source.broker and source.kind not in OF_NO_ROLE]
     with warehouse.looking_once():
+        require_roles_kept(warehouse, settings, now=now, wall_clock=wall_clock, landed=landed)
         passes, unread = _run(works, warehouse, now, on_step)
     return _sum(LAND, max((report.number for report in passes), default=0), passes, unread)
 

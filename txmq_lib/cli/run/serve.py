@@ -28,8 +28,7 @@ from txmq_lib.config.settings import Settings
 from txmq_lib.config.source_steps import steps_of_sources
 from txmq_lib.errors import EXIT_FAILED, code_and_words
 from txmq_lib.passes.current import PassReport
-from txmq_lib.passes.ready import make_ready
-from txmq_lib.pipeline.shared.roles import require_roles_of_sources
+from txmq_lib.pipeline.shared.roles import require_roles_kept, require_roles_of_sources
 from txmq_lib.service.health_file import Health
 from txmq_lib.service.rounds import Listeners, Step
 from txmq_lib.service.service import services
@@ -72,7 +71,7 @@ def _serve(
     with signals.acted_on(signal.SIGUSR1, lambda: inbox.put(WAKE)):
         health = Health(health_path, wall_clock)
         with signals.before_end(health.stopped), spark_warehouse("serve", settings) as (warehouse, _):
-            make_ready(warehouse)
+            require_roles_kept(warehouse, settings, now=wall_clock(), wall_clock=wall_clock)
             spark = warehouse.spark
             running = services(
                 warehouse,

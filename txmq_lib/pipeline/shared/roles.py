@@ -7,7 +7,8 @@ recorded changes by `txmq take-back --decisions` alone, which takes back what wa
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -24,6 +25,8 @@ from txmq_lib.names import (
 )
 from txmq_lib.passes.current import Pass
 from txmq_lib.passes.pass_log import COMMITTED, ROLE_GIVEN
+from txmq_lib.passes.ready import make_ready
+from txmq_lib.passes.runner import preview
 from txmq_lib.rules.pending import is_committed
 
 TABLE = STEP = "broker"
@@ -59,6 +62,23 @@ def require_roles_of_sources(settings: Settings) -> None:
             require_said_role(settings, names)
         elif source.kind == "rocketmq":
             require_some_role(settings, names)
+
+
+def require_roles_kept(
+    warehouse: Warehouse,
+    settings: Settings,
+    *,
+    now: datetime,
+    wall_clock: Callable[[], datetime],
+    landed: Collection[str] | None = None,
+) -> None:
+    """What each of several passes asks, before the first of them writes; those that land alone would see too late.
+
+    landed  as `require_same_role` has it
+    """
+    make_ready(warehouse)
+    at_hand = preview(warehouse, "", now=now, arguments={}, settings=settings, wall_clock=wall_clock)
+    require_same_role(at_hand, landed)
 
 
 def require_same_role(current: Pass, landed: Collection[str] | None = None) -> None:
