@@ -126,7 +126,7 @@ def run(ctx: typer.Context, now: Now = None) -> None:
     """One whole cycle: land the configured sources, reconcile, resolve, roll up, audit; then tell the alerts."""
     from txmq_lib.cli.run.alert import send_alerts_after_pass
     from txmq_lib.cli.run.before_spark import (
-        is_on_this_machine,
+        is_on_object_store,
         require_recorded_roles,
         require_secrets,
         require_some_source,
@@ -138,7 +138,7 @@ def run(ctx: typer.Context, now: Now = None) -> None:
     def require(settings: Settings) -> None:
         require_roles_of_sources(settings)
         require_secrets(settings, os.environ)
-        if is_on_this_machine(settings):  # else the cycle asks: here it would take ten requests
+        if not is_on_object_store(settings):  # there the cycle asks: here it would take ten requests
             require_recorded_roles(settings)
         require_some_source(settings, os.environ)
 

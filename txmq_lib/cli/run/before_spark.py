@@ -26,13 +26,18 @@ OTHER_FILE_SYSTEMS = ("HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "PYSPAR
 DEFAULT_FILE_SYSTEM = "spark.hadoop.fs.defaultFS"
 
 
+def is_on_object_store(settings: Settings) -> bool:
+    """Whether the warehouse is one that each look takes a request of."""
+    return storage_options(location(settings.warehouse)) is not None
+
+
 def require_warehouse_place(settings: Settings) -> None:
     """InputError where the warehouse is a directory of this machine that is not there and cannot be made, or a store
     that does not answer; SettingsError where two writers could overwrite each other there."""
     path = location(settings.warehouse)
     if fault := fault_of(path, settings.spark):
         raise SettingsError([fault])
-    if storage_options(path) is not None:
+    if is_on_object_store(settings):
         WarehouseReader(path).require_reached()
     if not path.startswith("/"):
         return
@@ -40,11 +45,6 @@ def require_warehouse_place(settings: Settings) -> None:
         Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"warehouse {path} cannot be made: {error.strerror}") from error
-
-
-def is_on_this_machine(settings: Settings) -> bool:
-    """Whether the warehouse is no object store's."""
-    return storage_options(location(settings.warehouse)) is None
 
 
 def access_faults(settings: Settings, environ: Mapping[str, str]) -> list[str]:
