@@ -14,7 +14,9 @@ from house import BROKER, House, wall_clock
 from moment import NOW
 from truth import rows
 
+from txmq_lib.delta.log_view import DeltaLogView
 from txmq_lib.errors import PassConflict
+from txmq_lib.passes import pass_log
 from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline import maintain, upkeep_plan
 from txmq_lib.pipeline.cycle import run_cycle
@@ -87,6 +89,31 @@ def test_upkeep_comes_behind_enough_passes_and_not_before_as_many_more(house: Ho
     assert {row["transaction_id"] for row in house.rows("half_message")} == {
         half["properties"]["UNIQ_KEY"] for half in HALVES[:9]
     }
+
+
+def test_a_cycle_behind_upkeep_does_not_read_what_upkeep_did(house: House, source: Path, monkeypatch):
+    for minute in (0, 1):
+        land_next(source, 3)
+        steps = told_of_cycle(house, minute)
+    assert steps["maintain"].counts["compacted_files"]
+    history = DeltaTable(house.warehouse.path("half_message")).history()
+    (compacted,) = (made["version"] for made in history if made["operation"] == "OPTIMIZE")
+
+    read: list[tuple[str, int]] = []
+    operation = DeltaLogView.operation
+
+    def spied(log: DeltaLogView, version: int) -> str | None:
+        read.append((log.path.rpartition("/")[2], version))
+        return operation(log, version)
+
+    monkeypatch.setattr(DeltaLogView, "operation", spied)
+    steps = told_of_cycle(house, 1)
+    assert [report.counts for report in steps.values()] == [{"idle": 1}] * 4
+    assert ("half_message", compacted) not in read
+    # A warehouse whose upkeep noted nothing, as older ones did, is the same; there it is read.
+    monkeypatch.setattr(pass_log, "_upkeep_behind", lambda *_: {})
+    assert [report.counts for report in told_of_cycle(house, 1).values()] == [{"idle": 1}] * 4
+    assert ("half_message", compacted) in read
 
 
 @pytest.mark.parametrize("failure", [PassConflict("settle pass 1 is unfinished"), OSError("may not delete there")])

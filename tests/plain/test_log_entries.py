@@ -212,6 +212,44 @@ def test_a_first_look_at_a_log_that_is_known_to_have_reached_a_version_is_one_re
     assert LogEntries(Far(place)).newest(since=29) == 18
 
 
+def entries_read(folder: Far) -> list[int]:
+    """Of which versions entries were read since the last time, in order."""
+    read = [int(name.partition(".")[0]) for name in folder.asked_for if name.endswith(".json") and name[0].isdigit()]
+    folder.asked_for.clear()
+    return sorted(read)
+
+
+def test_versions_that_a_job_knows_are_passed_over_unread_and_others_end_what_it_knows(place):
+    for number in (1, 2, 3):
+        append(place, number, number=number)
+    DeltaTable(place).optimize.compact()
+    folder = Far(place)
+    entries = LogEntries(folder)
+    log = DeltaLogView(NO_SESSION, place, entries, entries.newest())
+    assert log.all_known_to(0, 4, {1, 2, 3, 4}) == 4
+    assert entries_read(folder) == []
+    assert log.all_known_to(0, 4, {1, 2, 3}) == 4
+    assert entries_read(folder) == [4]
+    assert (log.all_known_to(0, 4, {1}), log.all_known_to(2, 4, {1}), log.all_known_to(0, 4)) == (1, 2, 0)
+    assert (log.all_known_to(4, 4), log.all_known_to(5, 4)) == (4, 5)
+
+
+def test_who_seeks_a_commit_among_entries_that_were_read_reads_no_others(place):
+    for number in range(1, 9):
+        tag = CommitProperties(custom_metadata={"userMetadata": f"number {number}"})
+        write_deltalake(place, numbers(number), mode="append", commit_properties=tag)
+    folder = Far(place)
+    entries = LogEntries(folder)
+    log = DeltaLogView(NO_SESSION, place, entries, entries.newest())
+    entries.fetch(range(4, 9))
+    assert entries_read(folder) == [4, 5, 6, 7, 8]
+    assert log.tagged_commit("number 4").version == 4
+    assert entries_read(folder) == []
+    # Behind them the next few come at once.
+    assert log.tagged_commit("number 3").version == 3
+    assert entries_read(folder) == [2, 3]
+
+
 def test_the_log_tells_the_same_from_a_checkpoint_on_as_from_its_first_entry(place):
     grown(place, 9, checkpoint_at=0)
     DeltaTable(place).optimize.compact()

@@ -124,6 +124,10 @@ class LogEntries:
                 self._commits.popitem(last=False)
         return self._commits[version]
 
+    def holds(self, version: int) -> bool:
+        """Whether the entry of a version was read already."""
+        return version in self._commits
+
     def fetch(self, versions: Iterable[int]) -> None:
         """Read entries that will be asked for, side by side."""
         if not self._folder.is_near:

@@ -154,15 +154,13 @@ class DeltaLogView:
 
         None where the log no longer tells what came next: Delta's change feed would leave it out without a word.
         """
-        for version in self._fetched(range(known + 1, upto + 1)):
-            if version not in own:
-                operation = self.operation(version)
-                if operation is None:
-                    return None
-                if operation not in QUIET_OPERATIONS:
-                    break
-            known = version
-        return known
+        for version in self._fetched([version for version in range(known + 1, upto + 1) if version not in own]):
+            operation = self.operation(version)
+            if operation is None:
+                return None
+            if operation not in QUIET_OPERATIONS:
+                return version - 1
+        return max(known, upto)
 
     def is_readable(self, version: int) -> bool:
         """True where the log still tells the table as it was at `version`."""
@@ -186,15 +184,16 @@ class DeltaLogView:
         return DataFrame(self._snapshot.tombstones().toDF(), self._spark).select("path")
 
     def _fetched(self, versions: Sequence[int], *, first: int = REQUESTS_AT_ONCE) -> Iterator[int]:
-        """`versions` in their order, the entries of the next few read side by side before they are asked for.
+        """`versions` in their order; where one was not read yet it is, and the next few side by side with it.
 
         first  so many at first, then twice as many: for who may find what it seeks in one of them
         """
-        place, count = 0, first
-        while part := versions[place : place + count]:
-            self._entries.fetch(part)
-            yield from part
-            place, count = place + count, min(2 * count, REQUESTS_AT_ONCE)
+        fetched, count = 0, first
+        for place, version in enumerate(versions):
+            if place >= fetched and not self._entries.holds(version):
+                self._entries.fetch(versions[place : place + count])
+                fetched, count = place + count, min(2 * count, REQUESTS_AT_ONCE)
+            yield version
 
     def _commit_info(self, version: int) -> dict[str, Any] | None:
         commit = self._entries.commit(version)

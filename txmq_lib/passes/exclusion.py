@@ -45,14 +45,17 @@ def is_older_than_take_back(warehouse: Warehouse, job: str, number: int) -> bool
     log = warehouse.log("pass")
     if job in (JOB_MAINTAIN, JOB_TAKE_BACK) or not _was_ever_taken_back(log):
         return False
-    latest = last_take_back(warehouse)
+    latest = last_take_back(warehouse, log, looks=True)
     return bool(latest) and latest != plan_note(plan_commit(log, job, number)).get(LAST_TAKE_BACK, latest)
 
 
-def last_done_take_back(warehouse: Warehouse) -> int:
-    """The newest take-back that has done all it does; 0 where there is none."""
-    latest = last_take_back(warehouse)
-    unfinished_number = unfinished(warehouse.log("pass")).get(JOB_TAKE_BACK) if latest else None
+def last_done_take_back(warehouse: Warehouse, log: DeltaLogView) -> int:
+    """The newest take-back that has done all it does, as far as is known; 0 where there is none.
+
+    Who knows of an older one than there is gives its plan up, and has looked anew by then.
+    """
+    latest = last_take_back(warehouse, log, looks=False)
+    unfinished_number = unfinished(log).get(JOB_TAKE_BACK) if latest else None
     return latest if unfinished_number is None else min(latest, unfinished_number - 1)
 
 

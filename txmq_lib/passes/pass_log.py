@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 from txmq_lib.config.table_specs import table_specs
 from txmq_lib.delta.log_view import COMMITS_LOOKED_BACK, DeltaLogView
 from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.names import JOB_TAKE_BACK
+from txmq_lib.errors import PassReplayed
+from txmq_lib.names import JOB_MAINTAIN, JOB_TAKE_BACK
 
 STARTED, COMMITTED, ABANDONED = "started", "committed", "abandoned"
 # What becomes of a plan whose own process fails while another one may have it in hand: the first to claim it decides.
@@ -24,6 +25,8 @@ CLAIM, CARRIED_ON, DROPPED = "fate", "carried on", "given up"
 ROLE_GIVEN = "role_given"
 # What plans and committed rows note with their commits.
 INPUT_VERSIONS, OWN_VERSIONS, BOOT = "input_versions", "own_versions", "boot"
+# What upkeep notes: its versions that change no row.
+UPKEEP_VERSIONS = "upkeep_versions"
 PLANNED = re.compile(rf"txmq/([^/]+)/pass/{STARTED}")
 _COMMITTED = re.compile(rf"txmq/([^/]+)/pass/{COMMITTED}")
 
@@ -48,12 +51,15 @@ def last_ended(log: DeltaLogView, job: str) -> int:
     return max(log.txn_version(app_id(job, "pass", state)) for state in (COMMITTED, ABANDONED))
 
 
-def last_take_back(warehouse: Warehouse) -> int:
-    """The newest take-back that was committed or has deleted anything; 0 where there is none."""
-    log = warehouse.log("pass")
+def last_take_back(warehouse: Warehouse, log: DeltaLogView, *, looks: bool) -> int:
+    """The newest take-back that was committed or has deleted anything; 0 where there is none.
+
+    looks  at all tables; else what is known of them counts
+    """
     if not log.txn_version(app_id(JOB_TAKE_BACK, "pass", STARTED)):
         return 0
-    deleted = (warehouse.log(name).txn_version(app_id(JOB_TAKE_BACK, name, name)) for name in table_specs())
+    logs = {name: warehouse.log(name) if looks else warehouse.log_upto(name, 0) for name in table_specs()}
+    deleted = (log.txn_version(app_id(JOB_TAKE_BACK, name, name)) for name, log in logs.items())
     return max(log.txn_version(app_id(JOB_TAKE_BACK, "pass", COMMITTED)), *deleted)
 
 
@@ -72,7 +78,7 @@ def plan_row(warehouse: Warehouse, job: str, number: int) -> Row:
 def last_note(warehouse: Warehouse, log: DeltaLogView, job: str) -> dict[str, Any]:
     """What the last committed pass of a job left for the next; empty where there is none.
 
-    The note of its commit while the `log` of `pass` holds that, else what its row tells.
+    The note of its commit while the `log` of `pass` holds that, and what upkeep noted since; else what its row tells.
     """
     number = log.txn_version(app_id(job, "pass", COMMITTED))
     if number == 0:
@@ -80,7 +86,14 @@ def last_note(warehouse: Warehouse, log: DeltaLogView, job: str) -> dict[str, An
     commit = log.tagged_commit(pass_tag(job, number, COMMITTED))
     if commit is None:
         return {INPUT_VERSIONS: dict(plan_row(warehouse, job, number)["input_versions"])}
-    return dict(json.loads(commit.note))
+    return dict(json.loads(commit.note)) | {UPKEEP_VERSIONS: _upkeep_behind(log, commit.version)}
+
+
+def _upkeep_behind(log: DeltaLogView, version: int) -> dict[str, list[int]]:
+    """What upkeep noted behind a version of `pass`, all of whose entries from there on were read."""
+    number = log.txn_version(app_id(JOB_MAINTAIN, "pass", COMMITTED))
+    commit = log.tagged_commit(pass_tag(JOB_MAINTAIN, number, COMMITTED), after=version) if number else None
+    return {} if commit is None else dict(json.loads(commit.note).get(UPKEEP_VERSIONS, {}))
 
 
 def durable_versions(warehouse: Warehouse) -> dict[str, int]:
@@ -107,6 +120,20 @@ def durable_versions(warehouse: Warehouse) -> dict[str, int]:
     return durable | {name: max(warehouse.log(name).version - COMMITS_LOOKED_BACK, -1) for name in untold}
 
 
+def require_one_moment(job: str, note: Mapping[str, Any], versions: Mapping[str, int]) -> None:
+    """PassReplayed where a table is older than the pass that left `note` knew it: the tables are not of one moment."""
+    own = note.get(OWN_VERSIONS, {})
+    known = {name: max([version, *own.get(name, ())]) for name, version in note.get(INPUT_VERSIONS, {}).items()}
+    # Of other tables nobody reads what is new.
+    feeds = {name for name, spec in table_specs().items() if spec.has_feed}
+    older = [name for name, version in known.items() if name in feeds and version > versions.get(name, version)]
+    if older:
+        raise PassReplayed(
+            f"{', '.join(sorted(older))} is older than what the last pass of {job} saw; what lands there would never"
+            " be read; restore all of the warehouse to the same moment"
+        )
+
+
 def known_since(warehouse: Warehouse, note: Mapping[str, Any], upto: Mapping[str, int]) -> dict[str, int]:
     """The versions up to which the pass that left `note` knew all: its inputs, what it wrote on top, and upkeep.
 
@@ -115,9 +142,11 @@ def known_since(warehouse: Warehouse, note: Mapping[str, Any], upto: Mapping[str
     """
     if note.get(ROLE_GIVEN, 0) != last_role_given(warehouse):
         return {}
-    own = note.get(OWN_VERSIONS, {})
+    own, upkeep = note.get(OWN_VERSIONS, {}), note.get(UPKEEP_VERSIONS, {})
     known = {
-        name: warehouse.log_upto(name, upto[name]).all_known_to(int(version), upto[name], own.get(name, ()))
+        name: warehouse.log_upto(name, upto[name]).all_known_to(
+            int(version), upto[name], {*own.get(name, ()), *upkeep.get(name, ())}
+        )
         for name, version in note.get(INPUT_VERSIONS, {}).items()
         if name in upto
     }

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from txmq_lib.config.settings import Settings
-from txmq_lib.config.table_specs import table_specs
 from txmq_lib.delta.conflicts import is_left_off
+from txmq_lib.delta.log_view import DeltaLogView
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import PassConflict, PassReplayed, PlanInputsGone, RoleChanged
 from txmq_lib.files.boot import this_boot
@@ -31,7 +31,6 @@ from txmq_lib.passes.pass_log import (
     CARRIED_ON,
     DROPPED,
     INPUT_VERSIONS,
-    OWN_VERSIONS,
     STARTED,
     app_id,
     durable_versions,
@@ -40,6 +39,7 @@ from txmq_lib.passes.pass_log import (
     last_note,
     lost_feeds,
     plan_row,
+    require_one_moment,
 )
 from txmq_lib.passes.ready import make_ready
 from txmq_lib.spark.jvm import let_go_of_plans
@@ -57,31 +57,22 @@ def next_pass(
     arguments: Mapping[str, Any],
     settings: Settings,
     wall_clock: Callable[[], datetime],
+    log: DeltaLogView | None = None,
 ) -> Pass:
-    """The job's unfinished pass, else a new one: it may be computed, and written once `_planned` has recorded it."""
+    """The job's unfinished pass, else a new one: it may be computed, and written once `_planned` has recorded it.
+
+    log  that of `pass`, where it was looked at for this plan
+    """
     make_ready(warehouse)
-    log = warehouse.log("pass")
+    log = log or warehouse.log("pass")
     planned, ended = log.txn_version(app_id(job, "pass", STARTED)), last_ended(log, job)
     if planned > ended:
         return _recorded_pass(warehouse, job, planned, wall_clock=wall_clock)
     note = last_note(warehouse, log, job)
     mine = preview(warehouse, job, now=now, arguments=arguments, settings=settings, wall_clock=wall_clock)
-    _require_one_moment(job, note, mine.input_versions)
+    require_one_moment(job, note, mine.input_versions)
     since = known_since(warehouse, note, mine.input_versions)
     return replace(mine, number=planned + 1, since_versions=since, last_note=note)
-
-
-def _require_one_moment(job: str, note: Mapping[str, Any], versions: Mapping[str, int]) -> None:
-    own = note.get(OWN_VERSIONS, {})
-    known = {name: max([version, *own.get(name, ())]) for name, version in note.get(INPUT_VERSIONS, {}).items()}
-    # Of other tables nobody reads what is new.
-    feeds = {name for name, spec in table_specs().items() if spec.has_feed}
-    older = [name for name, version in known.items() if name in feeds and version > versions.get(name, version)]
-    if older:
-        raise PassReplayed(
-            f"{', '.join(sorted(older))} is older than what the last pass of {job} saw; what lands there would never"
-            " be read; restore all of the warehouse to the same moment"
-        )
 
 
 def preview(
@@ -124,9 +115,10 @@ def run_passes(
     """
     while True:
         make_ready(warehouse)
-        last_take_back = last_done_take_back(warehouse)
+        log = warehouse.log("pass")
+        last_take_back = last_done_take_back(warehouse, log)
         current = next_pass(
-            warehouse, job.name, now=now, arguments=arguments(), settings=settings, wall_clock=wall_clock
+            warehouse, job.name, now=now, arguments=arguments(), settings=settings, wall_clock=wall_clock, log=log
         )
         if current.is_own:
             try:

@@ -15,7 +15,7 @@ from txmq_lib.errors import PassConflict
 from txmq_lib.passes import retention
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import job_of_steps
-from txmq_lib.passes.pass_log import unfinished
+from txmq_lib.passes.pass_log import UPKEEP_VERSIONS, unfinished
 from txmq_lib.passes.ready import make_ready
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.upkeep_plan import (
@@ -100,8 +100,10 @@ def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], upkeep: Maintain
         changed = [retention.keep_for(warehouse, table, **retention_spans(upkeep)) for table in table_specs()]
     counts["retention_set"] = changed.count(True)
     counts["conflicts"] += changed.count(None)
+    # Of each table, what changes no row: who finds nothing else behind its last pass need not read what it was.
+    versions: dict[str, list[int]] = {}
     for table in planned:
-        _compact(current, table, upkeep, counts)
+        versions[table.table] = _compact(current, table, upkeep, counts)
         _remove_old_passes(current, table, upkeep, counts)
     is_held = bool(_in_the_way(warehouse, upkeep))
     readers = jobs_that_read(warehouse)
@@ -117,22 +119,26 @@ def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], upkeep: Maintain
                 retention.remove_expired(warehouse, table.table)
             counts["removed_files"] += table.expired_files
             warehouse.on_write(table.table, "remove")
-    return current.commit(counts)
+    return current.commit(counts, note={UPKEEP_VERSIONS: versions})
 
 
-def _compact(current: Pass, table: TableUpkeep, upkeep: Maintain, counts: dict[str, int]) -> None:
+def _compact(current: Pass, table: TableUpkeep, upkeep: Maintain, counts: dict[str, int]) -> list[int]:
+    """Compact a table; the versions that it made of it."""
     if table.compaction is None:
-        return
+        return []
+    tag = current.tag(f"compact_{table.table}")
     with current.timed("compact"):
         files = retention.compact(
             current.warehouse,
             table.table,
             below_bytes=table.compaction.below_bytes,
             file_bytes=upkeep.file_size * MIB,
-            tag=current.tag(f"compact_{table.table}"),
+            tag=tag,
         )
     counts["conflicts" if files is None else "compacted_files"] += 1 if files is None else files
     current.warehouse.on_write(table.table, "compact")
+    commit = current.warehouse.log(table.table).tagged_commit(tag, after=current.input_versions.get(table.table))
+    return [] if commit is None else [commit.version]
 
 
 def _remove_old_passes(current: Pass, table: TableUpkeep, upkeep: Maintain, counts: dict[str, int]) -> None:
