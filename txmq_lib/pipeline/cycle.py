@@ -10,10 +10,11 @@ from txmq_lib.config.settings import Settings
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import InputError, NothingToLandError, RemotingError, WarehouseUnreached
 from txmq_lib.passes.current import PassReport
+from txmq_lib.pipeline.land.kinds import OFFSET_KINDS
 from txmq_lib.pipeline.land.landing_pass import JOB as LAND
 from txmq_lib.pipeline.land.live.broker_reading import UNREAD
 from txmq_lib.pipeline.reconcile import job as reconcile
-from txmq_lib.pipeline.shared.roles import OF_NO_ROLE, require_roles_kept
+from txmq_lib.pipeline.shared.roles import require_roles_kept
 from txmq_lib.pipeline.upkeep_plan import JOB as MAINTAIN
 from txmq_lib.pipeline.works import Work, works_of_cycle, works_of_sources
 
@@ -61,7 +62,7 @@ def run_sources(
     RoleChanged, and nothing is written, where that is so of a broker that a source names.
     """
     works = works_of_sources(settings, wall_clock=wall_clock, environ=environ)
-    landed = [source.broker for source in settings.sources if source.broker and source.kind not in OF_NO_ROLE]
+    landed = [source.broker for source in settings.sources if source.broker and source.kind not in OFFSET_KINDS]
     with warehouse.looking_once():
         require_roles_kept(warehouse, settings, now=now, wall_clock=wall_clock, landed=landed)
         passes, unread = _run(works, warehouse, now, on_step)

@@ -16,7 +16,7 @@ from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline import audit, resolve
 from txmq_lib.pipeline.audit import run_audit
 from txmq_lib.pipeline.land.job import run_land_files, run_land_rocketmq, run_land_store
-from txmq_lib.pipeline.land.kinds import ROCKETMQ, STORE
+from txmq_lib.pipeline.land.kinds import OFFSET_KINDS, ROCKETMQ, STORE
 from txmq_lib.pipeline.land.landing_pass import JOB as LAND
 from txmq_lib.pipeline.land.live.broker_reading import WHOLE, Parts
 from txmq_lib.pipeline.maintain import run_due_maintain
@@ -26,8 +26,6 @@ from txmq_lib.pipeline.resolve import require_secrets, run_resolve
 from txmq_lib.pipeline.rollup.job import ROLLUP, run_rollup
 from txmq_lib.pipeline.upkeep_plan import JOB as MAINTAIN
 from txmq_lib.pipeline.upkeep_plan import is_due
-
-OFFSET_KINDS = ("offset", "ack")
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ def _landing(kind: str) -> Callable[..., None]:
         from txmq_lib.cli.run.before_spark import require_files, require_recorded_roles
         from txmq_lib.cli.run.passes import run_job
         from txmq_lib.pipeline.land.job import run_land_files
-        from txmq_lib.pipeline.shared.roles import OF_NO_ROLE
+        from txmq_lib.pipeline.land.kinds import OFFSET_KINDS
 
         job = partial(
             run_land_files, kind=kind, paths=paths, broker_name=broker, now=moment(now), wall_clock=wall_clock
@@ -121,7 +121,7 @@ def _landing(kind: str) -> Callable[..., None]:
 
         def require(settings: Settings) -> None:
             require_files(settings, kind, paths, os.environ)
-            if kind not in OF_NO_ROLE:
+            if kind not in OFFSET_KINDS:
                 require_recorded_roles(settings, broker)
 
         run_job(f"land {kind}", options_of(ctx), job, require=require)

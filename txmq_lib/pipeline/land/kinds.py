@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 STORE, ROCKETMQ = "store", "rocketmq"
+# What consumers tell: it says the same whoever decides, and is rolled up beside all else.
+OFFSET_KINDS = ("offset", "ack")
 MESSAGE_TABLES = {
     "half": "half_message",
     "op": "op_message",

@@ -17,12 +17,12 @@ from txmq_lib.pipeline.land import unchanged_inputs
 from txmq_lib.pipeline.land.broker_state import broker_offsets
 from txmq_lib.pipeline.land.files import events, message_landing
 from txmq_lib.pipeline.land.files.listing import LandingFile, list_files
-from txmq_lib.pipeline.land.kinds import EVENT_TABLES, MESSAGE_TABLES, ROCKETMQ, STORE, broker_names
+from txmq_lib.pipeline.land.kinds import EVENT_TABLES, MESSAGE_TABLES, OFFSET_KINDS, ROCKETMQ, STORE, broker_names
 from txmq_lib.pipeline.land.live import broker_landing
 from txmq_lib.pipeline.land.live.broker_reading import BrokerReading
 from txmq_lib.pipeline.land.records import messages
 from txmq_lib.pipeline.land.store import store_landing, store_plan
-from txmq_lib.pipeline.shared.roles import OF_NO_ROLE, record_roles, require_same_role
+from txmq_lib.pipeline.shared.roles import record_roles, require_same_role
 from txmq_lib.spark.session_conf import session_conf, where_unset
 
 JOB = "land"
@@ -64,7 +64,7 @@ def run_landing(
 
 
 def _require_same_role(current: Pass) -> None:
-    if current.arguments["kind"] not in OF_NO_ROLE:
+    if current.arguments["kind"] not in OFFSET_KINDS:
         require_same_role(current, broker_names(current.arguments))
 
 
@@ -82,7 +82,7 @@ def _land(current: Pass, readings: Sequence[BrokerReading]) -> PassReport:
     kind = current.arguments["kind"]
     if not current.is_own and not _can_be_carried_on(current):
         return _occupied_and_abandoned(current)
-    if kind not in OF_NO_ROLE:
+    if kind not in OFFSET_KINDS:
         record_roles(current, broker_names(current.arguments))
     unread: list[LandingFile] = []
     if kind == ROCKETMQ:

@@ -30,8 +30,6 @@ from txmq_lib.passes.runner import preview
 from txmq_lib.rules.pending import is_committed
 
 TABLE = STEP = "broker"
-# Kinds of files that say the same whoever decides: consumer offsets and acknowledgements.
-OF_NO_ROLE = ("offset", "ack")
 FIRST_SEEN_IN = ("landing_frontier", "end_transaction")
 
 
