@@ -30,7 +30,8 @@ from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import InvariantViolation, PassConflict, PassReplayed, SchemaError
 from txmq_lib.passes import writer
 from txmq_lib.passes.current import Pass
-from txmq_lib.passes.runner import next_pass
+from txmq_lib.passes.job import job_of_steps
+from txmq_lib.passes.runner import next_pass, run_passes
 from txmq_lib.pipeline.audit import run_audit
 from txmq_lib.pipeline.reconcile import destinations
 from txmq_lib.pipeline.reconcile import writes as reconcile_writes
@@ -185,6 +186,22 @@ def test_a_killed_audit_is_carried_on_with_its_own_now(open_house, copied):
     assert sorted(passes) == [(1, "committed"), (1, "started")]
     assert passes[(1, "started")] == passes[(1, "committed")] != NOW + timedelta(hours=1)
     assert {row["verdict"] for row in house.rows("verdict")} == {"PENDING"}
+
+
+def test_a_pass_of_another_process_made_while_arguments_are_sought_is_no_reason_to_begin_again(open_house):
+    house = open_house("role=audit")
+    other = replace(house, warehouse=Warehouse(house.warehouse.spark, house.warehouse.uri))
+    landed: list[int] = []
+
+    def arguments() -> dict[str, str]:
+        landed.append(other.land("half", CAPTURES / "restart" / "half.jsonl.gz").number)
+        return {}
+
+    job = job_of_steps("land", lambda current: current.commit())
+    report = run_passes(
+        house.warehouse, job, now=NOW, settings=house.settings, wall_clock=wall_clock, arguments=arguments
+    )
+    assert (landed, report.number) == ([1], 2)
 
 
 def test_a_landing_given_up_by_another_process_writes_nothing_more(open_house):

@@ -180,7 +180,7 @@ def test_the_capture_on_a_store_gives_its_verdicts_and_an_idle_run_asks_little(s
     with store.counting() as seen:
         txmq(conf, "run", "--now", NOW_TEXT)
     tell(f"idle run: {seen}")
-    assert seen.total <= 75
+    assert seen.total <= 60
     for view in ("status", "pending", "landed"):
         with store.counting() as seen:
             txmq(conf, view)

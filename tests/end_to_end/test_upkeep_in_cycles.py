@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,9 +16,10 @@ from house import BROKER, House, wall_clock
 from moment import NOW
 from truth import rows
 
+from txmq_lib.delta.log_folder import LocalFolder
 from txmq_lib.delta.log_view import DeltaLogView
+from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import PassConflict
-from txmq_lib.passes import pass_log
 from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline import maintain, upkeep_plan
 from txmq_lib.pipeline.cycle import run_cycle
@@ -91,7 +94,19 @@ def test_upkeep_comes_behind_enough_passes_and_not_before_as_many_more(house: Ho
     }
 
 
-def test_a_cycle_behind_upkeep_does_not_read_what_upkeep_did(house: House, source: Path, monkeypatch):
+@pytest.fixture
+def _a_disk_lists_files_as_a_store_does(monkeypatch):
+    def mark(folder: LocalFolder, name: str) -> str:
+        file = folder._place / name
+        return f"{file.stat().st_size} {file.stat().st_mtime_ns}" if file.exists() else ""
+
+    monkeypatch.setattr(LocalFolder, "mark", mark)
+
+
+@pytest.mark.usefixtures("_a_disk_lists_files_as_a_store_does")
+def test_a_cycle_behind_upkeep_reads_what_upkeep_did_only_where_it_is_something_else_by_now(
+    house: House, source: Path, monkeypatch
+):
     for minute in (0, 1):
         land_next(source, 3)
         steps = told_of_cycle(house, minute)
@@ -107,13 +122,25 @@ def test_a_cycle_behind_upkeep_does_not_read_what_upkeep_did(house: House, sourc
         return operation(log, version)
 
     monkeypatch.setattr(DeltaLogView, "operation", spied)
-    steps = told_of_cycle(house, 1)
-    assert [report.counts for report in steps.values()] == [{"idle": 1}] * 4
+    assert [report.counts for report in told_of_cycle(house, 1).values()] == [{"idle": 1}] * 4
     assert ("half_message", compacted) not in read
-    # A warehouse whose upkeep noted nothing, as older ones did, is the same; there it is read.
-    monkeypatch.setattr(pass_log, "_upkeep_behind", lambda *_: {})
+    # Copied to another place it is not as it was noted, so it is read.
+    entry = Path(house.warehouse.path("half_message"), "_delta_log", f"{compacted:020d}.json")
+    os.utime(entry, (1, 1))
     assert [report.counts for report in told_of_cycle(house, 1).values()] == [{"idle": 1}] * 4
     assert ("half_message", compacted) in read
+
+    # The table is of before the upkeep, as one restored alone is; what lands next has the number of the compaction.
+    entry.unlink()
+    for checksum in entry.parent.glob(f"*{entry.stem}*"):
+        checksum.unlink()
+    other = replace(house, warehouse=Warehouse(house.warehouse.spark, house.warehouse.uri))
+    other.warehouse.is_looked_after = True
+    land_next(source, 3)
+    told_of_cycle(other, 2)
+    assert DeltaTable(house.warehouse.path("half_message")).version() == compacted
+    pending = {row["transaction_id"] for row in other.rows("pending_half")}
+    assert pending == {half["properties"]["UNIQ_KEY"] for half in HALVES[:9]}
 
 
 @pytest.mark.parametrize("failure", [PassConflict("settle pass 1 is unfinished"), OSError("may not delete there")])

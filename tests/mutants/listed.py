@@ -55,6 +55,7 @@ STORES = ("plain/test_object_stores.py",)
 FAR_FILES = "views/test_far_files.py"
 CHECKSUMS = ("end_to_end/test_power_cut.py::test_a_checksum_that_was_cut_off_is_told_where_spark_cannot_read_for_it",)
 UPKEEP = ("end_to_end/test_upkeep_in_cycles.py",)
+COMPACTED = (f"{UPKEEP[0]}::test_a_cycle_behind_upkeep_reads_what_upkeep_did_only_where_it_is_something_else_by_now",)
 DURABLE, MENDING, MODEL = ("plain/test_durable.py",), ("plain/test_mending.py",), ("model/test_claims_model.py",)
 CONFLICTS = ("rules/test_offsets.py", "model/test_offsets_model.py")
 
@@ -590,8 +591,10 @@ MUTANTS = (
     Mutant("DeltaLogView.bytes_between", "what was compacted is new", "commit.inserted is None", "True", ("plain/test_log_entries.py",)),
     Mutant("DeltaLogView.all_known_to", "what a job has made itself is new to it", " if version not in own]", "]", ("plain/test_log_entries.py",)),
     Mutant("DeltaLogView._fetched", "what was read is read again", " and not self._entries.holds(version)", "", ("plain/test_log_entries.py",)),
-    Mutant("_upkeep_behind", "every job reads what upkeep did", "if commit is None", "if commit",
-           ("end_to_end/test_upkeep_in_cycles.py::test_a_cycle_behind_upkeep_does_not_read_what_upkeep_did",)),
+    Mutant("_compactions_behind", "every job reads what upkeep did", "if commit is None", "if commit", COMPACTED),
+    Mutant("_still_there", "what has taken the place of a compaction is known", "log.mark(int(version)) == mark", "True", COMPACTED),
+    Mutant("run_passes", "a plan begins at what was there before its arguments", "None if arguments else log", "log",
+           (f"{ONCE}::test_a_pass_of_another_process_made_while_arguments_are_sought_is_no_reason_to_begin_again",)),
     Mutant("upkeep_plan.is_due", "upkeep is due in every cycle", "small_files >= ", "0 < ", UPKEEP),
     Mutant("upkeep_plan.is_due", "upkeep is never due", "or ()", "and ()", UPKEEP),
     Mutant("rounds._run_due", "what has failed and is not due spins", "elif step.failures", "elif False", ("plain/test_service_thread.py",)),

@@ -128,6 +128,10 @@ class LogEntries:
         """Whether the entry of a version was read already."""
         return version in self._commits
 
+    def mark(self, version: int) -> str:
+        """What tells the entry of a version from any other of its number, unread; empty where nothing does."""
+        return self._folder.mark(_entry(version))
+
     def fetch(self, versions: Iterable[int]) -> None:
         """Read entries that will be asked for, side by side."""
         if not self._folder.is_near:

@@ -43,6 +43,13 @@ class LogFolder(Protocol):
         """Files of these names are read next, all at or behind `start`, and perhaps others from there on."""
         ...
 
+    def mark(self, name: str) -> str:
+        """What tells a file from any other of its name: its bytes and when it was written, as a look has listed it.
+
+        Empty where no look has, and where to read it costs no more.
+        """
+        ...
+
 
 class LocalFolder:
     """A log on this machine: through the JVM each file would cost milliseconds."""
@@ -69,6 +76,10 @@ class LocalFolder:
     def prepare(self, start: str, names: Sequence[str]) -> None:
         """As `LogFolder` says."""
 
+    def mark(self, name: str) -> str:
+        """As `LogFolder` says."""
+        return ""
+
 
 class HadoopFolder:
     """A log wherever Spark's own file systems reach, with the credentials that they have."""
@@ -81,19 +92,20 @@ class HadoopFolder:
         self._filesystem = self._place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
         self._full_path = str(self._filesystem.makeQualified(self._place).toString())
         self._lists_from = self._filesystem.getClass().getName() == _S3A
-        self._sizes: dict[str, int] = {}
+        # Bytes, and when it was written, epoch ms.
+        self._files: dict[str, tuple[int, int]] = {}
 
     def names(self, start: str) -> list[str]:
         """As `LogFolder` says. S3 is asked for names from there on only."""
         listed = unless_missing(lambda: self._listed(start)) or ()
-        found: dict[str, int] = {}
-        for path, is_folder, size, _ in statuses(self._spark, listed):
+        found: dict[str, tuple[int, int]] = {}
+        for path, is_folder, size, modified_ms in statuses(self._spark, listed):
             folder, _, name = path.rpartition("/")
             # S3 lists what lies below it as well, and in folders whose names begin alike.
             is_own = folder == self._full_path or not self._lists_from
             if is_own and name >= start and not is_folder:
-                found[name] = size
-        self._sizes.update(found)
+                found[name] = size, modified_ms
+        self._files.update(found)
         return sorted(found)
 
     def read(self, name: str) -> bytes | None:
@@ -102,8 +114,12 @@ class HadoopFolder:
 
     def prepare(self, start: str, names: Sequence[str]) -> None:
         """One look in place of a request for the size of each."""
-        if any(name not in self._sizes for name in names):
+        if any(name not in self._files for name in names):
             self.names(start)
+
+    def mark(self, name: str) -> str:
+        """As `LogFolder` says."""
+        return " ".join(map(str, self._files.get(name, ())))
 
     def _listed(self, start: str) -> Any:  # noqa: ANN401 - py4j has no types
         if not self._lists_from:
@@ -112,7 +128,7 @@ class HadoopFolder:
         return store.s3ListFromArray(self._filesystem, self._file(start or "0"), self._place)
 
     def _content(self, name: str) -> bytes:
-        stream = whole_file(self._spark, self._filesystem, self._file(name), self._sizes.get(name))
+        stream = whole_file(self._spark, self._filesystem, self._file(name), self._files.get(name, (None,))[0])
         try:
             return bytes(jvm_class(self._spark, "org.apache.commons.io.IOUtils").toByteArray(stream))
         finally:

@@ -162,6 +162,10 @@ class DeltaLogView:
                 return version - 1
         return max(known, upto)
 
+    def mark(self, version: int) -> str:
+        """What tells the entry of a version from any other of its number, unread; empty where nothing does."""
+        return self._entries.mark(version)
+
     def is_readable(self, version: int) -> bool:
         """True where the log still tells the table as it was at `version`."""
         start = max((checkpoint for checkpoint in self._entries.checkpoints() if checkpoint <= version), default=-1)

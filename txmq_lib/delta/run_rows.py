@@ -12,11 +12,13 @@ from deltalake.exceptions import TableNotFoundError
 
 from txmq_lib.config.table_specs import RUN_TABLE, table_spec
 from txmq_lib.delta.durable import sync_commits, sync_new_table
-from txmq_lib.delta.small_writes import CHECKPOINT_EVERY, HOOKS, create_table, open_table
+from txmq_lib.delta.small_writes import HOOKS, create_table, open_table
 
 KEPT = timedelta(days=90)
 # A commit a run: after so many they are put together, and what is older than KEPT goes.
 TIDIED_EVERY = 64
+# Each process opens the table anew, and deltalake reads each entry behind its checkpoint twice.
+CHECKPOINT_EVERY = 5
 FILES_KEPT_HOURS = 24
 
 

@@ -52,7 +52,8 @@ def is_older_than_take_back(warehouse: Warehouse, job: str, number: int) -> bool
 def last_done_take_back(warehouse: Warehouse, log: DeltaLogView) -> int:
     """The newest take-back that has done all it does, as far as is known; 0 where there is none.
 
-    Who knows of an older one than there is gives its plan up, and has looked anew by then.
+    log  of `pass`, looked at no earlier than any table is known. Who knows of an older take-back than there is gives
+         its plan up, and has looked at all tables by then.
     """
     latest = last_take_back(warehouse, log, looks=False)
     unfinished_number = unfinished(log).get(JOB_TAKE_BACK) if latest else None

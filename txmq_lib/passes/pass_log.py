@@ -25,8 +25,8 @@ CLAIM, CARRIED_ON, DROPPED = "fate", "carried on", "given up"
 ROLE_GIVEN = "role_given"
 # What plans and committed rows note with their commits.
 INPUT_VERSIONS, OWN_VERSIONS, BOOT = "input_versions", "own_versions", "boot"
-# What upkeep notes: its versions that change no row.
-UPKEEP_VERSIONS = "upkeep_versions"
+# What upkeep notes of tables on an object store: by which versions it compacted them, and the marks of these entries.
+COMPACTIONS = "compactions"
 PLANNED = re.compile(rf"txmq/([^/]+)/pass/{STARTED}")
 _COMMITTED = re.compile(rf"txmq/([^/]+)/pass/{COMMITTED}")
 
@@ -86,14 +86,14 @@ def last_note(warehouse: Warehouse, log: DeltaLogView, job: str) -> dict[str, An
     commit = log.tagged_commit(pass_tag(job, number, COMMITTED))
     if commit is None:
         return {INPUT_VERSIONS: dict(plan_row(warehouse, job, number)["input_versions"])}
-    return dict(json.loads(commit.note)) | {UPKEEP_VERSIONS: _upkeep_behind(log, commit.version)}
+    return dict(json.loads(commit.note)) | {COMPACTIONS: _compactions_behind(log, commit.version)}
 
 
-def _upkeep_behind(log: DeltaLogView, version: int) -> dict[str, list[int]]:
-    """What upkeep noted behind a version of `pass`, all of whose entries from there on were read."""
+def _compactions_behind(log: DeltaLogView, version: int) -> dict[str, dict[str, str]]:
+    """What the newest upkeep noted behind a version of `pass`. Who asks has read the entries behind it already."""
     number = log.txn_version(app_id(JOB_MAINTAIN, "pass", COMMITTED))
     commit = log.tagged_commit(pass_tag(JOB_MAINTAIN, number, COMMITTED), after=version) if number else None
-    return {} if commit is None else dict(json.loads(commit.note).get(UPKEEP_VERSIONS, {}))
+    return {} if commit is None else dict(json.loads(commit.note).get(COMPACTIONS, {}))
 
 
 def durable_versions(warehouse: Warehouse) -> dict[str, int]:
@@ -142,15 +142,22 @@ def known_since(warehouse: Warehouse, note: Mapping[str, Any], upto: Mapping[str
     """
     if note.get(ROLE_GIVEN, 0) != last_role_given(warehouse):
         return {}
-    own, upkeep = note.get(OWN_VERSIONS, {}), note.get(UPKEEP_VERSIONS, {})
+    own, compactions = note.get(OWN_VERSIONS, {}), note.get(COMPACTIONS, {})
+    logs = {name: warehouse.log_upto(name, upto[name]) for name in note.get(INPUT_VERSIONS, {}) if name in upto}
     known = {
-        name: warehouse.log_upto(name, upto[name]).all_known_to(
-            int(version), upto[name], {*own.get(name, ()), *upkeep.get(name, ())}
+        name: log.all_known_to(
+            int(note[INPUT_VERSIONS][name]),
+            upto[name],
+            {*own.get(name, ()), *_still_there(log, compactions.get(name, {}))},
         )
-        for name, version in note.get(INPUT_VERSIONS, {}).items()
-        if name in upto
+        for name, log in logs.items()
     }
     return {name: version for name, version in known.items() if version is not None}
+
+
+def _still_there(log: DeltaLogView, marks: Mapping[str, str]) -> list[int]:
+    # A version may be another by now: of a table that was restored, or that a power cut has shortened.
+    return [int(version) for version, mark in marks.items() if mark and log.mark(int(version)) == mark]
 
 
 def lost_feeds(warehouse: Warehouse, row: Row) -> frozenset[str]:

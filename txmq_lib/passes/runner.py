@@ -61,7 +61,7 @@ def next_pass(
 ) -> Pass:
     """The job's unfinished pass, else a new one: it may be computed, and written once `_planned` has recorded it.
 
-    log  that of `pass`, where it was looked at for this plan
+    log  that of `pass` as it was a moment ago; else it is looked at
     """
     make_ready(warehouse)
     log = log or warehouse.log("pass")
@@ -106,7 +106,7 @@ def run_passes(
     now: datetime,
     settings: Settings,
     wall_clock: Callable[[], datetime],
-    arguments: Callable[[], Mapping[str, Any]] = dict,
+    arguments: Callable[[], Mapping[str, Any]] | None = None,
 ) -> PassReport:
     """Carry unfinished passes of others on, then one of our own; the report of our own.
 
@@ -118,7 +118,14 @@ def run_passes(
         log = warehouse.log("pass")
         last_take_back = last_done_take_back(warehouse, log)
         current = next_pass(
-            warehouse, job.name, now=now, arguments=arguments(), settings=settings, wall_clock=wall_clock, log=log
+            warehouse,
+            job.name,
+            now=now,
+            # They may take long, and another process may have made a pass by then.
+            arguments=arguments() if arguments else {},
+            settings=settings,
+            wall_clock=wall_clock,
+            log=None if arguments else log,
         )
         if current.is_own:
             try:

@@ -15,7 +15,7 @@ from txmq_lib.errors import PassConflict
 from txmq_lib.passes import retention
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import job_of_steps
-from txmq_lib.passes.pass_log import UPKEEP_VERSIONS, unfinished
+from txmq_lib.passes.pass_log import COMPACTIONS, unfinished
 from txmq_lib.passes.ready import make_ready
 from txmq_lib.passes.runner import run_passes
 from txmq_lib.pipeline.upkeep_plan import (
@@ -100,10 +100,11 @@ def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], upkeep: Maintain
         changed = [retention.keep_for(warehouse, table, **retention_spans(upkeep)) for table in table_specs()]
     counts["retention_set"] = changed.count(True)
     counts["conflicts"] += changed.count(None)
-    # Of each table, what changes no row: who finds nothing else behind its last pass need not read what it was.
-    versions: dict[str, list[int]] = {}
+    # Who finds nothing else behind its last pass need not read that these changed no row.
+    compactions: dict[str, dict[int, str]] = {}
     for table in planned:
-        versions[table.table] = _compact(current, table, upkeep, counts)
+        _compact(current, table, upkeep, counts)
+        compactions[table.table] = _compaction(current, table.table)
         _remove_old_passes(current, table, upkeep, counts)
     is_held = bool(_in_the_way(warehouse, upkeep))
     readers = jobs_that_read(warehouse)
@@ -119,26 +120,36 @@ def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], upkeep: Maintain
                 retention.remove_expired(warehouse, table.table)
             counts["removed_files"] += table.expired_files
             warehouse.on_write(table.table, "remove")
-    return current.commit(counts, note={UPKEEP_VERSIONS: versions})
+    return current.commit(counts, note={COMPACTIONS: compactions})
 
 
-def _compact(current: Pass, table: TableUpkeep, upkeep: Maintain, counts: dict[str, int]) -> list[int]:
-    """Compact a table; the versions that it made of it."""
+def _compact(current: Pass, table: TableUpkeep, upkeep: Maintain, counts: dict[str, int]) -> None:
     if table.compaction is None:
-        return []
-    tag = current.tag(f"compact_{table.table}")
+        return
     with current.timed("compact"):
         files = retention.compact(
             current.warehouse,
             table.table,
             below_bytes=table.compaction.below_bytes,
             file_bytes=upkeep.file_size * MIB,
-            tag=tag,
+            tag=_tag(current, table.table),
         )
     counts["conflicts" if files is None else "compacted_files"] += 1 if files is None else files
     current.warehouse.on_write(table.table, "compact")
-    commit = current.warehouse.log(table.table).tagged_commit(tag, after=current.input_versions.get(table.table))
-    return [] if commit is None else [commit.version]
+
+
+def _tag(current: Pass, table: str) -> str:
+    return current.tag(f"compact_{table}")
+
+
+def _compaction(current: Pass, table: str) -> dict[int, str]:
+    """The version by which this pass has compacted a table on an object store, and the mark of its entry."""
+    if table not in current.input_versions:
+        return {}
+    log = current.warehouse.log(table)
+    commit = log.tagged_commit(_tag(current, table), after=current.input_versions[table])
+    mark = "" if commit is None else log.mark(commit.version)
+    return {} if commit is None or not mark else {commit.version: mark}
 
 
 def _remove_old_passes(current: Pass, table: TableUpkeep, upkeep: Maintain, counts: dict[str, int]) -> None:
