@@ -33,7 +33,7 @@ class Driver:
         with (place / "drivers.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, *map(str, command)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-                env={**os.environ, **environ}, start_new_session=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environ}, start_new_session=True,
             )  # fmt: skip
         self._is_ready = False
         self._heard = b""
