@@ -18,7 +18,7 @@ KEPT = timedelta(days=90)
 # A commit a run: after so many they are put together, and what is older than KEPT goes.
 TIDIED_EVERY = 64
 # Each process opens the table anew, and deltalake reads each entry behind its checkpoint twice.
-CHECKPOINT_EVERY = 5
+CHECKPOINTED_EVERY = 5
 FILES_KEPT_HOURS = 24
 
 
@@ -37,7 +37,7 @@ def append_runs(warehouse: str, rows: Sequence[Mapping[str, Any]], *, wall: date
     write_deltalake(table, pa.Table.from_pylist(whole, schema), mode="append", post_commithook_properties=HOOKS)
     if table.version() % TIDIED_EVERY == 0:
         _tidy(table, wall)
-    elif table.version() % CHECKPOINT_EVERY == 0:
+    elif table.version() % CHECKPOINTED_EVERY == 0:
         table.create_checkpoint()
     if ":" not in (place := path.removeprefix("file:")):
         sync_new_table(place) if is_new else sync_commits(place, before, table.version())

@@ -59,7 +59,7 @@ def last_take_back(warehouse: Warehouse, log: DeltaLogView, *, looks: bool) -> i
     if not log.txn_version(app_id(JOB_TAKE_BACK, "pass", STARTED)):
         return 0
     logs = {name: warehouse.log(name) if looks else warehouse.log_upto(name, 0) for name in table_specs()}
-    deleted = (log.txn_version(app_id(JOB_TAKE_BACK, name, name)) for name, log in logs.items())
+    deleted = (of_table.txn_version(app_id(JOB_TAKE_BACK, name, name)) for name, of_table in logs.items())
     return max(log.txn_version(app_id(JOB_TAKE_BACK, "pass", COMMITTED)), *deleted)
 
 
@@ -143,21 +143,20 @@ def known_since(warehouse: Warehouse, note: Mapping[str, Any], upto: Mapping[str
     if note.get(ROLE_GIVEN, 0) != last_role_given(warehouse):
         return {}
     own, compactions = note.get(OWN_VERSIONS, {}), note.get(COMPACTIONS, {})
-    logs = {name: warehouse.log_upto(name, upto[name]) for name in note.get(INPUT_VERSIONS, {}) if name in upto}
-    known = {
-        name: log.all_known_to(
-            int(note[INPUT_VERSIONS][name]),
-            upto[name],
-            {*own.get(name, ()), *_still_there(log, compactions.get(name, {}))},
-        )
-        for name, log in logs.items()
-    }
-    return {name: version for name, version in known.items() if version is not None}
+    found: dict[str, int] = {}
+    for name, version in note.get(INPUT_VERSIONS, {}).items():
+        if name in upto:
+            log = warehouse.log_upto(name, upto[name])
+            passed_over = {*own.get(name, ()), *_still_there(log, compactions.get(name, {}))}
+            known = log.all_known_to(int(version), upto[name], passed_over)
+            if known is not None:
+                found[name] = known
+    return found
 
 
 def _still_there(log: DeltaLogView, marks: Mapping[str, str]) -> list[int]:
     # A version may be another by now: of a table that was restored, or that a power cut has shortened.
-    return [int(version) for version, mark in marks.items() if mark and log.mark(int(version)) == mark]
+    return [int(version) for version, mark in marks.items() if log.mark(int(version)) == mark]
 
 
 def lost_feeds(warehouse: Warehouse, row: Row) -> frozenset[str]:

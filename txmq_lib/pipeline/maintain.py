@@ -23,6 +23,7 @@ from txmq_lib.pipeline.upkeep_plan import (
     MIB,
     SHORTEST_BESIDE_PASSES_MS,
     TABLES_AT_ONCE,
+    Compaction,
     TableUpkeep,
     has_other_retention,
     held_for,
@@ -103,8 +104,8 @@ def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], upkeep: Maintain
     # Who finds nothing else behind its last pass need not read that these changed no row.
     compactions: dict[str, dict[int, str]] = {}
     for table in planned:
-        _compact(current, table, upkeep, counts)
-        compactions[table.table] = _compaction(current, table.table)
+        if table.compaction is not None:
+            compactions[table.table] = _compact(current, table.table, table.compaction, upkeep, counts)
         _remove_old_passes(current, table, upkeep, counts)
     is_held = bool(_in_the_way(warehouse, upkeep))
     readers = jobs_that_read(warehouse)
@@ -123,33 +124,27 @@ def _maintain(current: Pass, *, planned: Sequence[TableUpkeep], upkeep: Maintain
     return current.commit(counts, note={COMPACTIONS: compactions})
 
 
-def _compact(current: Pass, table: TableUpkeep, upkeep: Maintain, counts: dict[str, int]) -> None:
-    if table.compaction is None:
-        return
+def _compact(
+    current: Pass, table: str, compaction: Compaction, upkeep: Maintain, counts: dict[str, int]
+) -> dict[int, str]:
+    """Compact a table; on an object store the version that did it, and the mark of its entry."""
+    warehouse, tag = current.warehouse, current.tag(f"compact_{table}")
     with current.timed("compact"):
         files = retention.compact(
-            current.warehouse,
-            table.table,
-            below_bytes=table.compaction.below_bytes,
+            warehouse,
+            table,
+            below_bytes=compaction.below_bytes,
             file_bytes=upkeep.file_size * MIB,
-            tag=_tag(current, table.table),
+            tag=tag,
         )
     counts["conflicts" if files is None else "compacted_files"] += 1 if files is None else files
-    current.warehouse.on_write(table.table, "compact")
-
-
-def _tag(current: Pass, table: str) -> str:
-    return current.tag(f"compact_{table}")
-
-
-def _compaction(current: Pass, table: str) -> dict[int, str]:
-    """The version by which this pass has compacted a table on an object store, and the mark of its entry."""
-    if table not in current.input_versions:
+    warehouse.on_write(table, "compact")
+    if table not in current.input_versions:  # the pass log, which no job follows
         return {}
-    log = current.warehouse.log(table)
-    commit = log.tagged_commit(_tag(current, table), after=current.input_versions[table])
+    log = warehouse.log(table)
+    commit = log.tagged_commit(tag, after=current.input_versions[table])
     mark = "" if commit is None else log.mark(commit.version)
-    return {} if commit is None or not mark else {commit.version: mark}
+    return {commit.version: mark} if commit is not None and mark else {}
 
 
 def _remove_old_passes(current: Pass, table: TableUpkeep, upkeep: Maintain, counts: dict[str, int]) -> None:
