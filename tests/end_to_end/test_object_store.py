@@ -10,7 +10,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import unquote
 
 import minio
 import pyarrow as pa
@@ -25,10 +27,14 @@ from s3_proxy import Fault, Faults, S3Proxy, no_fault
 from small_log import SmallLog
 from truth import VERDICT_COUNTS
 
+from txmq_lib.cli.run.recorded import Run
+from txmq_lib.delta.run_rows import TIDIED_EVERY, append_runs
+
 pytestmark = pytest.mark.real
 
 MOST_S = 4.5  # until it is told that a store does not answer, beside what a command takes that asks none
 MOST_REQUESTS, MOST_REQUESTS_OF_A_PASS, MOST_OF_A_CHECKPOINT = 60, 160, 40
+MOST_OF_AN_IDLE_RUN, MOST_OF_A_ROW = 50, 6
 ROWS = pa.table({"n": pa.array([1, 2], pa.int64())})
 
 
@@ -177,14 +183,32 @@ def test_the_capture_on_a_store_gives_its_verdicts_and_an_idle_run_asks_little(s
     lines = txmq(conf, "verdicts", "--format", "json", "--limit", "100000").stdout.splitlines()
     shown = [json.loads(line) for line in lines]
     assert Counter(row["verdict"] for row in shown) == VERDICT_COUNTS["basic"]
-    with store.counting() as seen:
-        txmq(conf, "run", "--now", NOW_TEXT)
-    tell(f"idle run: {seen}")
-    assert seen.total <= 60
+    for number in range(6):  # one more than there are rows of `run` between two of its checkpoints
+        with store.counting() as seen:
+            txmq(conf, "run", "--now", NOW_TEXT)
+        of_rows = sum("/run/" in unquote(each.path) for each in seen.requests)
+        tell(f"idle run {number}: {seen}; {of_rows} for its row")
+        assert seen.total <= MOST_OF_AN_IDLE_RUN
+        assert of_rows <= MOST_OF_A_ROW
     for view in ("status", "pending", "landed"):
         with store.counting() as seen:
             txmq(conf, view)
         tell(f"{view}: {seen}")
+
+
+def test_the_rows_of_runs_are_put_together_though_that_takes_longer_than_a_row_may(store, tmp_path):
+    """Cut off at its limit by the end of Python, deltalake ended the process by SIGSEGV."""
+    uri = f"s3://{minio.BUCKET}/rows"
+    conf = settings_file(tmp_path, uri)
+    txmq(conf, "init")
+    for number in range(TIDIED_EVERY - 1):
+        append_runs(uri, [Run("audit", datetime.now(UTC) + timedelta(seconds=number)).row(None, "ended", None)])
+    store.set(delay_s=0.04)
+    done = txmq(conf, "run", "--now", NOW_TEXT)
+    assert "not recorded" not in done.stderr
+    assert "not put together" not in done.stderr
+    table = DeltaTable(f"{uri}/run")
+    assert (table.to_pyarrow_table().num_rows, len(table.file_uris())) == (TIDIED_EVERY, 1)
 
 
 def test_what_a_cycle_and_a_pass_ask_does_not_grow_with_passes(store):

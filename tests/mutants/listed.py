@@ -53,6 +53,7 @@ RECORDS, BATCHES = ("plain/test_records.py",), ("plain/test_message_batch.py",)
 QUEUE_FILES = ("plain/test_queue_files.py",)
 STORES = ("plain/test_object_stores.py",)
 FAR_FILES = "views/test_far_files.py"
+FAR_APPENDS = ("session/test_far_appends.py",)
 CHECKSUMS = ("end_to_end/test_power_cut.py::test_a_checksum_that_was_cut_off_is_told_where_spark_cannot_read_for_it",)
 UPKEEP = ("end_to_end/test_upkeep_in_cycles.py",)
 COMPACTED = (f"{UPKEEP[0]}::test_a_cycle_behind_upkeep_reads_what_upkeep_did_only_where_it_is_something_else_by_now",)
@@ -644,5 +645,23 @@ MUTANTS = (
     Mutant("_File.rows", "times end in 2262", ', coerce_int96_timestamp_unit="us"', "", (FAR_FILES,)),
     Mutant("recorded", "a run is recorded in a store that does not answer", "not isinstance(error, WarehouseUnreached)", "error",
            ("plain/test_before_spark.py::test_an_object_store_that_is_not_there",)),
+    Mutant("FarAppends._is_appendable", "rows go behind whatever entry is newest", "commit is not None and", "commit is not None or", FAR_APPENDS),
+    Mutant("FarAppends.append", "what somebody else wrote meanwhile is not looked at", "if not self._is_appendable(newest)", "if not written and not self._is_appendable(newest)", FAR_APPENDS),
+    Mutant("FarAppends._commit", "an entry of somebody else is overwritten", "actions, False", "actions, True", FAR_APPENDS),
+    Mutant("FarAppends._commit", "a store that fails is asked without end", "if error", "if error or error", FAR_APPENDS),
+    Mutant("_excludes_others", "commits on S3 take the place of others", "== LOG_STORE", "!= 1", FAR_APPENDS),
+    Mutant("FarAppends._is_appendable", "rows go where a checkpoint is ahead", "max(0, self._entries.newest_checkpoint(may_be_older=True))", "0", FAR_APPENDS),
+    Mutant("FarAppends.append", "a run whose Spark does not reach the store is not recorded", "except (Py4JError, OSError)", "except KeyboardInterrupt", FAR_APPENDS),
+    Mutant("_Keeper.over", "a failed run asks Spark, which may be why", "None if outcome == RUN_FAILED else ", "", ("views/test_recorded_runs.py",)),
+    Mutant("appendable_note", "columns of another version are as these", "!= stated", "== 1", FAR_APPENDS),
+    Mutant("appendable_note", "conditions of rows are passed over", "any(key.startswith(_CONSTRAINT)", "any(key.startswith('none')", FAR_APPENDS),
+    Mutant("appendable_note", "files that name columns otherwise take these", "> _LAST_PLAIN_WRITER", "> 99", FAR_APPENDS),
+    Mutant("appendable_note", "a table in parts takes rows as any", "bool(metadata.partition_columns)", "False", FAR_APPENDS),
+    Mutant("appendable_note", "invariants are passed over", '- {"comment"}', '- {"comment", "delta.invariants"}', FAR_APPENDS),
+    Mutant("keep_small", "an idle run makes a checkpoint", "and has_work", "", FAR_APPENDS),
+    Mutant("write_runs", "upkeep of the rows ends where a row may take no longer", "    if not failure:\n        thread.join(MOST_TO_TIDY_S)\n", "",
+           ("views/test_recorded_runs.py",)),
+    Mutant("cli.__init__.main", "a thread inside deltalake brings the interpreter down", " and _is_writing()", " and False", ("views/test_recorded_runs.py",)),
+    Mutant("_excludes_others", "a session that has gone is asked", " or not is_session_alive(spark)", "", FAR_APPENDS),
     Mutant("facts_of", "the newest time is that of any record", ".take(pa.array(good))", "", QUEUE_FILES),
 )  # fmt: skip

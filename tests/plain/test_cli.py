@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import typer
@@ -227,7 +228,9 @@ def test_a_check_without_an_answer_keeps_nothing_from_being_sent(capsys, monkeyp
             raise failure
 
     silent = PassReport("resolve", 3, {"asked": 2, "commit": 1, "no_answer": 1}, {})
-    monkeypatch.setattr("txmq_lib.cli.run.passes.spark_warehouse", lambda *_: nullcontext((None, None)))
+    monkeypatch.setattr(
+        "txmq_lib.cli.run.passes.spark_warehouse", lambda *_: nullcontext((SimpleNamespace(spark=None), None))
+    )
     monkeypatch.setattr("txmq_lib.pipeline.resolve.run_resolve", lambda *_, **__: silent)
     monkeypatch.setattr("txmq_lib.cli.run.before_spark.require_name_servers", lambda *_: None)
     monkeypatch.setattr("txmq_lib.cli.commands.jobs.send", send)

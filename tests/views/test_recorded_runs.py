@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -152,6 +153,58 @@ def test_nothing_of_it_fails_or_holds_up_a_run(tmp_path, monkeypatch, capsys):
     assert time.monotonic() - begun < MOST_S
 
 
+def test_a_row_is_kept_whatever_becomes_of_the_upkeep_behind_it(tmp_path, monkeypatch, capsys):
+    def fails(*_: object, **__: object) -> None:
+        time.sleep(0.5)
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(run_rows, "keep_small", fails)
+    monkeypatch.setattr(recording, "MOST_S", 0.3)
+    uri = str(tmp_path / "w")
+    assert write_runs(uri, [run("run", 1)]) == ""
+    assert capsys.readouterr().err == "the rows of runs are not put together: OSError: the disk is full\n"
+    assert DeltaTable(f"{uri}/run").to_pyarrow_table().num_rows == 1
+
+
+def test_a_failed_run_is_recorded_without_spark(tmp_path, monkeypatch):
+    sessions = []
+    monkeypatch.setattr(recording, "write_runs", lambda *_, spark, **__: sessions.append(spark) or "")
+    settings = Settings.load(assignments=[f"warehouse={tmp_path}/w"])
+    for error in (None, OSError("Spark does not reach the store")):
+        with suppress(OSError), recorded("audit", settings) as made:
+            made.spark = "a session"
+            if error is not None:
+                raise error
+    assert sessions == ["a session", None]
+
+
+LEFT = """
+import atexit, os, sys, threading, time
+from txmq_lib import cli
+from txmq_lib.cli import app
+from txmq_lib.cli.run import recorded
+from txmq_lib.files.scratch import scratch
+def run(_):
+    recorded.MOST_S = 0.1
+    recorded._append = lambda *_: time.sleep(float(sys.argv[1])) or 1
+    atexit.register(print, "at exit")
+    print(recorded.write_runs("w", []), scratch())
+    return 7
+app.run = run
+sys.exit(cli.main())
+"""
+
+
+@pytest.mark.parametrize("is_left", [True, False])
+def test_a_process_that_leaves_a_row_to_its_thread_ends_without_python_for_it(is_left, tmp_path):
+    """deltalake's answer to a thread while Python ends has ended processes by SIGSEGV."""
+    seconds = "60" if is_left else "0"
+    done = subprocess.run([sys.executable, "-c", LEFT, seconds], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 7, done.stderr
+    assert ("at exit" in done.stdout) != is_left
+    assert not Path(done.stdout.split()[-1 if is_left else -3]).exists(), "scratch files"
+
+
 def test_rounds_of_a_service_leave_a_row_a_minute_and_an_idle_hour_one(tmp_path, txmq):
     clock = [AT]
     uri = str(tmp_path / "w")
@@ -209,7 +262,7 @@ def test_many_rows_are_put_together_and_old_ones_go(tmp_path, monkeypatch):
     uri = str(tmp_path / "w")
     old = {**run("run", 60), "started_timestamp": AT - timedelta(days=91), "run_id": "old"}
     for row in (old, *(run("run", second) for second in range(3))):
-        run_rows.append_runs(uri, [row], wall=AT)
+        run_rows.keep_small(uri, run_rows.append_runs(uri, [row]), has_work=False, wall=AT)
     table = DeltaTable(f"{uri}/run")
     assert (table.to_pyarrow_table().num_rows, len(table.file_uris())) == (3, 1)
 
@@ -221,7 +274,7 @@ def failures_told(warehouse, txmq):
     def read(rows: dict, of_runs: list[dict] = (), *settings: str) -> tuple[int, list[tuple[str, str]]]:
         uri = warehouse(rows)
         if of_runs:
-            run_rows.append_runs(uri, list(of_runs), wall=AT)
+            run_rows.append_runs(uri, list(of_runs))
         options = [part for each in settings for part in ("--set", each)]
         status, out, _ = txmq("--warehouse", uri, *options, "status", "--now", NOON, "--format", "json")
         problems = json.loads(out)["problems"]
@@ -252,7 +305,7 @@ def test_a_source_that_is_configured_no_more_fails_no_more(failures_told, wareho
     by_hand = {"land store": "INPUT_UNREADABLE: gone", "audit": "UNEXPECTED: no"}
     assert len(failures_told({}, [run("run", 60, **by_hand)], other)[1]) == 2
     uri = warehouse({})
-    run_rows.append_runs(uri, [run("run", 60, **steps)], wall=AT)
+    run_rows.append_runs(uri, [run("run", 60, **steps)])
     for command in (("metrics", "--out", "-"), ("status",)):
         assert "/s" in txmq("--warehouse", uri, *command)[1]
         assert "/s" not in txmq("--warehouse", uri, "--set", other, *command)[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from txmq_lib.cli import signals
@@ -17,4 +18,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         from txmq_lib.cli.options import umask_restored
 
         with umask_restored():
-            return run(argv)
+            status = run(argv)
+        if argv is None and _is_writing():
+            signals.leave(status)
+        return status
+
+
+def _is_writing() -> bool:
+    recorded = sys.modules.get("txmq_lib.cli.run.recorded")
+    return recorded is not None and recorded.is_writing()

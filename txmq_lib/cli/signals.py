@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import NoReturn
 
 from txmq_lib.cli.processes import end_all_started
 from txmq_lib.files.scratch import remove_scratch
@@ -136,6 +137,18 @@ def settle() -> None:
     """Before an error is told: it may come of a signal that ends the process, and was sent to the JVM too."""
     if _watch is not None:
         _watch.settle()
+
+
+def leave(status: int) -> NoReturn:
+    """End the process with a status, as it would end, but for threads: one inside a library brings Python down."""
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        end_all_started(MOST_FOR_CHILDREN_S, is_hurried=lambda: False)
+        remove_scratch()
+    finally:
+        os._exit(status)
 
 
 @contextmanager

@@ -86,8 +86,8 @@ class LogEntries:
         """
         is_first = self._newest in (None, -1)
         start = since if is_first else self._newest
-        names = [] if start is None else self._folder.names(_entry(_before(start) if is_first else start))
-        if start is None or _entry(start) not in names:
+        names = [] if start is None else self._folder.names(entry_name(_before(start) if is_first else start))
+        if start is None or entry_name(start) not in names:
             # The first look, or what was known is gone: another table stands in its place.
             self._forget()
             names = self._first_look()
@@ -116,7 +116,7 @@ class LogEntries:
     def commit(self, version: int) -> Commit | None:
         """What the entry of a version says, or None where the log no longer holds it."""
         if version not in self._commits:
-            content = self._folder.read(_entry(version))
+            content = self._folder.read(entry_name(version))
             if content is None:
                 return None
             self._commits[version] = commit_of(content.decode())
@@ -130,14 +130,14 @@ class LogEntries:
 
     def mark(self, version: int) -> str:
         """What tells the entry of a version from any other of its number, unread; empty where nothing does."""
-        return self._folder.mark(_entry(version))
+        return self._folder.mark(entry_name(version))
 
     def fetch(self, versions: Iterable[int]) -> None:
         """Read entries that will be asked for, side by side."""
         if not self._folder.is_near:
             missing = [version for version in versions if version not in self._commits]
             before = _before(min(missing, default=0))
-            self._folder.prepare(_entry(before), [_entry(version) for version in missing])
+            self._folder.prepare(entry_name(before), [entry_name(version) for version in missing])
             side_by_side(self.commit, missing)
 
     def txns(self, newest: int) -> dict[str, int] | None:
@@ -214,7 +214,8 @@ def _of_version(version: int) -> str:
     return f"{version:020d}"
 
 
-def _entry(version: int) -> str:
+def entry_name(version: int) -> str:
+    """What the entry of a version is called."""
     return f"{_of_version(version)}.json"
 
 

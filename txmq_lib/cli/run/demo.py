@@ -20,7 +20,7 @@ from txmq_lib.cli.output.said import say
 from txmq_lib.cli.output.show import write_stories
 from txmq_lib.cli.output.tables import write_table
 from txmq_lib.cli.run.clock import wall_clock
-from txmq_lib.cli.run.passes import spark_warehouse
+from txmq_lib.cli.run.passes import spark_warehouse, stopping_spark
 from txmq_lib.cli.run.recorded import recorded
 from txmq_lib.config.resources import conf_dir, demo_consumer_store, demo_polled_offsets, demo_store
 from txmq_lib.config.settings import Settings
@@ -118,7 +118,7 @@ def run_all(settings: Settings, place: Path) -> None:
     """
     stores = {DEMO_BROKER: demo_store(), CONSUMERS_BROKER: demo_consumer_store()}
     polled = reports(demo_polled_offsets(), place / "offsets.jsonl")
-    with spark_warehouse("demo", settings) as (warehouse, progress):
+    with stopping_spark(), spark_warehouse("demo", settings) as (warehouse, progress):
         steps: list[tuple[str, str, Callable[..., PassReport]]] = [
             *(
                 ("landing the stores", "land store", partial(run_land_store, path=path, broker_name=name))
@@ -136,6 +136,7 @@ def run_all(settings: Settings, place: Path) -> None:
         for label, command, step in steps:
             progress.step(label)
             with recorded(command, settings) as run:
+                run.spark = warehouse.spark
                 run.step(command, step(warehouse, settings, now=DEMO_NOW, wall_clock=wall_clock))
 
 

@@ -34,7 +34,7 @@ def create_tables(options: Options) -> None:
     settings = settings_of(options)
     require_warehouse_place(settings)
     mend_warehouse(settings)
-    with spark_warehouse("init", settings) as (warehouse, _):
+    with stopping_spark(), spark_warehouse("init", settings) as (warehouse, _):
         created = warehouse.create_missing()
     tell({"warehouse": location(settings.warehouse), "tables": len(table_specs()), "created": len(created)})
 
@@ -57,12 +57,13 @@ def run_job(
     is_recorded  whether `txmq runs` lists it: what only shows a plan is no run
     """
     settings = settings_of(options)
-    with recorded(label, settings) if is_recorded else unrecorded(label) as run:
+    with stopping_spark(), recorded(label, settings) if is_recorded else unrecorded(label) as run:
         mend_warehouse(settings)
         if require is not None:
             require(settings)
         require_warehouse_place(settings)
         with spark_warehouse(label, settings) as (warehouse, _):
+            run.spark = warehouse.spark
             report = job(warehouse, settings, on_step=run.step) if tells_steps else job(warehouse, settings)
         run.step(label, report)
         _tell_report(report, settings.thresholds, show)
@@ -103,11 +104,10 @@ def is_past_threshold(report: PassReport, thresholds: Thresholds) -> bool:
 
 @contextmanager
 def spark_warehouse(label: str, settings: Settings) -> Iterator[tuple[Warehouse, SparkProgress]]:
-    """A Warehouse on a session of its own, stopped afterwards, or on the one that is already there, left running."""
+    """A Warehouse on a session of its own, which whoever asks for it stops, or on the one that is already there."""
     # py4j tells the root logger, trace and all, when the JVM goes while it waits for it.
     logging.getLogger().addHandler(logging.NullHandler())
     with SparkProgress(label) as progress:
-        is_ours = SparkSession.getActiveSession() is None
         spark = build_session(f"txmq {label}", settings)
         if to_say := open_to_others(spark):
             say(to_say, err=True)
@@ -121,11 +121,20 @@ def spark_warehouse(label: str, settings: Settings) -> Iterator[tuple[Warehouse,
                 "Spark has gone: somebody ended its JVM, or memory ran out (spark.spark.driver.memory says how much it"
                 f" takes); the same command does what is missing ({code_and_words(error)[1]})"
             ) from error
-        finally:
-            if is_ours:
-                # A JVM that is gone needs no stop, and what was said of it is not to be drowned.
-                with suppress(OSError, Py4JError):
-                    spark.stop()
+
+
+@contextmanager
+def stopping_spark() -> Iterator[None]:
+    """Stops the session that was started inside, at the end; one that was there before is left running."""
+    before = SparkSession._instantiatedSession
+    try:
+        yield
+    finally:
+        spark = SparkSession._instantiatedSession
+        if spark is not None and spark is not before:
+            # A JVM that is gone needs no stop, and what was said of it is not to be drowned.
+            with suppress(OSError, Py4JError):
+                spark.stop()
 
 
 def tell(facts: Mapping[str, object]) -> None:

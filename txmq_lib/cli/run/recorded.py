@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from threading import Lock, Thread
-from typing import Any
+from threading import enumerate as enumerate_threads
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -27,8 +28,14 @@ from txmq_lib.files.started_by import started_by
 from txmq_lib.names import RUN_DONE, RUN_ENDED, RUN_FAILED, RUN_FINDINGS, RUN_KILLED
 from txmq_lib.passes.current import PassReport
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 # Longer than any table needs that answers: what is not written by then is left.
 MOST_S = 5.0
+# Some rows are followed by upkeep of their table: 64 files, one after the other.
+MOST_TO_TIDY_S = 30.0
+WRITING = "txmq-runs"  # the thread
 MOST_WORDS = 500
 TIMES, MAPS = ("started_timestamp", "ended_timestamp"), ("steps", "passes")
 OUTCOMES = {EXIT_DONE: RUN_DONE, EXIT_FINDINGS: RUN_FINDINGS}
@@ -36,13 +43,17 @@ OUTCOMES = {EXIT_DONE: RUN_DONE, EXIT_FINDINGS: RUN_FINDINGS}
 
 @dataclass
 class Run:
-    """What is known of a run under way. Several threads may tell it something."""
+    """What is known of a run under way. Several threads may tell it something.
+
+    spark  a session that goes on until the run is recorded, once there is one
+    """
 
     command: str
     started: datetime
     steps: dict[str, str] = field(default_factory=dict)
     passes: dict[str, int] = field(default_factory=dict)
     brokers: set[str] = field(default_factory=set)
+    spark: SparkSession | None = None
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def step(self, name: str, became: PassReport | Exception) -> None:
@@ -150,7 +161,9 @@ class _Keeper:
     def over(self, outcome: str, status: int, words: str = "") -> None:
         """The row, and those of runs that were killed; what cannot be written is told."""
         row = self._run.row(wall_clock(), outcome, status, words)
-        failure = write_runs(self._warehouse, [row], killed_in=self._local)
+        # Where a run failed it may be Spark that does not reach the warehouse.
+        spark = None if outcome == RUN_FAILED else self._run.spark
+        failure = write_runs(self._warehouse, [row], killed_in=self._local, spark=spark)
         if failure and outcome != RUN_FAILED:  # else its own error is what people should read
             say(f"this run is not recorded: {failure}", err=True)
         if self._marker is not None:
@@ -158,39 +171,62 @@ class _Keeper:
                 self._marker.remove()
 
 
-def write_runs(warehouse: str, rows: list[dict[str, Any]], *, killed_in: Path | None = None) -> str:
+def write_runs(
+    warehouse: str, rows: list[dict[str, Any]], *, killed_in: Path | None = None, spark: SparkSession | None = None
+) -> str:
     """Append rows of runs, and of those that were killed; in words why they could not be, else nothing.
 
     killed_in  the directory beside whose tables killed runs are looked for
+    spark      a session, where one is there
     """
-    failure = [f"the table did not answer in {MOST_S:.0f} s"]
+    failure, untidied = [f"the table did not answer in {MOST_S:.0f} s"], list[str]()
 
     def work() -> None:
         try:
-            from txmq_lib.delta.run_rows import append_runs
-
-            if killed_in is None:
-                append_runs(warehouse, rows, wall=wall_clock())
-            else:
-                _append_with_killed(killed_in, rows)
-            failure.clear()
+            version = _append(warehouse, rows, spark) if killed_in is None else _append_with_killed(killed_in, rows)
         except Exception as error:  # whatever it is, the run was what it was
             failure[:] = [code_and_words(error)[1]]
+            return
+        failure.clear()
+        try:
+            _keep_small(warehouse, version, rows)
+        except Exception as error:
+            untidied.append(code_and_words(error)[1])
 
-    thread = Thread(target=work, name="txmq-runs", daemon=True)
+    thread = Thread(target=work, name=WRITING, daemon=True)
     thread.start()
     thread.join(MOST_S)
+    if not failure:
+        thread.join(MOST_TO_TIDY_S)
+    for words in untidied:
+        say(f"the rows of runs are not put together: {words}", err=True)
     return "".join(failure)
 
 
-def _append_with_killed(warehouse: Path, rows: list[dict[str, Any]]) -> None:
+def is_writing() -> bool:
+    """Whether a row is still being written that nobody waits for."""
+    return any(thread.name == WRITING for thread in enumerate_threads())
+
+
+def _append(warehouse: str, rows: list[dict[str, Any]], spark: SparkSession | None) -> int:
     from txmq_lib.delta.run_rows import append_runs
 
+    return append_runs(warehouse, rows, spark=spark)
+
+
+def _keep_small(warehouse: str, version: int, rows: list[dict[str, Any]]) -> None:
+    from txmq_lib.delta.run_rows import keep_small
+
+    keep_small(warehouse, version, has_work=any(row["passes"] for row in rows), wall=wall_clock())
+
+
+def _append_with_killed(warehouse: Path, rows: list[dict[str, Any]]) -> int:
     with left_behind(warehouse) as found:
         killed = [row for facts in found if (row := _from_json(facts)) is not None]
-        append_runs(str(warehouse), [*killed, *rows], wall=wall_clock())
+        version = _append(str(warehouse), [*killed, *rows], None)
     for each in killed:
         say(f"{each['command']} of {each['started_timestamp']:%Y-%m-%dT%H:%M:%SZ}: {each['error']}", err=True)
+    return version
 
 
 def _as_json(row: dict[str, Any]) -> dict[str, Any]:

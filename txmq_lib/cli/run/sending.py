@@ -55,15 +55,16 @@ def send_requests(
 
     name_servers  by which brokers are found
     """
-    from txmq_lib.cli.run.passes import spark_warehouse, tell
+    from txmq_lib.cli.run.passes import spark_warehouse, stopping_spark, tell
     from txmq_lib.cli.run.recorded import recorded
     from txmq_lib.pipeline.to_broker.job import JOB, run_to_broker
 
     settings = settings_of(options)
-    with recorded(f"{to_send.requested_for} --to-broker", settings) as run:
+    with stopping_spark(), recorded(f"{to_send.requested_for} --to-broker", settings) as run:
         _, left_out = requests_planned(settings, to_send, now)  # the pass judges anew, and says less
         require_name_servers(settings, name_servers, environ)
         with spark_warehouse(JOB, settings) as (warehouse, _):
+            run.spark = warehouse.spark
             report = run_to_broker(
                 warehouse,
                 settings,

@@ -21,7 +21,7 @@ from txmq_lib.cli.run.before_spark import require_recorded_roles, require_secret
 from txmq_lib.cli.run.clock import wall_clock
 from txmq_lib.cli.run.endpoint import Counted, endpoint, require_free
 from txmq_lib.cli.run.pages import Pages
-from txmq_lib.cli.run.passes import mend_warehouse, spark_warehouse
+from txmq_lib.cli.run.passes import mend_warehouse, spark_warehouse, stopping_spark
 from txmq_lib.cli.run.recorded import recorded
 from txmq_lib.cli.run.rounds import Rounds
 from txmq_lib.config.settings import Settings
@@ -70,7 +70,7 @@ def _serve(
     inbox: SimpleQueue[str] = SimpleQueue()
     with signals.acted_on(signal.SIGUSR1, lambda: inbox.put(WAKE)):
         health = Health(health_path, wall_clock)
-        with signals.before_end(health.stopped), spark_warehouse("serve", settings) as (warehouse, _):
+        with signals.before_end(health.stopped), stopping_spark(), spark_warehouse("serve", settings) as (warehouse, _):
             require_roles_kept(warehouse, settings, now=wall_clock(), wall_clock=wall_clock)
             spark = warehouse.spark
             running = services(
