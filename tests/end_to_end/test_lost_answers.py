@@ -12,8 +12,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
+from far_passes import FarPasses
 from s3_proxy import Fault, Faults, S3Proxy, no_fault
 
+from txmq_lib.config.table_specs import RUN_TABLE
 from txmq_lib.delta.conflicts import WRITE_ATTEMPTS
 from txmq_lib.delta.small_writes import SmallWrite
 
@@ -92,3 +94,23 @@ def test_so_it_does_where_every_third_request_is_refused(store, kind):
     written(uri, write)
     store.set(fails=no_fault)
     assert_landed_once(uri, rows)
+
+
+def test_so_does_the_row_of_a_run(store):
+    uri = f"s3a://{minio.BUCKET}/rows"
+    passes = FarPasses(uri, ":".join(map(str, minio.jars())))
+    try:
+        passes.ask("row")
+        with store.counting() as seen:
+            passes.ask("row")
+        assert seen.total <= 6
+        faults = [Faults(fault, first=number, most=1) for fault in LOST for number in range(1, seen.total + 1)]
+        for fault in (*faults, Faults(Fault.UNAVAILABLE, every=3)):
+            store.set(fails=fault)
+            report = passes.ask("row")
+            store.set(fails=no_fault)
+            assert report["counts"] == {"recorded": 1}, fault
+    finally:
+        passes.close()
+    rows = DeltaTable(f"{uri}/{RUN_TABLE}").to_pyarrow_table()
+    assert rows.num_rows == len(set(rows["run_id"].to_pylist())) == 2 + len(faults) + 1

@@ -6,6 +6,7 @@ halves  1,000 halves and their ends are there, not yet a pass; those before FIRS
 pass    a reconcile
 cycle   all that `txmq run` does
 beside  another session's first cycle: nothing of the tables is known
+row     the row that a command leaves in the table `run`
 
 `halves here` and `pass here` do the same in a warehouse on this disk, at HERE.
 """
@@ -26,6 +27,7 @@ from tests.bench.data import NOW, Stream
 from tests.bench.small import _land
 from tests.bench.taken import taken
 from tests.bench.warehouses import RESERVED, opened, wall_clock
+from txmq_lib.cli.run.recorded import Run, write_runs
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline.cycle import run_cycle
@@ -86,6 +88,11 @@ def main() -> None:
     def cycle(house: Warehouse = warehouse) -> PassReport:
         return run_cycle(house, settings, now=now(), wall_clock=wall_clock, environ={})
 
+    def row() -> PassReport:
+        at = datetime.now(UTC)
+        words = write_runs(uri, [Run("audit", at).row(at, "done", 0)], spark=warehouse.spark)
+        return PassReport("audit", 0, {"recorded": 0 if words else 1}, {})
+
     steps: dict[str, Callable[[], PassReport | None]] = {
         "halves": halves,
         "halves here": lambda: halves(here_too),
@@ -93,6 +100,7 @@ def main() -> None:
         "pass here": lambda: reconcile(here_too),
         "cycle": cycle,
         "beside": lambda: cycle(Warehouse(warehouse.spark, uri)),
+        "row": row,
     }
     answer({})
     for line in sys.stdin:
