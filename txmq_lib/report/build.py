@@ -32,7 +32,7 @@ def built_report(
     """Everything the page shows.
 
     since  where its charts over time begin, else where what is known does
-    source_steps  the steps of the configured sources (`step_runs`)
+    source_steps  the steps of the configured sources (`run_figures`)
     links  where a listed transaction leads: to its story in the page, or to a page of its own
     """
     status = read_status(reader, now, lag_window_ms=lag_window_ms, source_steps=source_steps)

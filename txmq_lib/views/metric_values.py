@@ -13,7 +13,7 @@ from txmq_lib.views.cursors import checked_brokers, passed_over, stopped_checks
 from txmq_lib.views.lag import FRONTIER, POSITION_NEEDS, POSITIONS_RELATION, LagWindow
 from txmq_lib.views.metric_names import BROKER, LATENCY_BOUNDS, bounds, piece
 from txmq_lib.views.reader import WarehouseReader
-from txmq_lib.views.runs import landed_runs, step_runs
+from txmq_lib.views.runs import run_figures
 from txmq_lib.views.scan import Scan
 
 # Topics in which a message with commit bits is a copy of one that was visible before.
@@ -27,7 +27,7 @@ def metric_values(
 ) -> Iterator[tuple[Piece, float]]:
     """Every series with its value now; of a histogram every bucket on its own, and the sum.
 
-    source_steps  the steps of the configured sources (`step_runs`)
+    source_steps  the steps of the configured sources (`run_figures`)
     """
     yield piece("txmq_collected_timestamp_seconds"), now.timestamp()
     yield from _pending(reader, now)
@@ -49,9 +49,10 @@ def metric_values(
 
 
 def _runs(reader: WarehouseReader, source_steps: Collection[str]) -> Iterator[tuple[Piece, float]]:
-    for step in step_runs(reader, source_steps):
+    runs = run_figures(reader, source_steps)
+    for step in runs.steps:
         yield piece("txmq_step_failures", step.step), step.failures
-    for landing in landed_runs(reader):
+    for landing in runs.landings:
         yield piece("txmq_last_landing_timestamp_seconds", BROKER, landing.broker_name), landing.last_landed.timestamp()
 
 

@@ -33,7 +33,7 @@ def metrics_text(
 ) -> str:
     """Every metric in Prometheus's text format; no counter below what the text `before` told.
 
-    source_steps  the steps of the configured sources (`step_runs`)
+    source_steps  the steps of the configured sources (`run_figures`)
     """
     values = _bounded(dict(metric_values(reader, now, lag_window_ms, source_steps)))
     counts = {piece: value for piece, value in values.items() if BY_NAME[piece.metric].kind != "gauge"}

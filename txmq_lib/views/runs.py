@@ -39,8 +39,17 @@ class LandedRun:
     last_landed: datetime
 
 
-def step_runs(reader: WarehouseReader, source_steps: Collection[str] = ()) -> list[StepRuns]:
-    """Every step that ever ran, those that fail now first; none in an older warehouse.
+@dataclass(frozen=True)
+class RunFigures:
+    """Every step that ever ran, those that fail now first; every broker whose landing ever went well, the one longest
+    ago first."""
+
+    steps: tuple[StepRuns, ...] = ()
+    landings: tuple[LandedRun, ...] = ()
+
+
+def run_figures(reader: WarehouseReader, source_steps: Collection[str] = ()) -> RunFigures:
+    """Both from one reading of the table; nothing in an older warehouse.
 
     What somebody typed wrongly says nothing of a step.
     source_steps  the steps of the configured sources: others were taken from the settings and fail no more; without any
@@ -60,30 +69,23 @@ def step_runs(reader: WarehouseReader, source_steps: Collection[str] = ()) -> li
             SELECT coalesce(ended_timestamp, started_timestamp), command, outcome || ': ' || coalesce(error, '')
             FROM kept WHERE outcome = 'killed'),
         ends AS (SELECT *, max(CASE WHEN error IS NULL THEN seen END) OVER (PARTITION BY step) AS done FROM told)
-        SELECT step, {utc("any_value(done)")}, {utc("max(seen) FILTER (error IS NOT NULL)")},
-            arg_max(error, seen) FILTER (error IS NOT NULL),
+        SELECT true AS is_step, step AS name, {utc("any_value(done)")} AS last,
+            {utc("max(seen) FILTER (error IS NOT NULL)")}, arg_max(error, seen) FILTER (error IS NOT NULL),
             count(*) FILTER (error IS NOT NULL AND (done IS NULL OR seen >= done)) AS failures
-        FROM ends GROUP BY step ORDER BY failures = 0, step"""
-    columns = ("started_timestamp", "ended_timestamp", "command", "outcome", "error", "steps")
+        FROM ends GROUP BY step
+        UNION ALL
+        SELECT false, broker, {utc("max(coalesce(ended_timestamp, started_timestamp))")}, NULL, NULL, 0
+        FROM kept, UNNEST(brokers) AS t(broker) GROUP BY broker
+        ORDER BY is_step, CASE WHEN is_step THEN NULL ELSE last END, failures = 0, name"""
+    columns = ("started_timestamp", "ended_timestamp", "command", "outcome", "error", "steps", "brokers")
     try:
         rows = list(reader.query(sql, [], {"run": Scan(RUN_TABLE, columns)}))
     except TableMissingError:
-        return []
-    return [
+        return RunFigures()
+    steps = tuple(
         StepRuns(step, in_utc(done), in_utc(failed), error, failures)
-        for step, done, failed, error, failures in rows
-        if not source_steps or not is_step_of_source(step) or step in source_steps
-    ]
-
-
-def landed_runs(reader: WarehouseReader) -> list[LandedRun]:
-    """Every broker whose landing ever went well, the one longest ago first; none in an older warehouse."""
-    sql = f"""
-        SELECT broker, {utc("max(coalesce(ended_timestamp, started_timestamp))")} AS last
-        FROM run, UNNEST(brokers) AS t(broker) GROUP BY ALL ORDER BY last, broker"""
-    columns = ("started_timestamp", "ended_timestamp", "brokers")
-    try:
-        rows = list(reader.query(sql, [], {"run": Scan(RUN_TABLE, columns)}))
-    except TableMissingError:
-        return []
-    return [LandedRun(broker, last) for broker, at in rows if (last := in_utc(at)) is not None]
+        for is_step, step, done, failed, error, failures in rows
+        if is_step and (not source_steps or not is_step_of_source(step) or step in source_steps)
+    )
+    landings = ((broker, in_utc(last)) for is_step, broker, last, *_ in rows if not is_step)
+    return RunFigures(steps, tuple(LandedRun(broker, last) for broker, last in landings if last is not None))

@@ -14,7 +14,7 @@ from txmq_lib.views.figures import CheckFigures, DecidedByHand, OffsetGroup, Orp
 from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.landing_figures import Differing, Landed, LastPass, Quarantined
 from txmq_lib.views.reader import TABLES_AT_ONCE, WarehouseReader
-from txmq_lib.views.runs import LandedRun, StepRuns, landed_runs, step_runs
+from txmq_lib.views.runs import LandedRun, StepRuns, run_figures
 
 # Jobs whose rows the audit judges.
 BEFORE_AUDIT = ("land", "reconcile", "resume")
@@ -101,7 +101,7 @@ def read_status(
 ) -> Status:
     """The figures, each from the newest rows of its table; several tables are read at a time.
 
-    source_steps  the steps of the configured sources (`step_runs`)
+    source_steps  the steps of the configured sources (`run_figures`)
     """
     reader.open_ahead(TABLES)
     with ThreadPoolExecutor(max_workers=TABLES_AT_ONCE if reader.is_far else 4) as pool:
@@ -117,8 +117,7 @@ def read_status(
         unchecked = pool.submit(stopped_checks, reader)
         passed = pool.submit(passed_over, reader)
         differing = pool.submit(landing_figures.differing, reader)
-        runs = pool.submit(step_runs, reader, source_steps)
-        landings = pool.submit(landed_runs, reader)
+        runs = pool.submit(run_figures, reader, source_steps)
         given_up = pool.submit(reader.stored, "trans_check_max_time").result()
         return Status(
             now=now,
@@ -136,8 +135,8 @@ def read_status(
             quarantine=tuple(quarantine.result()),
             landed=tuple(landed.result()),
             passes=tuple(passes.result()),
-            runs=tuple(runs.result()),
-            landings=tuple(landings.result()),
+            runs=runs.result().steps,
+            landings=runs.result().landings,
         )
 
 
