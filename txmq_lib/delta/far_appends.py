@@ -54,6 +54,7 @@ class FarAppends:
 
     def __init__(self, spark: SparkSession, path: str, spec: TableSpec) -> None:
         self._spark, self._path, self._spec = spark, path, spec
+        self._columns = _digest(spec.to_json()["fields"])
         self._entries = LogEntries(HadoopFolder(spark, path))
         self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
 
@@ -77,7 +78,7 @@ class FarAppends:
         if version < max(0, self._entries.newest_checkpoint(may_be_older=True)):
             return False  # entries are missing: nobody would read the next one
         commit = self._entries.commit(version)
-        return commit is not None and commit.info.get(APPENDABLE) == _digest(self._spec.to_json()["fields"])
+        return commit is not None and commit.info.get(APPENDABLE) == self._columns
 
     def _put(self, rows: pa.Table) -> WrittenFile:
         with TemporaryDirectory(dir=scratch(), prefix="append-") as place, TableFile(place, self._spec) as file:
@@ -120,7 +121,7 @@ class FarAppends:
             "operationMetrics": {"num_added_files": 1, "num_removed_files": 0, "num_added_rows": file.rows},
             "engineInfo": f"txmq/{txmq_version()}",
             "isBlindAppend": True,
-            APPENDABLE: _digest(self._spec.to_json()["fields"]),
+            APPENDABLE: self._columns,
         }
         add = {
             "path": file.path,
