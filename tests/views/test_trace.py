@@ -243,6 +243,20 @@ def test_an_end_without_a_half_belongs_to_the_only_transaction_of_the_id_it_name
     assert all(event["born_timestamp"] == BORN for event in events)
 
 
+def test_an_end_that_waits_is_told_once_whether_it_names_the_id_the_half_or_both(traced):
+    end = {"broker_name": "a", "producer_group": "GID_P1", "landed_pass": 4, "commit_log_offset": 100}
+    rows = {
+        "half_message": [half(0, 100, "00.000", None)],
+        "end_transaction": [
+            {**end, "ts": at("01.000"), "landing_order": 1, "transaction_id": ID},
+            {**end, "ts": at("02.000"), "landing_order": 2, "transaction_id": None},
+            {**end, "ts": at("03.000"), "landing_order": 3, "transaction_id": ID, "commit_log_offset": 777},
+        ],
+    }
+    ends = [event for event in traced(rows) if event["table"] == "end_transaction"]
+    assert [event["landing_order"] for event in ends] == [1, 2, 3]
+
+
 def test_an_unknown_id_is_said_on_stderr_and_by_the_status(warehouse, txmq):
     uri = warehouse({})
     words = f"nothing is known of transaction {ID} in {uri}\n"

@@ -6,23 +6,26 @@ of pyarrow makes an expression of the statistics of each file, which takes longe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 
 from txmq_lib.delta.log_actions import lies_below
+from txmq_lib.views.scan import KeyValues
 
 # Tables of which more has to be read are streamed.
 KEPT_BYTES = 64 << 20
 # Below, a file takes one request; else one for its end and some for its columns.
-SMALL_FILE = 1 << 20
+SMALL_FILE = 4 << 20
 REQUESTS_AT_ONCE = 32
 # Arrow keeps memory for each thread that has decoded something.
 DECODED_AT_ONCE = 4
@@ -41,8 +44,8 @@ class _File:
         source = store.open_input_file(self.path)
         return pa.BufferReader(source.read()) if self.size <= SMALL_FILE else source
 
-    def rows(self, source: pa.NativeFile, schema: pa.Schema) -> pa.Table:
-        """Its rows with these columns; null where it was written before there was one.
+    def rows(self, source: pa.NativeFile, schema: pa.Schema, where: Sequence[KeyValues]) -> pa.Table | None:
+        """Its rows with these columns, null where it was written before there was one; None if no row is of `where`.
 
         Errors  OSError where it cannot be read.
         """
@@ -50,6 +53,8 @@ class _File:
             # Nanoseconds, pyarrow's own choice, end in 2262.
             file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
             here = {*file.schema_arrow.names} - {*self.partition}
+            if not _may_hold(file, here, where):
+                return None
             read = file.read(columns=[name for name in schema.names if name in here], use_threads=False)
             count = file.metadata.num_rows
             columns = [self._column(read, field, count) for field in schema]
@@ -63,11 +68,38 @@ class _File:
         return pa.repeat(pa.scalar(self.partition.get(field.name), field.type), count)
 
 
+def _may_hold(file: pq.ParquetFile, here: Collection[str], where: Sequence[KeyValues]) -> bool:
+    """Whether any row satisfies one of `where`, as far as the columns tell that are `here`.
+
+    Ids of several producers come in no order, so that statistics leave out no file; other columns take the most time.
+    """
+    matches = [{name: values for name, values in match.items() if name in here} for match in where]
+    if not matches or not all(matches):
+        return True
+    keys = file.read(columns=sorted({name for match in matches for name in match}), use_threads=False)
+    return any(
+        pc.any(reduce(pc.and_, (_among(keys[name], values) for name, values in match.items()))).as_py()
+        for match in matches
+    )
+
+
+def _among(column: pa.ChunkedArray, values: Sequence[str | int]) -> pa.Array | pa.ChunkedArray:
+    """Which rows have one of `values`: all, where values are of another type than the column."""
+    try:
+        return pc.is_in(column, value_set=pa.array(values, column.type))
+    except pa.ArrowException:
+        return pa.repeat(True, len(column))
+
+
 def rows_of_files(
-    delta: DeltaTable, options: dict[str, str], columns: Sequence[str], predicate: str | None
+    delta: DeltaTable,
+    options: dict[str, str],
+    columns: Sequence[str],
+    predicate: str | None,
+    where: Sequence[KeyValues] = (),
 ) -> pa.Table | None:
-    """Rows with these columns, of all files that can hold a row of `predicate`; None where that is much, or files have
-    paths that stores may take otherwise than logs.
+    """Rows with these columns, of all files that can hold a row of `predicate`, and one of `where`; None where that is
+    much, or files have paths that stores may take otherwise than logs.
 
     options  those that the table was opened with
     Errors   OSError, DeltaError where a file cannot be read.
@@ -81,8 +113,8 @@ def rows_of_files(
     # Rows are chosen by DuckDB: pyarrow cannot compare texts as deltalake writes them with those of a filter.
     with ThreadPoolExecutor(REQUESTS_AT_ONCE) as asking, ThreadPoolExecutor(DECODED_AT_ONCE) as decoding:
         sources = asking.map(lambda file: file.opened(store), files)
-        parts = decoding.map(lambda file, source: file.rows(source, schema), files, sources)
-        return pa.concat_tables([schema.empty_table(), *parts])
+        parts = decoding.map(lambda file, source: file.rows(source, schema, where), files, sources)
+        return pa.concat_tables([schema.empty_table(), *(part for part in parts if part is not None)])
 
 
 def _needed(delta: DeltaTable, predicate: str | None) -> list[_File] | None:

@@ -6,12 +6,14 @@ On a local disk DuckDB reads the files itself. Elsewhere it is given rows; table
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from threading import Lock
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import unquote
 
@@ -107,7 +109,9 @@ class WarehouseReader:
     def open_ahead(self, tables: Iterable[str]) -> None:
         """Tables that will be asked for one after the other; what cannot be opened is told when it is."""
         if self.is_far:
-            self.side_by_side(self._opened_or_not, tables)
+            with ThreadPoolExecutor(1) as opening:
+                opening.submit(self.side_by_side, self._opened_or_not, tables)
+                _far_files()
 
     def table(self, sql: str, parameters: Parameters, scans: Mapping[str, Scan]) -> pa.Table:
         """Rows of `sql` as `query` has them, whole and in Arrow's types."""
@@ -240,7 +244,7 @@ class WarehouseReader:
         with self._readable(scan.table) as delta:
             stored = _stored(delta)
             present = [name for name in scan.columns if name in stored]
-            rows = self._rows(delta, present or stored[:1], pruning_predicate(scan, stored))
+            rows = self._rows(delta, present or stored[:1], scan, stored)
         if len(present) == len(scan.columns):
             return _Stream(rows, "")
         types_of = {field.name: duckdb_type(field.type) for field in table_spec(scan.table).fields}
@@ -249,13 +253,12 @@ class WarehouseReader:
         ]
         return _Stream(rows, ", ".join(columns))
 
-    def _rows(self, delta: DeltaTable, columns: list[str], predicate: str | None) -> RecordBatchReader | pa.Table:
-        rows = None
+    def _rows(
+        self, delta: DeltaTable, columns: list[str], scan: Scan, stored: Collection[str]
+    ) -> RecordBatchReader | pa.Table:
+        rows, predicate = None, pruning_predicate(scan, stored)
         if not _is_mapped(delta):
-            # pyarrow takes a tenth of a second to import, which whoever reads from this disk is spared.
-            from txmq_lib.views.far_files import rows_of_files
-
-            rows = rows_of_files(delta, self._options() or {}, columns, predicate)
+            rows = _far_files().rows_of_files(delta, self._options() or {}, columns, predicate, scan.where)
         return delta.scan(columns=columns, predicate=predicate) if rows is None else rows
 
     def _options(self) -> dict[str, str] | None:
@@ -284,6 +287,11 @@ class WarehouseReader:
             raise TableMissingError(self._missing(table)) from None
         except (DeltaError, OSError) as error:
             raise InputError(f"table {path} cannot be read: {reason_of(error, path)}") from error
+
+
+def _far_files() -> ModuleType:
+    """What reads far files; pyarrow takes 0.2 s to import, which whoever reads from this disk is spared."""
+    return import_module("txmq_lib.views.far_files")
 
 
 def _is_mapped(delta: DeltaTable) -> bool:

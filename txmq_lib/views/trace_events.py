@@ -28,7 +28,14 @@ def _keyed(columns: str) -> tuple[str, ...]:
 MOST_ROWS = 1000
 
 # A warehouse of 0.1.0 has none of them.
-LATER_TABLES = ("check_answer", "manual_decision", "broker_request")
+LATER_TABLES = ("check_answer", "manual_decision", "broker_request", "end_trace")
+
+# Of rows that do not, or not only, name a transaction's id: by what else they are found.
+FOUND_BY = {
+    "op_message": ("half_queue_offset",),
+    "end_outcome": ("commit_log_offset", "end_transaction_id"),
+    "end_transaction": ("commit_log_offset", "transaction_id"),
+}
 
 COLUMNS = {
     "half_message": _keyed(
@@ -89,33 +96,43 @@ def found_events(
     reader: WarehouseReader, transaction_ids: Sequence[str], brokers: Sequence[str]
 ) -> Iterator[tuple[Key | None, Event]]:
     """The events of all transactions of these ids, in no order; without a key those that only name an id."""
-    by_id: KeyValues = {"transaction_id": transaction_ids, **({"broker_name": brokers} if brokers else {})}
+    where = _named_by(transaction_ids, brokers)
     reader.open_ahead((*COLUMNS, "check_cursor", "connected_producer", "broker"))
-
-    def rows(table: str) -> list[dict[str, Any]]:
-        return _rows(reader, Scan(table, COLUMNS[table], (by_id,), may_be_missing=table in LATER_TABLES))
-
-    found = dict(zip(KEYED, reader.side_by_side(rows, KEYED), strict=True))
+    found = dict(zip(where, reader.side_by_side(lambda table: _rows(reader, table, where[table]), where), strict=True))
     found["broker_request"] = _last_told(found["broker_request"])
-    halves = found["half_message"]
-    owners = {(row["broker_name"], row["queue_id"], _named_offset(row)): key_of(row) for row in halves}
     parts: list[Callable[[], Events]] = [
         lambda: stopped_events(reader, found),
         lambda: connected_events(reader, found),
-        lambda: _client_events(reader, transaction_ids, found),
-        lambda: _op_events(reader, owners),
-        lambda: _end_events(reader, by_id, halves),
+        lambda: _op_events(reader, found["half_message"]),
+        lambda: _end_events(reader, found),
     ]
     of_parts = reader.side_by_side(_events_of_part, parts)
-    return chain(_own_events(found), *of_parts)
+    return chain(_own_events(found), _client_events(found), *of_parts)
+
+
+def _named_by(transaction_ids: Sequence[str], brokers: Sequence[str]) -> dict[str, tuple[KeyValues, ...]]:
+    """Of each table whose rows name an id, the rows that name one of these.
+
+    What is found only by the place of a half is asked for when that is known.
+    """
+    of_brokers: KeyValues = {"broker_name": brokers} if brokers else {}
+    by_id: KeyValues = {"transaction_id": transaction_ids, **of_brokers}
+    by_end_id: KeyValues = {"end_transaction_id": transaction_ids, **of_brokers}
+    return {
+        **dict.fromkeys((*KEYED, "end_transaction"), (by_id,)),
+        "end_outcome": (by_id, by_end_id),
+        # Whichever broker kept the record.
+        "end_trace": ({"transaction_id": transaction_ids},),
+    }
 
 
 def _events_of_part(part: Callable[[], Events]) -> Events:
     return part()
 
 
-def _rows(reader: WarehouseReader, scan: Scan, *by: str) -> list[dict[str, Any]]:
-    return reader.rows(scan, most_per=(by or ("transaction_id",), MOST_ROWS))
+def _rows(reader: WarehouseReader, table: str, where: tuple[KeyValues, ...]) -> list[dict[str, Any]]:
+    scan = Scan(table, COLUMNS[table], where, may_be_missing=table in LATER_TABLES)
+    return reader.rows(scan, most_per=(FOUND_BY.get(table, ("transaction_id",)), MOST_ROWS))
 
 
 def _last_told(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -156,20 +173,16 @@ def _own_events(found: dict[str, list[dict[str, Any]]]) -> Events:
     return events
 
 
-def _client_events(
-    reader: WarehouseReader, transaction_ids: Sequence[str], found: dict[str, list[dict[str, Any]]]
-) -> Events:
+def _client_events(found: dict[str, list[dict[str, Any]]]) -> Events:
     """Ends that clients say they sent: of the transaction of that id and group, whichever broker kept the record.
 
     Where several have both (R66) they are of none for sure, and belong to the id alone.
     """
-    where: KeyValues = {"transaction_id": transaction_ids}
-    rows = _rows(reader, Scan("end_trace", COLUMNS["end_trace"], (where,), may_be_missing=True))
     known = sorted({key_of(row) for row in (*found["half_message"], *found["verdict"])}, key=str)
     keys = {(key[1], key[2]): [each for each in known if each[1:3] == key[1:3]] for key in known}
     ids = {key[1] for key in known}
     events: Events = []
-    for row in rows:
+    for row in found["end_trace"]:
         those = keys.get((row["transaction_id"], row["producer_group"]), [])
         # One of another group under a known id is of another message.
         if those or row["transaction_id"] not in ids:
@@ -183,7 +196,8 @@ def _named_offset(half: dict[str, Any]) -> int:
     return int(half["commit_log_offset" if is_of_rocksdb else "queue_offset"])
 
 
-def _op_events(reader: WarehouseReader, owners: dict[Key, Key]) -> Events:
+def _op_events(reader: WarehouseReader, halves: list[dict[str, Any]]) -> Events:
+    owners = {(row["broker_name"], row["queue_id"], _named_offset(row)): key_of(row) for row in halves}
     offsets: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     for broker_name, queue_id, queue_offset in owners:
         offsets[broker_name, queue_id].append(queue_offset)
@@ -193,25 +207,25 @@ def _op_events(reader: WarehouseReader, owners: dict[Key, Key]) -> Events:
         {"broker_name": [broker_name], "queue_id": [queue_id], "half_queue_offset": named}
         for (broker_name, queue_id), named in offsets.items()
     )
-    rows = _rows(reader, Scan("op_message", COLUMNS["op_message"], where), "half_queue_offset")
+    rows = _rows(reader, "op_message", where)
     places = [(row["broker_name"], row["queue_id"], row["half_queue_offset"]) for row in rows]
     return [(owners[place], story.op_event(row)) for place, row in zip(places, rows, strict=True)]
 
 
-def _end_events(reader: WarehouseReader, by_id: KeyValues, halves: list[dict[str, Any]]) -> Events:
+def _end_events(reader: WarehouseReader, found: dict[str, list[dict[str, Any]]]) -> Events:
+    """What became of ends that name an id, and of those that only name the place of its half."""
     by_offset: defaultdict[str, dict[int, Key]] = defaultdict(dict)
-    for row in halves:
+    for row in found["half_message"]:
         by_offset[row["broker_name"]][row["commit_log_offset"]] = key_of(row)
     at_halves: tuple[KeyValues, ...] = tuple(
-        {"broker_name": [name], "commit_log_offset": list(named)} for name, named in by_offset.items()
+        {"broker_name": [name], "commit_log_offset": list(offsets)} for name, offsets in by_offset.items()
     )
-    by_end_id = {"end_transaction_id" if name == "transaction_id" else name: by_id[name] for name in by_id}
-    found_by = (by_id, by_end_id, *at_halves)
-    outcomes = _rows(
-        reader, Scan("end_outcome", COLUMNS["end_outcome"], found_by), "commit_log_offset", "end_transaction_id"
-    )
-    ends = Scan("end_transaction", COLUMNS["end_transaction"], (by_id, *at_halves))
-    received = _rows(reader, ends, "commit_log_offset", "transaction_id")
+
+    def ends(table: str) -> list[dict[str, Any]]:
+        rows = [*found[table], *(_rows(reader, table, at_halves) if at_halves else [])]
+        return list({tuple(row.values()): row for row in rows}.values())
+
+    outcomes, received = reader.side_by_side(ends, ("end_outcome", "end_transaction"))
     final: dict[Key, dict[str, Any]] = {}
     for row in sorted(outcomes, key=lambda row: bool(row["is_held"]), reverse=True):
         final[tuple(row[name] for name in END_KEY)] = row
