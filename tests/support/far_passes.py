@@ -27,7 +27,8 @@ from tests.bench.data import NOW, Stream
 from tests.bench.small import _land
 from tests.bench.taken import taken
 from tests.bench.warehouses import RESERVED, opened, wall_clock
-from txmq_lib.cli.run.recorded import Run, write_runs
+from txmq_lib.cli.run.recorded import Run
+from txmq_lib.cli.run.writing_runs import write_runs
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline.cycle import run_cycle

@@ -19,9 +19,11 @@ from deltalake import DeltaTable
 from moment import NOW_TEXT as NOON
 
 from txmq_lib.cli.run import recorded as recording
+from txmq_lib.cli.run import writing_runs
 from txmq_lib.cli.run.before_spark import OTHER_FILE_SYSTEMS
-from txmq_lib.cli.run.recorded import MOST_S, Run, recorded, write_runs
+from txmq_lib.cli.run.recorded import Run, recorded
 from txmq_lib.cli.run.rounds import IDLE_WRITTEN_EVERY, WRITTEN_EVERY, Rounds
+from txmq_lib.cli.run.writing_runs import MOST_S, write_runs
 from txmq_lib.config.settings import Settings
 from txmq_lib.delta import run_rows
 from txmq_lib.errors import UsageError
@@ -121,7 +123,7 @@ def test_what_a_killed_run_left_stays_until_it_is_written(tmp_path, monkeypatch)
     settings = Settings.load(assignments=[f"warehouse={tmp_path}/w"])
     (tmp_path / "w" / FOLDER).mkdir(parents=True)
     left = tmp_path / "w" / FOLDER / "x.json"
-    left.write_text(json.dumps(recording._as_json(run("run", 60))))
+    left.write_text(json.dumps(writing_runs.as_json(run("run", 60))))
     (left.parent / "torn.json").write_text('{"command": ')
 
     def fails(*_: object, **__: object) -> None:
@@ -147,7 +149,7 @@ def test_nothing_of_it_fails_or_holds_up_a_run(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err.startswith("this run is not recorded: ")
 
     monkeypatch.setattr(run_rows, "append_runs", lambda *_, **__: time.sleep(60))
-    monkeypatch.setattr(recording, "MOST_S", 0.2)
+    monkeypatch.setattr(writing_runs, "MOST_S", 0.2)
     begun = time.monotonic()
     assert write_runs(str(tmp_path / "w"), [run("run", 1)]) == "the table did not answer in 0 s"
     assert time.monotonic() - begun < MOST_S
@@ -159,7 +161,7 @@ def test_a_row_is_kept_whatever_becomes_of_the_upkeep_behind_it(tmp_path, monkey
         raise OSError("the disk is full")
 
     monkeypatch.setattr(run_rows, "keep_small", fails)
-    monkeypatch.setattr(recording, "MOST_S", 0.3)
+    monkeypatch.setattr(writing_runs, "MOST_S", 0.3)
     uri = str(tmp_path / "w")
     assert write_runs(uri, [run("run", 1)]) == ""
     assert capsys.readouterr().err == "the rows of runs are not put together: OSError: the disk is full\n"
@@ -182,13 +184,13 @@ LEFT = """
 import atexit, os, sys, threading, time
 from txmq_lib import cli
 from txmq_lib.cli import app
-from txmq_lib.cli.run import recorded
+from txmq_lib.cli.run import writing_runs
 from txmq_lib.files.scratch import scratch
 def run(_):
-    recorded.MOST_S = 0.1
-    recorded._append = lambda *_: time.sleep(float(sys.argv[1])) or 1
+    writing_runs.MOST_S = 0.1
+    writing_runs._append = lambda *_: time.sleep(float(sys.argv[1])) or 1
     atexit.register(print, "at exit")
-    print(recorded.write_runs("w", []), scratch())
+    print(writing_runs.write_runs("w", []), scratch())
     return 7
 app.run = run
 sys.exit(cli.main())

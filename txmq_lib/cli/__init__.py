@@ -25,5 +25,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _is_writing() -> bool:
-    recorded = sys.modules.get("txmq_lib.cli.run.recorded")
-    return recorded is not None and recorded.is_writing()
+    writing_runs = sys.modules.get("txmq_lib.cli.run.writing_runs")
+    return writing_runs is not None and writing_runs.is_writing()

@@ -9,8 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from threading import Lock, Thread
-from threading import enumerate as enumerate_threads
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -19,11 +18,12 @@ from txmq_lib.cli import signals
 from txmq_lib.cli.options import location
 from txmq_lib.cli.output.said import say
 from txmq_lib.cli.run.clock import wall_clock
+from txmq_lib.cli.run.writing_runs import as_json, write_runs
 from txmq_lib.config.resources import txmq_version
 from txmq_lib.config.secrets import scrubbed
 from txmq_lib.config.settings import Settings
 from txmq_lib.errors import EXIT_DONE, EXIT_FAILED, EXIT_FINDINGS, TxmqError, WarehouseUnreached, code_and_words
-from txmq_lib.files.run_marker import RunMarker, left_behind
+from txmq_lib.files.run_marker import RunMarker
 from txmq_lib.files.started_by import started_by
 from txmq_lib.names import RUN_DONE, RUN_ENDED, RUN_FAILED, RUN_FINDINGS, RUN_KILLED
 from txmq_lib.passes.current import PassReport
@@ -31,13 +31,7 @@ from txmq_lib.passes.current import PassReport
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Longer than any table needs that answers: what is not written by then is left.
-MOST_S = 5.0
-# Some rows are followed by upkeep of their table: 64 files, one after the other.
-MOST_TO_TIDY_S = 30.0
-WRITING = "txmq-runs"  # the thread
 MOST_WORDS = 500
-TIMES, MAPS = ("started_timestamp", "ended_timestamp"), ("steps", "passes")
 OUTCOMES = {EXIT_DONE: RUN_DONE, EXIT_FINDINGS: RUN_FINDINGS}
 
 
@@ -150,13 +144,13 @@ class _Keeper:
         facts = run.row(None, RUN_KILLED, None, "killed, or its machine stopped: nobody saw its end")
         if self._local is not None:
             with suppress(OSError):
-                self._marker = RunMarker(self._local, facts["run_id"], _as_json(facts))
+                self._marker = RunMarker(self._local, facts["run_id"], as_json(facts))
 
     def ended(self) -> None:
         """A signal ends the process: the next run writes the row."""
         if self._marker is not None:
             now = wall_clock()
-            self._marker.keep(_as_json(self._run.row(now, RUN_ENDED, None, "ended by a signal")))
+            self._marker.keep(as_json(self._run.row(now, RUN_ENDED, None, "ended by a signal")))
 
     def over(self, outcome: str, status: int, words: str = "") -> None:
         """The row, and those of runs that were killed; what cannot be written is told."""
@@ -169,74 +163,3 @@ class _Keeper:
         if self._marker is not None:
             with suppress(OSError):
                 self._marker.remove()
-
-
-def write_runs(
-    warehouse: str, rows: list[dict[str, Any]], *, killed_in: Path | None = None, spark: SparkSession | None = None
-) -> str:
-    """Append rows of runs, and of those that were killed; in words why they could not be, else nothing.
-
-    killed_in  the directory beside whose tables killed runs are looked for
-    spark      a session, where one is there
-    """
-    failure, untidied = [f"the table did not answer in {MOST_S:.0f} s"], list[str]()
-
-    def work() -> None:
-        try:
-            version = _append(warehouse, rows, spark) if killed_in is None else _append_with_killed(killed_in, rows)
-        except Exception as error:  # whatever it is, the run was what it was
-            failure[:] = [code_and_words(error)[1]]
-            return
-        failure.clear()
-        try:
-            _keep_small(warehouse, version, rows)
-        except Exception as error:
-            untidied.append(code_and_words(error)[1])
-
-    thread = Thread(target=work, name=WRITING, daemon=True)
-    thread.start()
-    thread.join(MOST_S)
-    if not failure:
-        thread.join(MOST_TO_TIDY_S)
-    for words in untidied:
-        say(f"the rows of runs are not put together: {words}", err=True)
-    return "".join(failure)
-
-
-def is_writing() -> bool:
-    """Whether a row is still being written that nobody waits for."""
-    return any(thread.name == WRITING for thread in enumerate_threads())
-
-
-def _append(warehouse: str, rows: list[dict[str, Any]], spark: SparkSession | None) -> int:
-    from txmq_lib.delta.run_rows import append_runs
-
-    return append_runs(warehouse, rows, spark=spark)
-
-
-def _keep_small(warehouse: str, version: int, rows: list[dict[str, Any]]) -> None:
-    from txmq_lib.delta.run_rows import keep_small
-
-    keep_small(warehouse, version, has_work=any(row["passes"] for row in rows), wall=wall_clock())
-
-
-def _append_with_killed(warehouse: Path, rows: list[dict[str, Any]]) -> int:
-    with left_behind(warehouse) as found:
-        killed = [row for facts in found if (row := _from_json(facts)) is not None]
-        version = _append(str(warehouse), [*killed, *rows], None)
-    for each in killed:
-        say(f"{each['command']} of {each['started_timestamp']:%Y-%m-%dT%H:%M:%SZ}: {each['error']}", err=True)
-    return version
-
-
-def _as_json(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}
-
-
-def _from_json(facts: dict[str, Any]) -> dict[str, Any] | None:
-    """The row that a marker keeps; None where another version wrote it otherwise: it stops no later run."""
-    try:
-        times = {name: facts[name] and datetime.fromisoformat(facts[name]) for name in TIMES}
-        return {**facts, **times, **{name: [tuple(pair) for pair in facts[name]] for name in MAPS}}
-    except (KeyError, TypeError, ValueError):
-        return None

@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from threading import Lock
 
 from txmq_lib.cli.run.clock import wall_clock
-from txmq_lib.cli.run.recorded import Run, write_runs
+from txmq_lib.cli.run.recorded import Run
+from txmq_lib.cli.run.writing_runs import write_runs
 from txmq_lib.errors import EXIT_DONE, EXIT_FAILED
 from txmq_lib.names import RUN_DONE, RUN_FAILED
 from txmq_lib.passes.current import PassReport
