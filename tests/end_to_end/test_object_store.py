@@ -35,6 +35,7 @@ pytestmark = pytest.mark.real
 MOST_S = 4.5  # until it is told that a store does not answer, beside what a command takes that asks none
 MOST_REQUESTS, MOST_REQUESTS_OF_A_PASS, MOST_OF_A_CHECKPOINT = 60, 160, 40
 MOST_OF_AN_IDLE_RUN, MOST_OF_A_ROW = 50, 6
+MOST_WAITS_OF_A_VIEW = 40  # one after the other; a view asks for more things at once, the more passes there were
 ROWS = pa.table({"n": pa.array([1, 2], pa.int64())})
 
 
@@ -211,7 +212,7 @@ def test_the_rows_of_runs_are_put_together_though_that_takes_longer_than_a_row_m
     assert (table.to_pyarrow_table().num_rows, len(table.file_uris())) == (TIDIED_EVERY, 1)
 
 
-def test_what_a_cycle_and_a_pass_ask_does_not_grow_with_passes(store):
+def test_what_a_cycle_and_a_pass_ask_does_not_grow_with_passes(store, tmp_path):
     passes = FarPasses(f"s3a://{minio.BUCKET}/passes", classes())
     store.set(delay_s=0.02)
     try:
@@ -235,6 +236,12 @@ def test_what_a_cycle_and_a_pass_ask_does_not_grow_with_passes(store):
                 assert seen.total <= MOST_REQUESTS
     finally:
         passes.close()
+    conf = settings_file(tmp_path, f"s3://{minio.BUCKET}/passes")
+    for view in (("trace", "C000020246654E0E0000000000000005"), ("status",), ("pending",)):
+        with store.counting() as seen:
+            txmq(conf, *view)
+        tell(f"{view[0]}: {seen}")
+        assert seen.waits <= MOST_WAITS_OF_A_VIEW
 
 
 def test_a_store_in_a_bucket_lands_by_tasks_as_on_this_disk(store, tmp_path):
