@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -15,6 +16,9 @@ from txmq_lib.views.trace import MOST_ROWS, traces
 ID = "C000020246654E0E2F2A6940C2510000"
 BORN = "2026-11-21T10:30:51.730Z"
 KEY = {"broker_name": "a", "transaction_id": ID, "producer_group": "GID_P1", "born_timestamp": BORN}
+
+
+OF_OUTCOMES = ("outcome", "decision", "end_transaction_id")
 
 
 def at(second: str) -> str:
@@ -619,3 +623,18 @@ def test_ends_without_an_id_of_one_half_crowd_out_none_of_another(warehouse, tab
     stories = traces(WarehouseReader(warehouse({"half_message": halves, table: ends})), [ID, "OTHER"])
     ended = {id_: sum(event.table == table for story in of for event in story.events) for id_, of in stories.items()}
     assert ended == {ID: MOST_ROWS, "OTHER": 1}
+
+
+@pytest.mark.parametrize("each_other", [None, ID])
+def test_of_more_ends_than_are_told_none_that_is_judged_is_said_to_wait(warehouse, each_other):
+    ends = [
+        outcome(n, "52", "refused", commit_log_offset=500, tran_state_table_offset=n, transaction_id=ID)
+        | {"end_transaction_id": ID if n % 2 else each_other}
+        for n in range(MOST_ROWS + 500)
+    ]
+    received = [{**end, "transaction_id": end["end_transaction_id"]} for end in ends]
+    received = [{name: row[name] for name in row if name not in OF_OUTCOMES} for row in received]
+    rows = {"half_message": [half(5, 500, "51", None)], "end_outcome": ends, "end_transaction": received}
+    (one_story,) = traces(WarehouseReader(warehouse(rows)), [ID])[ID]
+    assert Counter(event.table for event in one_story.events)["end_outcome"] == MOST_ROWS
+    assert "end_transaction" not in {event.table for event in one_story.events}

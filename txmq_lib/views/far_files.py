@@ -6,6 +6,7 @@ of pyarrow makes an expression of the statistics of each file, which takes longe
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -68,26 +69,31 @@ class _File:
         return pa.repeat(pa.scalar(self.partition.get(field.name), field.type), count)
 
 
-def _may_hold(file: pq.ParquetFile, here: Collection[str], where: Sequence[KeyValues]) -> bool:
+def _may_hold(file: pq.ParquetFile, here: set[str], where: Sequence[KeyValues]) -> bool:
     """Whether any row satisfies one of `where`, as far as the columns tell that are `here`.
 
     Ids of several producers come in no order, so that statistics leave out no file; other columns take the most time.
     """
-    matches = [{name: values for name, values in match.items() if name in here} for match in where]
-    if not matches or not all(matches):
+    if not where or any(here.isdisjoint(match) for match in where):
         return True
-    keys = file.read(columns=sorted({name for match in matches for name in match}), use_threads=False)
+    # Matches of the same columns are looked at together: there may be hundreds.
+    values_of: defaultdict[frozenset[str], dict[str, set[str | int]]] = defaultdict(dict)
+    for match in where:
+        names = frozenset(here.intersection(match))
+        for name in names:
+            values_of[names].setdefault(name, set()).update(match[name])
+    keys = file.read(columns=sorted(frozenset().union(*values_of)), use_threads=False)
     return any(
-        pc.any(reduce(pc.and_, (_among(keys[name], values) for name, values in match.items()))).as_py()
-        for match in matches
+        pc.any(reduce(pc.and_, (_among(keys[name], values) for name, values in each.items()))).as_py()
+        for each in values_of.values()
     )
 
 
-def _among(column: pa.ChunkedArray, values: Sequence[str | int]) -> pa.Array | pa.ChunkedArray:
-    """Which rows have one of `values`: all, where values are of another type than the column."""
+def _among(column: pa.ChunkedArray, values: Collection[str | int]) -> pa.Array | pa.ChunkedArray:
+    """Which rows have one of `values`: all, where the column cannot hold them."""
     try:
-        return pc.is_in(column, value_set=pa.array(values, column.type))
-    except pa.ArrowException:
+        return pc.is_in(column, value_set=pa.array(list(values), column.type))
+    except (pa.ArrowException, OverflowError, UnicodeError):
         return pa.repeat(True, len(column))
 
 
