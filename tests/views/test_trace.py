@@ -326,7 +326,9 @@ def test_the_id_of_a_visible_or_given_up_message_leads_to_its_transaction(wareho
 def test_what_is_sought_and_unknown_is_said_and_two_ways_to_seek_are_too_many(warehouse, txmq):
     uri = warehouse({})
     assert txmq("--warehouse", uri, "trace", "--key", "k")[2] == f"nothing is known of message key k in {uri}\n"
-    assert txmq("--warehouse", uri, "trace", "--half-offset", "7")[2] == f"nothing is known of half offset 7 in {uri}\n"
+    for offset in (7, 1 << 63):
+        words = f"nothing is known of half offset {offset} in {uri}\n"
+        assert txmq("--warehouse", uri, "trace", "--half-offset", str(offset))[2] == words
     assert txmq("--warehouse", uri, "trace", "F" * 32)[2] == f"nothing is known of transaction {'F' * 32} in {uri}\n"
     words = "error USAGE: trace takes one of: an id, --key, --half-offset\n"
     assert txmq("--warehouse", uri, "trace") == (2, "", words)

@@ -45,6 +45,8 @@ def transactions_of_message(reader: WarehouseReader, message_id: str) -> list[st
 
 def transactions_at_half(reader: WarehouseReader, queue_offset: int, brokers: Sequence[str] = ()) -> list[str]:
     """Ids of the transactions that have a half row at this offset of a half queue."""
+    if queue_offset >= 1 << 63:  # no offset of a queue
+        return []
     where: KeyValues = {"queue_offset": [queue_offset], **({"broker_name": brokers} if brokers else {})}
     return _ids(reader, ("half_message",), tuple(where), *matching((where,)), where=(where,))
 
