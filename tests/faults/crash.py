@@ -172,9 +172,6 @@ class _Cuts:
             return Ended(refusal=error.code)
         except Exception as error:
             return _fallen(error)
-        finally:
-            # Delta keeps what it knows of tables for an hour: those of a hundred warehouses fill the memory.
-            self._spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
         # A pass that had been committed may be done once more for nothing.
         counted = {table: each for table, each in found.items() if table != "pass" or each[0]}
         what = "; ".join(f"{table}: {lost} lost, {extra} too many" for table, (lost, extra) in counted.items())

@@ -102,7 +102,7 @@ def rows_of_files(
     options: dict[str, str],
     columns: Sequence[str],
     predicate: str | None,
-    where: Sequence[KeyValues] = (),
+    where: Sequence[KeyValues],
 ) -> pa.Table | None:
     """Rows with these columns, of all files that can hold a row of `predicate`, and one of `where`; None where that is
     much, or files have paths that stores may take otherwise than logs.

@@ -16,6 +16,8 @@ MESSAGE_TABLES = ("half_message", "message", "trans_check_max_time")
 OFFSET_MESSAGE_ID = re.compile(r"(?:[0-9A-F]{16}|[0-9A-F]{40})([0-9A-F]{16})")
 # KEYS of a message are words. Looking for the text is cheaper than splitting, and few rows have it.
 HAS_KEY = "({contained}) AND list_has_any(string_split({column}, ' '), ?)"
+# Offsets are signed, of 64 bits.
+BEYOND_OFFSETS = 1 << 63
 
 
 def key_condition(column: str, keys: Sequence[str]) -> tuple[str, list[Any]]:
@@ -37,7 +39,7 @@ def transactions_of_message(reader: WarehouseReader, message_id: str) -> list[st
         return []
     # The place within the id spares reading: physical offsets ascend from file to file.
     place = int(form[1], 16)
-    if place >= 1 << 63:
+    if place >= BEYOND_OFFSETS:
         return []
     where: KeyValues = {"commit_log_offset": [place], "offset_msg_id": [message_id.upper()]}
     return _ids(reader, MESSAGE_TABLES, tuple(where), *matching((where,)), where=(where,))
@@ -45,7 +47,7 @@ def transactions_of_message(reader: WarehouseReader, message_id: str) -> list[st
 
 def transactions_at_half(reader: WarehouseReader, queue_offset: int, brokers: Sequence[str] = ()) -> list[str]:
     """Ids of the transactions that have a half row at this offset of a half queue."""
-    if queue_offset >= 1 << 63:  # no offset of a queue
+    if queue_offset >= BEYOND_OFFSETS:
         return []
     where: KeyValues = {"queue_offset": [queue_offset], **({"broker_name": brokers} if brokers else {})}
     return _ids(reader, ("half_message",), tuple(where), *matching((where,)), where=(where,))
