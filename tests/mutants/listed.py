@@ -652,6 +652,13 @@ MUTANTS = (
     Mutant("WarehouseReader._files", "a directory above a warehouse gives a column its value", ' or (spec.partition_by and "=" in place)', "",
            (FAR_FILES,)),
     Mutant("WarehouseReader._files", "what DuckDB reads is below the warehouse's own name", "unquote(delta.table_uri)", "self.uri", (FAR_FILES,)),
+    Mutant(
+        "Frames.kept_whole",
+        "what many steps read whole is planned anew by each",
+        "else without_plan(kept)",
+        "else kept",
+        ("session/test_kept_frames.py",),
+    ),
     Mutant("reader._is_mapped", "columns that have other names in files are null", "> 1", "> 2", (FAR_FILES,)),
     Mutant("_File.rows", "times end in 2262", ', coerce_int96_timestamp_unit="us"', "", (FAR_FILES,)),
     Mutant("recorded", "a run is recorded in a store that does not answer", "not isinstance(error, WarehouseUnreached)", "error",

@@ -24,7 +24,6 @@ REASONS = {
     "rules/proof.py": "what proves a rollback: every kind of proof beside what puts it in doubt",
     "rules/end.py": "how a broker takes an end, case by case in its order",
     "views/advice.py": "what each verdict and reason means and asks for: a list of texts",
-    "views/reader.py": "which files a query needs, and the query",
     "views/select.py": "a view's SQL from its filters, and what may be asked of it",
 }
 

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from txmq_lib.files.materialized import MATERIALIZED_BYTES
 from txmq_lib.files.scratch import scratch
 from txmq_lib.passes.plan import Plan
+from txmq_lib.spark.jvm import without_plan
 from txmq_lib.spark.local_frame import at_hand, materialized
 from txmq_lib.spark.tuning import tuned
 
@@ -44,6 +45,11 @@ class Frames(Plan):
         # By columns, so that whoever reads some of them reads only those.
         self._persisted.append(frame.persist())
         return self._persisted[-1]
+
+    def kept_whole(self, frame: DataFrame) -> DataFrame:
+        """`cached`, for what is dear to plan and read with all its columns: its readers plan nothing that made it."""
+        kept = self.cached(frame)
+        return kept if at_hand(kept) is not None else without_plan(kept)
 
     def kept_in_small_pass(self, frame: DataFrame) -> DataFrame:
         """`frame`, dearer to plan than to compute: kept where rows are few, elsewhere computed by each reader."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 # Of the heap, garbage and all: beyond, the JVM is asked to collect it.
 MUCH_OF_HEAP = 0.6
@@ -34,6 +34,17 @@ def uncancelled(spark: SparkSession) -> Iterator[None]:
     finally:
         for tag in tags:
             context.addJobTag(tag)
+
+
+def without_plan(kept: DataFrame) -> DataFrame:
+    """The rows of a frame that is kept, with no plan of how they were made.
+
+    Whoever reads a frame analyzes, optimizes and writes out its whole plan anew, also where its rows are kept. Spark
+    makes lost rows again, unlike those of a local checkpoint.
+    """
+    spark, frame = kept.sparkSession, cast("Any", kept)._jdf
+    create = cast("Any", spark)._jsparkSession.internalCreateDataFrame
+    return DataFrame(create(frame.queryExecution().toRdd(), frame.schema(), False), spark)
 
 
 def let_go_of_plans(spark: SparkSession) -> None:

@@ -6,53 +6,31 @@ On a local disk DuckDB reads the files itself. Elsewhere it is given rows; table
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
-from pathlib import Path
-from threading import Lock
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 import duckdb
 from arro3.core import RecordBatchReader
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from txmq_lib.config.table_specs import table_spec
-from txmq_lib.errors import InputError, TableMissingError, TxmqError, WarehouseUnreached
-from txmq_lib.files.object_stores import looking_options, reason_of, storage_options
+from txmq_lib.errors import InputError, TableMissingError
 from txmq_lib.files.scratch import scratch
 from txmq_lib.views.column_sql import duckdb_type, output, quoted
 from txmq_lib.views.scan import Scan, matching, no_row, pruning_predicate, sql_literal
+from txmq_lib.views.tables import Tables, far_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 FETCHED_AT_ONCE = 1000
-# An object store takes as long for many requests as for one.
-TABLES_AT_ONCE = 16
 # In a path DuckDB takes these for patterns.
 GLOB = re.compile(r"[*?\[]")
 # By place, or by name.
 Parameters: TypeAlias = list[Any] | dict[str, Any]
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Stored:
-    """What a table's log says of its rows without any being read."""
-
-    row_count: int
-    highest_values: Mapping[str, Any]
-
-    def highest(self, column: str) -> Any:  # noqa: ANN401 - of the column's type
-        """The highest value of a column; None where there is no row, or the log does not say."""
-        return self.highest_values.get(column)
 
 
 @dataclass(frozen=True)
@@ -63,14 +41,11 @@ class _Stream:
     columns: str
 
 
-class WarehouseReader:
+class WarehouseReader(Tables):
     """Rows of the tables under one URI, each as it was when it was first asked for."""
 
     def __init__(self, uri: str) -> None:
-        self.uri = _plain(uri)
-        self.is_far = "://" in self.uri
-        self._tables: dict[str, DeltaTable] = {}
-        self._opening: dict[str, Lock] = {}
+        super().__init__(uri)
         self._old_files: dict[str, bool] = {}
         # DuckDB would spill a large sort into the working directory.
         self._duckdb = duckdb.connect(config={"temp_directory": f"{scratch()}/duckdb"})
@@ -97,21 +72,6 @@ class WarehouseReader:
             sql += f" QUALIFY {' AND '.join(numbered)}"
         found = self.query(sql, parameters, {"scan": scan})
         return [dict(zip(scan.columns, row, strict=True)) for row in found]
-
-    def side_by_side(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-        """`work` of each item, in their order; several at a time where tables are far."""
-        parts = list(items)
-        if not self.is_far or len(parts) < 2:
-            return [work(item) for item in parts]
-        with ThreadPoolExecutor(min(TABLES_AT_ONCE, len(parts))) as pool:
-            return list(pool.map(work, parts))
-
-    def open_ahead(self, tables: Iterable[str]) -> None:
-        """Tables that will be asked for one after the other; what cannot be opened is told when it is."""
-        if self.is_far:
-            with ThreadPoolExecutor(1) as opening:
-                opening.submit(self.side_by_side, self._opened_or_not, tables)
-                _far_files()
 
     def table(self, sql: str, parameters: Parameters, scans: Mapping[str, Scan]) -> pa.Table:
         """Rows of `sql` as `query` has them, whole and in Arrow's types."""
@@ -151,45 +111,8 @@ class WarehouseReader:
                     hint = "; columns may differ from this version's: txmq doctor"
                 raise InputError(sentence + hint) from error
 
-    def require_reached(self) -> None:
-        """WarehouseUnreached where the place of the tables does not answer; whether they are there does not matter."""
-        path = f"{self.uri}/pass"
-        try:
-            DeltaTable.is_deltatable(path, looking_options(path))
-        except (DeltaError, OSError) as error:
-            raise WarehouseUnreached(f"warehouse {self.uri}: {reason_of(error, path)}") from error
-
-    def stored(self, table: str) -> Stored:
-        """Rows and highest values of a table, from the statistics of its files in Delta's log."""
-        with self._readable(table) as delta:
-            files = delta.get_add_actions(flatten=True)
-        highest: dict[str, Any] = {}
-        for name in files.schema.names:
-            if name.startswith("max."):
-                values = [value for value in files[name].to_pylist() if value is not None]
-                highest[name.removeprefix("max.")] = max(values, default=None)
-        return Stored(sum(files["num_records"].to_pylist()), highest)
-
-    def schema_difference(self, table: str) -> str:
-        """How the stored columns differ from those of `schemas/`, in words; empty where they do not."""
-        with self._readable(table) as delta:
-            return str(table_spec(table).differences(delta.schema().to_json()))
-
-    def file_ranges(self, table: str, columns: Sequence[str]) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-        """The lowest and highest value of each of `columns`, per file of the table; none where the log has none."""
-        with self._readable(table) as delta:
-            files = delta.get_add_actions(flatten=True)
-        if not files.num_rows or not {f"max.{name}" for name in columns} <= set(files.schema.names):
-            return []
-        low, high = ([files[f"{end}.{name}"].to_pylist() for name in columns] for end in ("min", "max"))
-        return list(zip(zip(*low, strict=True), zip(*high, strict=True), strict=True))
-
     def _sources(self, scans: Mapping[str, Scan]) -> dict[str, str | _Stream]:
         return dict(zip(scans, self.side_by_side(self._source, scans.values()), strict=True))
-
-    def _opened_or_not(self, table: str) -> None:
-        with suppress(TxmqError), self._readable(table):
-            pass
 
     def _source(self, scan: Scan) -> str | _Stream:
         try:
@@ -202,7 +125,7 @@ class WarehouseReader:
     def _files(self, scan: Scan) -> str | None:
         """SQL for the scan over its Parquet files; None where DuckDB cannot read them as they are."""
         spec, none = table_spec(scan.table), no_row(scan)
-        with self._readable(scan.table) as delta:
+        with self.readable(scan.table) as delta:
             # Behind a link it is another than the warehouse's. A directory named like a column would give it a value.
             place = unquote(delta.table_uri)
             is_pattern = GLOB.search(place) or (spec.partition_by and "=" in place)
@@ -241,7 +164,7 @@ class WarehouseReader:
         return self._old_files[oldest]
 
     def _stream(self, scan: Scan) -> _Stream:
-        with self._readable(scan.table) as delta:
+        with self.readable(scan.table) as delta:
             stored = _stored(delta)
             present = [name for name in scan.columns if name in stored]
             rows = self._rows(delta, present or stored[:1], scan, stored)
@@ -258,40 +181,8 @@ class WarehouseReader:
     ) -> RecordBatchReader | pa.Table:
         rows, predicate = None, pruning_predicate(scan, stored)
         if not _is_mapped(delta):
-            rows = _far_files().rows_of_files(delta, self._options() or {}, columns, predicate, scan.where)
+            rows = far_files().rows_of_files(delta, self.options() or {}, columns, predicate, scan.where)
         return delta.scan(columns=columns, predicate=predicate) if rows is None else rows
-
-    def _options(self) -> dict[str, str] | None:
-        return storage_options(self.uri, longest_s=4)
-
-    def _missing(self, table: str) -> str:
-        if self.uri.startswith("/") and Path(self.uri).is_file():
-            return f"warehouse {self.uri} is a file; a settings file is given by --conf"
-        if self.uri.startswith("/") and not any(Path(self.uri, name).exists() for name in (table, "pass")):
-            named = "name yours by --conf or --warehouse"
-            return f"no warehouse at {self.uri}; {named}, or let a first txmq run, or txmq init, make it"
-        return (
-            f"no table {table} in the warehouse {self.uri}; name the one that has it by --conf or --warehouse, or "
-            f"create it with: txmq --warehouse {self.uri} init"
-        )
-
-    @contextmanager
-    def _readable(self, table: str) -> Iterator[DeltaTable]:
-        path = f"{self.uri}/{table}"
-        try:
-            with self._opening.setdefault(table, Lock()):
-                if table not in self._tables:
-                    self._tables[table] = DeltaTable(path, storage_options=self._options())
-            yield self._tables[table]
-        except TableNotFoundError:
-            raise TableMissingError(self._missing(table)) from None
-        except (DeltaError, OSError) as error:
-            raise InputError(f"table {path} cannot be read: {reason_of(error, path)}") from error
-
-
-def _far_files() -> ModuleType:
-    """What reads far files; pyarrow takes 0.2 s to import, which whoever reads from this disk is spared."""
-    return import_module("txmq_lib.views.far_files")
 
 
 def _is_mapped(delta: DeltaTable) -> bool:
@@ -312,11 +203,3 @@ def _name(path: str) -> str:
 def _first_line(error: Exception) -> str:
     # deltalake and Arrow put whole stack traces into their messages.
     return next(iter(str(error).splitlines()), type(error).__name__)
-
-
-def _plain(uri: str) -> str:
-    # Spark writes file:/w where deltalake wants a path; other schemes mean the same to both.
-    bare = uri.rstrip("/") or "/"
-    if bare.startswith("file:"):
-        bare = "/" + bare.removeprefix("file:").lstrip("/")
-    return bare if "://" in bare else str(Path(bare))

@@ -13,8 +13,9 @@ from txmq_lib.views.cursors import PassedOver, StoppedChecks, passed_over, stopp
 from txmq_lib.views.figures import CheckFigures, DecidedByHand, OffsetGroup, Orphans, PendingGroup
 from txmq_lib.views.lag import LagWindow
 from txmq_lib.views.landing_figures import Differing, Landed, LastPass, Quarantined
-from txmq_lib.views.reader import TABLES_AT_ONCE, WarehouseReader
+from txmq_lib.views.reader import WarehouseReader
 from txmq_lib.views.runs import LandedRun, StepRuns, run_figures
+from txmq_lib.views.tables import TABLES_AT_ONCE
 
 # Jobs whose rows the audit judges.
 BEFORE_AUDIT = ("land", "reconcile", "resume")

@@ -98,8 +98,8 @@ def _decide(current: Pass, inputs: Inputs) -> Decided:
     if inputs.reports is not None:
         parts.append(_rolled_up(current, inputs.seeds, inputs.reports))
     with current.timed("roll_up"):
-        rolled = current.cached(reduce(DataFrame.unionByName, parts))
-        rows = current.cached(_changed(_with_redelivery(current, state, rolled), state, current.number))
+        rolled = current.kept_whole(reduce(DataFrame.unionByName, parts))
+        rows = current.kept_whole(_changed(_with_redelivery(current, state, rolled), state, current.number))
         return Decided(inputs.from_acks, rows, *_tally(rows, state))
 
 
