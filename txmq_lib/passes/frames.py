@@ -37,7 +37,7 @@ class Frames(Plan):
     _directories: list[str] = field(default_factory=list)
 
     def cached(self, frame: DataFrame) -> DataFrame:
-        """`frame`, computed once and kept until the pass ends: what several steps read is planned and read once."""
+        """`frame`, which several steps read: computed once, and kept until the pass ends."""
         if at_hand(frame) is not None or any(frame is kept for kept in self._persisted):
             return frame
         if self.is_small and self.warehouse.is_on_one_machine:
@@ -47,9 +47,12 @@ class Frames(Plan):
         return self._persisted[-1]
 
     def kept_whole(self, frame: DataFrame) -> DataFrame:
-        """`cached`, for what is dear to plan and read with all its columns: its readers plan nothing that made it."""
+        """`cached` at once, for few rows that are dear to plan: who reads them plans nothing, and reads all columns."""
         kept = self.cached(frame)
-        return kept if at_hand(kept) is not None else without_plan(kept)
+        if at_hand(kept) is not None:
+            return kept
+        self._persisted.append(without_plan(kept))  # else one that is `cached` again would be kept twice
+        return self._persisted[-1]
 
     def kept_in_small_pass(self, frame: DataFrame) -> DataFrame:
         """`frame`, dearer to plan than to compute: kept where rows are few, elsewhere computed by each reader."""

@@ -37,14 +37,19 @@ def uncancelled(spark: SparkSession) -> Iterator[None]:
 
 
 def without_plan(kept: DataFrame) -> DataFrame:
-    """The rows of a frame that is kept, with no plan of how they were made.
+    """The rows of a persisted frame, computed now, with no plan of how they were made.
 
     Whoever reads a frame analyzes, optimizes and writes out its whole plan anew, also where its rows are kept. Spark
     makes lost rows again, unlike those of a local checkpoint.
     """
     spark, frame = kept.sparkSession, cast("Any", kept)._jdf
-    create = cast("Any", spark)._jsparkSession.internalCreateDataFrame
-    return DataFrame(create(frame.queryExecution().toRdd(), frame.schema(), False), spark)
+    # What is computed outside an execution of Spark's knows no settings of the session; and how many rows there are
+    # decides how they are joined.
+    kept.count()
+    module = getattr(jvm_class(spark, "org.apache.spark.sql.execution.LogicalRDD$"), "MODULE$")
+    plan = module.fromDataset(frame.queryExecution().toRdd(), frame, False)
+    rows = jvm_class(spark, "org.apache.spark.sql.classic.Dataset").ofRows(cast("Any", spark)._jsparkSession, plan)
+    return DataFrame(rows, spark)
 
 
 def let_go_of_plans(spark: SparkSession) -> None:

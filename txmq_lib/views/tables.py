@@ -99,7 +99,7 @@ class Tables:
             pass
 
     def options(self) -> dict[str, str] | None:
-        """How deltalake gets to the tables; None on a local disk."""
+        """How deltalake gets to the tables; None on a file system."""
         return storage_options(self.uri, longest_s=4)
 
     def _missing(self, table: str) -> str:
