@@ -24,7 +24,7 @@ JOB = JOB_MAINTAIN
 TABLES_AT_ONCE = 4
 MIB = 1 << 20
 # `run` and `serve` do the upkeep behind so many passes, as far as nobody else does: views read each small file.
-DUE_AFTER_PASSES = 250
+DUE_AFTER_PASSES = 125
 # Below this, files may go that a pass begun a moment ago still reads.
 SHORTEST_BESIDE_PASSES_MS = 86_400_000
 # Tables whose change feed a job reads from where its last pass ended.
