@@ -89,6 +89,22 @@ def test_only_files_that_may_hold_what_is_looked_for_are_asked_for(uri, opened_p
     assert len(opened_paths) == 1
 
 
+def test_of_a_file_with_a_row_that_is_looked_for_that_row_alone_is_handed_on(uri, far, monkeypatch):
+    append(Path(uri), "verdict", [{"transaction_id": f"B-{n}", "reason": None if n else "seen"} for n in range(3)])
+    counts: list[int] = []
+    inner = far_files.rows_of_files
+
+    def counted(*scan: Any) -> pa.Table:
+        rows = inner(*scan)
+        counts.append(rows.num_rows)
+        return rows
+
+    monkeypatch.setattr(far_files, "rows_of_files", counted)
+    assert ids(uri, transaction_id=["B-1", "B-2"]) == ["B-1", "B-2"]
+    assert ids(uri, reason=["seen"]) == ["B-0", "T-0", "T-1", "T-2"]
+    assert counts == [2, 4]
+
+
 def test_what_is_much_is_streamed(uri, opened_paths, monkeypatch):
     monkeypatch.setattr(far_files, "KEPT_BYTES", 100)
     assert ids(uri) == ["T-0", "T-1", "T-2"]

@@ -54,14 +54,15 @@ class _File:
             # Nanoseconds, pyarrow's own choice, end in 2262.
             file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
             here = {*file.schema_arrow.names} - {*self.partition}
-            if not _may_hold(file, here, where):
+            found = _found(file, here, where)
+            if found is not None and not pc.any(found).as_py():
                 return None
             read = file.read(columns=[name for name in schema.names if name in here], use_threads=False)
             count = file.metadata.num_rows
-            columns = [self._column(read, field, count) for field in schema]
+            rows = pa.Table.from_arrays([self._column(read, field, count) for field in schema], schema=schema)
         except (pa.ArrowException, KeyError) as error:
             raise OSError(f"{self.path}: {error}") from error
-        return pa.Table.from_arrays(columns, schema=schema)
+        return rows if found is None else rows.filter(found)
 
     def _column(self, read: pa.Table, field: pa.Field, count: int) -> pa.Array | pa.ChunkedArray:
         if field.name in read.schema.names:
@@ -69,13 +70,13 @@ class _File:
         return pa.repeat(pa.scalar(self.partition.get(field.name), field.type), count)
 
 
-def _may_hold(file: pq.ParquetFile, here: set[str], where: Sequence[KeyValues]) -> bool:
-    """Whether any row satisfies one of `where`, as far as the columns tell that are `here`.
+def _found(file: pq.ParquetFile, here: set[str], where: Sequence[KeyValues]) -> pa.Array | pa.ChunkedArray | None:
+    """Which rows satisfy one of `where`, as far as the columns tell that are `here`; None where they cannot tell.
 
     Ids of several producers come in no order, so that statistics leave out no file; other columns take the most time.
     """
     if not where or any(here.isdisjoint(match) for match in where):
-        return True
+        return None
     # Matches of the same columns are looked at together: there may be hundreds.
     values_of: defaultdict[frozenset[str], dict[str, set[str | int]]] = defaultdict(dict)
     for match in where:
@@ -83,9 +84,9 @@ def _may_hold(file: pq.ParquetFile, here: set[str], where: Sequence[KeyValues]) 
         for name in names:
             values_of[names].setdefault(name, set()).update(match[name])
     keys = file.read(columns=sorted(frozenset().union(*values_of)), use_threads=False)
-    return any(
-        pc.any(reduce(pc.and_, (_among(keys[name], values) for name, values in each.items()))).as_py()
-        for each in values_of.values()
+    return reduce(
+        pc.or_,
+        (reduce(pc.and_, (_among(keys[name], values) for name, values in each.items())) for each in values_of.values()),
     )
 
 
