@@ -11,6 +11,7 @@ from scenario import SHORT
 pytestmark = pytest.mark.jobs
 
 
+@pytest.mark.long
 def test_a_process_killed_before_and_after_its_plan_leaves_what_an_undisturbed_run_leaves(tmp_path: Path):
     matrix = Matrix(tmp_path, SHORT)
     assert all(matrix.expected[table] for table in ("half_message", "end_outcome", "message", "pending_half"))
