@@ -40,7 +40,7 @@ def read_file(path: Path, name: str) -> Layer:
     try:
         node = _composed(text)
         repeated = tuple(f"{name}: {fault}" for fault in _repeated_keys(node))
-        values = yaml.safe_load(text)
+        values = _constructed(node)
     except _UNREADABLE as error:
         return Layer(name, {}, (f"{name}: is not valid YAML: {_yaml_problem(error)}",))
     if values is None:
@@ -60,8 +60,7 @@ def read_assignment(assignment: str) -> Layer:
         fault = f"{name} {shown}: must look like key=value, with dots between nested keys"
         return Layer(name, {}, (fault,))
     try:
-        _composed(text)
-        value: Any = yaml.safe_load(text)
+        value = _constructed(_composed(text))
     except _UNREADABLE as error:
         return Layer(name, {}, (f"{name}: {key}: is not valid YAML: {_yaml_problem(error)}",))
     for part in reversed(path):
@@ -114,20 +113,24 @@ def origins(layers: Sequence[Layer]) -> dict[KeyPath, str]:
 def _composed(text: str) -> yaml.Node | None:
     """The text as nodes; ValueError where it has what is no text, or aliases for more values than anybody means."""
     node = yaml.compose(text, Loader=yaml.SafeLoader)
-    for token in yaml.scan(text, Loader=yaml.SafeLoader):
-        if isinstance(token, yaml.ScalarToken) and _HALF_A_PAIR.search(token.value):
-            raise ValueError(f"line {token.start_mark.line + 1}: half of a surrogate pair is no text")
     if node is not None and _value_count(node, {}) > MOST_VALUES:
         raise ValueError(f"it stands for more than {MOST_VALUES} values: write fewer aliases")
     return node
 
 
+def _constructed(node: yaml.Node | None) -> Any:  # noqa: ANN401 - whatever the text holds
+    """The values that the nodes stand for, as `yaml.safe_load` has them of the text."""
+    return None if node is None else yaml.SafeLoader("").construct_document(node)
+
+
 def _value_count(node: yaml.Node, known: dict[int, int | None]) -> int:
-    """How many values a node stands for, its aliases followed; each node is counted once."""
+    """How many values a node stands for, its aliases followed; each node is counted once. ValueError for no text."""
     if id(node) not in known:
         known[id(node)] = None
         pairs = node.value if isinstance(node, yaml.CollectionNode) else []
         below = [each for pair in pairs for each in (pair if isinstance(pair, tuple) else (pair,))]
+        if isinstance(node, yaml.ScalarNode) and _HALF_A_PAIR.search(node.value):
+            raise ValueError(f"line {node.start_mark.line + 1}: half of a surrogate pair is no text")
         known[id(node)] = 1 + sum(_value_count(each, known) for each in below)
     count = known[id(node)]
     if count is None:

@@ -20,7 +20,7 @@ from txmq_lib.errors import InputError, TableMissingError, TxmqError, WarehouseU
 from txmq_lib.files.object_stores import looking_options, reason_of, storage_options
 
 # An object store takes as long for many requests as for one.
-TABLES_AT_ONCE = 16
+TABLES_AT_ONCE = 32
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -88,11 +88,14 @@ class Tables:
             return list(pool.map(work, parts))
 
     def open_ahead(self, tables: Iterable[str]) -> None:
-        """Tables that will be asked for one after the other; what cannot be opened is told when it is."""
+        """Begin to open far tables that will be asked for; what cannot be opened is told when it is asked for."""
         if self.is_far:
-            with ThreadPoolExecutor(1) as opening:
-                opening.submit(self.side_by_side, self._opened_or_not, tables)
-                far_files()
+            # Whoever asks for a table waits for that one alone.
+            opening = ThreadPoolExecutor(TABLES_AT_ONCE)
+            for table in tables:
+                opening.submit(self._opened_or_not, table)
+            opening.shutdown(wait=False)
+            far_files()
 
     def _opened_or_not(self, table: str) -> None:
         with suppress(TxmqError), self.readable(table):
