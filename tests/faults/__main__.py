@@ -19,11 +19,11 @@ from rich.console import Console
 from rich.table import Table
 from signals_matrix import COLUMNS, MOMENTS, ROUNDS, Trials, named
 
-# What needs an S3 server, by how the names of its faults begin: what its table shows and is called.
+# What needs an S3 server, by how the names of its faults begin: what its table shows and is called, and the names.
 ON_S3 = {
-    "drivers": (two_drivers.COLUMNS, "Two drivers on S3"),
-    "lost": (lost.COLUMNS, "Answers of S3 lost"),
-    "cluster": (cluster.COLUMNS, "A cluster on S3"),
+    "drivers": (two_drivers.COLUMNS, "Two drivers on S3", [two_drivers.named(*pair) for pair in two_drivers.PAIRS]),
+    "lost": (lost.COLUMNS, "Answers of S3 lost", [lost.named(job) for job in lost.JOBS]),
+    "cluster": (cluster.COLUMNS, "A cluster on S3", ["cluster"]),
 }
 
 
@@ -62,7 +62,8 @@ def main() -> int:
         commands = named(options.only, options.shard, is_quick=options.quick)
         cuts = [name for name in crash.CUTS if options.only in name]
         pairs = [pair for pair in orders.PAIRS_HERE if options.only in orders.named(*pair)]
-        if not (faults or commands or cuts or pairs or options.only.startswith(tuple(ON_S3))):
+        on_s3 = _named_on_s3(options.only)
+        if not (faults or commands or cuts or pairs or on_s3):
             parser.error(f"no fault's name contains {options.only!r}")
         matrices: dict[str, Matrix] = {}
         for scenario, fault in faults.values():
@@ -78,7 +79,7 @@ def main() -> int:
         is_sound &= _cut_off(Path(place), cuts, options, console, by_cut)
         by_order = Table(*orders.COLUMNS, title="Two jobs at once")
         is_sound &= _in_orders(Path(place), pairs, options, console, by_order)
-        by_s3 = {name: Table(*columns, title=title) for name, (columns, title) in ON_S3.items()}
+        by_s3 = {name: Table(*ON_S3[name][0], title=ON_S3[name][1]) for name in on_s3}
         is_sound &= _on_s3(Path(place), options, console, by_s3)
         by_signals = Table(*COLUMNS, title="Commands ended by signals")
         is_sound &= _by_signals(Path(place), commands, options, console, by_signals)
@@ -88,9 +89,8 @@ def main() -> int:
         console.print(by_order)
     if cuts:
         console.print(by_cut)
-    for on_s3 in by_s3.values():
-        if on_s3.rows:
-            console.print(on_s3)
+    for each in by_s3.values():
+        console.print(each)
     if commands:
         console.print(by_signals)
     return 0 if is_sound else 1
@@ -123,19 +123,26 @@ def _in_orders(
     return is_sound
 
 
+def _named_on_s3(only: str) -> list[str]:
+    """What is on S3 where it is asked for by name, from its beginning: MinIO takes minutes to build."""
+    return [
+        name for name, (*_, faults) in ON_S3.items() if only.startswith(name) and any(only in one for one in faults)
+    ]
+
+
 def _on_s3(place: Path, options: argparse.Namespace, console: Console, tables: Mapping[str, Table]) -> bool:
-    """What is on S3, where it is asked for by name: MinIO takes minutes to build; whether all was sound."""
+    """What is on S3, as far as there are tables for it; whether all was sound."""
     runs: dict[str, Callable[[Path], Iterable[two_drivers.Rounds | lost.Lost | cluster.Downs]]] = {
         "drivers": lambda where: two_drivers.run(where, options.only, options.on_s3, options.held),
         "lost": lambda where: lost.run(where, options.only, options.states),
         "cluster": lambda where: [cluster.run(where)],
     }
     is_sound = True
-    for name, run in runs.items():
-        for seen in run(place / name) if options.only.startswith(name) else ():
+    for name, table in tables.items():
+        for seen in runs[name](place / name):
             is_sound &= seen.is_sound
             console.print(*seen.row(), sep=" | ", markup=False, soft_wrap=True)
-            tables[name].add_row(*seen.row())
+            table.add_row(*seen.row())
     return is_sound
 
 
