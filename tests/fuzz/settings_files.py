@@ -59,6 +59,7 @@ ODD_YAML = (
     "!!binary x",
     "!!set {a, b}",
     "!!timestamp 2001-99-99",
+    *("!!int", "!!float", "!!int '_'", ":".join(["59"] * 400) + ".5"),
     "&a [*a]",
     "*nowhere",
     "<<: {a: b}",

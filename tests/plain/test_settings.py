@@ -314,6 +314,9 @@ def test_a_fault_that_a_later_layer_would_hide_is_told(conf):
         ("brokers: {[a]: 1}\n", "is not valid YAML: line 1, column 11: found unhashable key"),
         ("? {a: 1}\n: 1\n? {a: 1}\n: 2\n", "is not valid YAML: line 1, column 3: found unhashable key"),
         ("brokers: &a {x: *a}\n", "is not valid YAML: line 1: an alias refers to what it is part of"),
+        ("role: !!int\n", "is not valid YAML: a value is not what its tag says"),
+        ("role: !!bool maybe\n", "is not valid YAML: a value is not what its tag says"),
+        (f"role: {':'.join(['59'] * 400)}.5\n", "is not valid YAML: int too large to convert to float"),
         (
             "role: !!python/name:os.system\n",
             "is not valid YAML: line 1, column 7: could not determine a constructor for the tag",

@@ -15,8 +15,9 @@ KeyPath = tuple[str, ...]
 MOST_VALUES = 100_000  # of one file; YAML's aliases make billions of a few lines
 _NAME = re.compile(r"^[\w.-]*")  # what is behind it may be a secret
 _QUOTED = re.compile(r""" ("[^"]{2,}"|'(?!<)[^']{2,}')""")  # so may be what YAML repeats, but for signs of its own
-# PyYAML raises the last two where a tag (`!!bool`, `!!timestamp`) stands before something else.
-_UNREADABLE = (yaml.YAMLError, ValueError, RecursionError, AttributeError, KeyError)
+# PyYAML raises these where a tag (`!!timestamp`, `!!bool`, `!!int`) stands before something else.
+_UNLIKE_ITS_TAG = (AttributeError, LookupError)
+_UNREADABLE = (yaml.YAMLError, ValueError, OverflowError, RecursionError, *_UNLIKE_ITS_TAG)
 _HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 
 
@@ -158,6 +159,6 @@ def _yaml_problem(error: Exception) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
         mark = error.problem_mark
         return f"line {mark.line + 1}, column {mark.column + 1}: {_QUOTED.sub('', str(error.problem))}"
-    if isinstance(error, AttributeError | KeyError):
+    if isinstance(error, _UNLIKE_ITS_TAG):
         return "a value is not what its tag says"
     return re.split(r":? ['\"]", str(error).replace("\n", " "), maxsplit=1)[0] or type(error).__name__
