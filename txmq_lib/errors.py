@@ -1,7 +1,8 @@
-"""The error tree: what went wrong, where, what to do, and the exit status it means. Imports nothing."""
+"""The error tree: what went wrong, where, what to do, and the exit status it means. Imports nothing of txmq."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 EXIT_DONE = 0
@@ -162,13 +163,22 @@ class EnvironmentFault(TxmqError):
     code = "ENVIRONMENT"
 
 
+# What Hadoop's connector for S3, and deltalake, say below whatever was asked for.
+_SILENT_STORE = re.compile(r"Unable to execute HTTP request: ([^\n]*)|error sending request")
 _TRACEBACK = "Traceback (most recent call last):"
 
 
-def code_and_words(error: Exception) -> tuple[str, str]:
+def code_and_words(error: BaseException) -> tuple[str, str]:
     """What people are told of an error: its code, and one line (all of it where txmq raised it on purpose)."""
     if isinstance(error, TxmqError):
         return error.code, error.message
+    if silent := _SILENT_STORE.search(str(error)):
+        why = f" ({silent[1].strip()})" if silent[1] else ""
+        return (
+            WarehouseUnreached.code,
+            f"the object store of the warehouse cannot be reached{why}: look at the network and its server; the same"
+            " command carries an unfinished pass on",
+        )
     lines = str(error).strip().splitlines() or [""]
     words = lines[0].removesuffix(_TRACEBACK)
     if words != lines[0]:

@@ -298,7 +298,7 @@ def test_what_is_wrong_with_a_store_is_one_line_before_a_jvm_starts(
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and never answers
         for name, value in environment.items():
             monkeypatch.setenv(name, value.replace("SILENT", f"http://127.0.0.1:{silent.getsockname()[1]}"))
-        for command in ("init", "doctor"):
+        for command in ("init", "doctor", "status", "pending"):
             asks_nobody = timed("--version", conf)[1]
             done, taken = timed(command, conf)
             tell(f"{command}, {words}: {taken:.1f} s; --version {asks_nobody:.1f} s")

@@ -624,7 +624,9 @@ MUTANTS = (
     Mutant("when_given_up", "nobody is asked about what was given up without a trace (R119)", "isin(*GIVEN_UP_UNSEEN)", "isNull()",
            ("rules/test_answers.py",)),
     # --- on an object store
-    Mutant("object_stores.fault_of", "any store will do for two writers", "scheme in _EXCLUSIVE", "scheme", STORES),
+    Mutant("place_fault", "any store will do for two writers", "scheme not in _EXCLUSIVE", "not scheme", STORES),
+    Mutant("place_fault", "a place without a bucket is asked for", "not uri.startswith", "False and not uri.startswith", STORES),
+    Mutant("code_and_words", "a store that has gone is something nobody thought of", "_SILENT_STORE.search(str(error))", "None", STORES),
     Mutant("object_stores.fault_of", "another log store may commit on S3", "!= LOG_STORE:", "== None:", STORES),
     Mutant("object_stores.fault_of", "locks of one writer are locks of the other", "if environ.get(_LOCK_VARIABLE)", "if False", STORES),
     Mutant("lies_below", "a copy of a file may lie anywhere", ' and ".." not in decoded.split("/")', "",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from txmq_lib.cli import main
+from txmq_lib.cli.run.warehouse_findings import warehouse_findings
 
 ID = "C000020246654E0E2F2A6940C2510000"
 
@@ -85,13 +87,37 @@ def test_an_object_store_that_is_not_there(said, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     written = []
     monkeypatch.setattr("txmq_lib.cli.run.recorded.write_runs", lambda *_, **__: written.append(1) or "")
-    for command in ("init", "reconcile"):
-        begun = time.monotonic()
-        status, err = said("--warehouse", "s3://lake/w", command)
-        assert status == 3
-        assert err.startswith("error WAREHOUSE_UNREACHED: warehouse s3://lake/w: the store cannot be reached (")
-        assert time.monotonic() - begun < 5
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and never answers
+        for port in (9, silent.getsockname()[1]):
+            monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+            for command in (["reconcile"], ["status"], ["pending"], ["trace", "C0"]):
+                begun = time.monotonic()
+                status, err = said("--warehouse", "s3://lake/w", *command)
+                assert status == 3
+                assert err.startswith("error WAREHOUSE_UNREACHED: warehouse s3://lake/w: the store cannot be reached (")
+                assert len(err.splitlines()) == 1
+                assert time.monotonic() - begun < 5
     assert not written  # it would be tried as long as a table may take
+
+
+def test_an_endpoint_without_its_scheme(said, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "127.0.0.1:9")
+    words = "AWS_ENDPOINT_URL: must begin with http:// or https:// and name a host"
+    for command in ("init", "reconcile", "status", "pending"):
+        assert said("--warehouse", "s3://lake/w", command) == (3, f"error ENVIRONMENT: {words}")
+    assert [each.found for each in warehouse_findings("s3://lake/w", datetime.now(UTC), {})] == [words]
+
+
+def test_a_panic_of_a_library_is_no_finding(said, monkeypatch):
+    class PanicException(BaseException):
+        pass
+
+    def panics(*_):
+        raise PanicException("request valid")
+
+    monkeypatch.setattr("txmq_lib.views.tables.Tables.readable", panics)
+    status, err = said("pending")
+    assert (status, err) == (3, "error UNEXPECTED: PanicException: request valid (--verbose shows where)")
 
 
 def test_sources_where_none_is_configured(said):

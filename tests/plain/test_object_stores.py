@@ -6,25 +6,94 @@ from datetime import UTC, datetime
 
 import pytest
 
+from txmq_lib.cli.run.findings import connector_finding
 from txmq_lib.cli.run.warehouse_findings import warehouse_findings
-from txmq_lib.files.object_stores import LOG_STORE, LOG_STORE_KEY, fault_of, reason_of
+from txmq_lib.config.settings import Settings
+from txmq_lib.errors import EnvironmentFault, SettingsError, code_and_words
+from txmq_lib.files.object_stores import LOG_STORE, LOG_STORE_KEY, fault_of, reason_of, storage_options
 
 ACCOUNT = "box@account.blob.core.windows.net"
 
 
 @pytest.mark.parametrize(
     "uri",
-    ["/w", "w", "file:/w", "file:///w", "s3://b/w", "s3a://b/w", "gs://b/w", "hdfs://n/w", f"abfss://{ACCOUNT}/w"],
+    [
+        *("/w", "w", "/a:b/w", "./a:b", "file:/w", "file:///w", "s3://b/w", "s3a://b", "gs://b/w", "hdfs://n/w"),
+        *("hdfs:///w", f"abfss://{ACCOUNT}/w"),
+    ],
 )
 def test_of_two_commits_one_fails_there(uri):
+    assert Settings.load(warehouse=uri).warehouse == uri
     assert fault_of(uri, {LOG_STORE_KEY: LOG_STORE}, {}) == ""
 
 
-@pytest.mark.parametrize("uri", ["oss://b/w", "cosn://b/w", f"wasbs://{ACCOUNT}/w", "az://b/w", "ftp://h/w"])
+@pytest.mark.parametrize(
+    "uri",
+    [
+        *("oss://b/w", "cosn://b/w", f"wasbs://{ACCOUNT}/w", "az://b/w", "ftp://h/w", "https://b/w", "s4://b/w"),
+        *("s3n://b/w", "S3A://b/w", "a:b"),
+    ],
+)
 def test_where_both_may_be_taken_the_place_is_refused_by_name(uri):
-    fault = fault_of(uri, {}, {})
-    assert fault.startswith(f"warehouse at {uri.partition(':')[0]}://: of two commits of one number both may be taken")
-    assert "abfss://" in fault
+    assert place_of(uri).startswith("must be a path, or begin with one of s3://, s3a://, gs://, abfss://, ")
+
+
+@pytest.mark.parametrize(
+    ("uri", "words"),
+    [
+        *((uri, "must be written as s3a://BUCKET/PATH") for uri in ("s3a:/b/w", "s3a:b/w", "s3a://", "s3a:///b/w")),
+        ("hdfs:/w", "must be written as hdfs://HOST/PATH"),
+        ("w\0", "must not have a byte of zero"),
+    ],
+)
+def test_a_place_that_is_written_as_none_can_be_is_refused_before_anything_is_asked(uri, words):
+    assert place_of(uri).startswith(words)
+
+
+def place_of(uri: str) -> str:
+    """What is told of it as a place of a warehouse."""
+    with pytest.raises(SettingsError) as raised:
+        Settings.load(warehouse=uri)
+    (fault,) = raised.value.faults
+    return fault.removeprefix("--warehouse: warehouse: ")
+
+
+@pytest.mark.parametrize("endpoint", ["127.0.0.1:9000", "minio", "http://", "http://a b:1", "http://[::1", "ftp://h"])
+def test_an_endpoint_that_is_no_url_is_told_by_the_name_of_its_variable(endpoint):
+    words = "AWS_ENDPOINT_URL_S3: must begin with http:// or https:// and name a host"
+    environ = {"AWS_ENDPOINT_URL_S3": endpoint, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
+    with pytest.raises(EnvironmentFault, match=words):
+        storage_options("s3://b/w", environ)
+    assert storage_options("gs://b/w", environ) is not None
+    assert storage_options("s3://b/w", {**environ, "AWS_ENDPOINT_URL_S3": "https://h:1/p"}) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "An error occurred while calling z:S3LogStoreUtil.s3ListFromArray.\n: AWSClientIOException: x: SdkClientException:"
+        " Unable to execute HTTP request: Connect to h:1 failed: Connection refused\n\tat org.apache",
+        "Generic S3 error: Error performing GET http://h:1/b in 1s - HTTP error: error sending request",
+    ],
+)
+def test_a_store_that_goes_in_the_middle_of_a_pass_is_told_as_what_it_is(text):
+    code, words = code_and_words(RuntimeError(text))
+    assert code == "WAREHOUSE_UNREACHED"
+    assert words.startswith("the object store of the warehouse cannot be reached")
+    assert len(words.splitlines()) == 1
+    assert ("Connection refused" in text) == ("Connection refused" in words)
+
+
+def test_doctor_misses_the_connector_for_s3(tmp_path):
+    jar = tmp_path / "hadoop-aws-3.4.2.jar"
+    jar.touch()
+    key = "spark.driver.extraClassPath"
+    for settings in ({key: f"{jar}:{tmp_path}"}, {key: f"{tmp_path}/*"}, {"spark.jars.packages": "org:hadoop-aws:3"}):
+        assert list(connector_finding("s3://b/w", settings)) == []
+    assert [each.state for each in connector_finding("s3://b/w", {})] == ["warn"]
+    (gone,) = connector_finding("s3://b/w", {key: f"{jar}:{tmp_path}/bundle.jar"})
+    assert (gone.state, gone.found) == ("fail", f"{tmp_path}/bundle.jar: no such file")
+    assert list(connector_finding("/w", {key: "/gone"})) == []
 
 
 @pytest.mark.parametrize(
@@ -47,7 +116,6 @@ def test_a_store_that_nobody_gave_credentials_for_says_what_to_set():
 
 def test_doctor_tells_of_such_a_place_before_it_is_asked(monkeypatch):
     monkeypatch.setenv("AWS_S3_LOCKING_PROVIDER", "dynamodb")
-    for uri, named in (("oss://b/w", "oss://"), ("s3://b/w", "AWS_S3_LOCKING_PROVIDER")):
-        (only,) = warehouse_findings(uri, datetime(2026, 11, 24, tzinfo=UTC), {})
-        assert (only.check, only.state) == ("warehouse", "fail")
-        assert named in only.found
+    (only,) = warehouse_findings("s3://b/w", datetime(2026, 11, 24, tzinfo=UTC), {})
+    assert (only.check, only.state) == ("warehouse", "fail")
+    assert "AWS_S3_LOCKING_PROVIDER" in only.found

@@ -124,9 +124,17 @@ def run(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if hasattr(error, "format_message"):  # Typer's own of what was typed: it has no public name
             return _wrongly_typed(error)
-        code, words = code_and_words(error)
-        _tell(code, words if is_verbose else f"{words} (--verbose shows where)", is_verbose)
-        return EXIT_FAILED
+        return _failed(error, is_verbose)
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # of deltalake: as no Exception it would end with status 1
+            raise
+        return _failed(error, is_verbose)
+
+
+def _failed(error: BaseException, is_verbose: bool) -> int:
+    code, words = code_and_words(error)
+    _tell(code, words if is_verbose else f"{words} (--verbose shows where)", is_verbose)
+    return EXIT_FAILED
 
 
 def _wrongly_typed(error: Any) -> int:  # noqa: ANN401 - see above

@@ -19,6 +19,7 @@ from txmq_lib.config.setting_types import (
     SecondsOrAuto,
     Section,
 )
+from txmq_lib.files.object_stores import place_fault
 from txmq_lib.names import CHECK_GROUP
 from txmq_lib.rocketmq.host_port import host_and_port
 
@@ -41,6 +42,10 @@ def _readable_location(value: str) -> str:
     is_elsewhere = "://" in value and not value.startswith("file:")
     if not is_elsewhere and _ANOTHER_PATH.search(value):
         raise ValueError("must not have a backslash or a % before two of 0-9 and a-f: views would look elsewhere")
+    if "\0" in value:
+        raise ValueError("must not have a byte of zero")
+    if fault := place_fault(value):
+        raise ValueError(fault)
     return value
 
 

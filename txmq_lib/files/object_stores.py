@@ -10,17 +10,22 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from txmq_lib.errors import EnvironmentFault
 
 # deltalake knows both names; Spark's connector is called s3a.
-_S3 = ("s3://", "s3a://", "s3n://")
+_S3 = ("s3://", "s3a://")
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _S3A = "spark.hadoop.fs.s3a"
 LOG_STORE_KEY = "spark.delta.logStore.s3a.impl"
 LOG_STORE = "txmq.ConditionalPutLogStore"
-# Where Delta's own log store and deltalake refuse the second of two commits: by a rename or a put that fails where
-# there is something already.
-_EXCLUSIVE = ("gs", "abfss", "abfs", "hdfs", "viewfs", "file")
+# Where the second of two commits of one number is refused: on S3 by txmq, elsewhere by Delta's own log store and by
+# deltalake, by a rename or a put that fails where there is something already. The first have a bucket behind them.
+_OF_BUCKETS = ("s3", "s3a", "gs", "abfss", "abfs")
+_EXCLUSIVE = (*_OF_BUCKETS, "hdfs", "viewfs")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 # Who holds a lock of its own excludes none of those who do not.
 _LOCK_VARIABLE = "AWS_S3_LOCKING_PROVIDER"
 _CODE = re.compile(r"<Code>(\w+)</Code>")
@@ -45,12 +50,16 @@ def storage_options(uri: str, environ: Mapping[str, str] = os.environ, *, longes
     """What deltalake is to know beside the environment; None for a place on a file system.
 
     longest_s  how long one request is tried again
+    Errors     EnvironmentFault for an endpoint that is no URL: deltalake panics on it.
     """
     if "://" not in uri or uri.startswith(("file:", "hdfs:", "viewfs:")):
         return None
     options = {"retry_timeout": f"{longest_s}s", "connect_timeout": "3s", "max_retries": "10" if longest_s > 9 else "2"}
-    if is_s3(uri) and _first(environ, _ENDPOINTS).startswith("http://"):
-        options["allow_http"] = "true"
+    if is_s3(uri):
+        if fault := _endpoint_fault(environ):
+            raise EnvironmentFault(fault)
+        if _first(environ, _ENDPOINTS).startswith("http://"):
+            options["allow_http"] = "true"
     return options
 
 
@@ -96,18 +105,41 @@ def fault_of(uri: str, stated: Mapping[str, str], environ: Mapping[str, str] = o
 
     stated  Spark's settings as the user has them
     """
-    scheme = uri.partition("://")[0] if "://" in uri else "file"
     if not is_s3(uri):
-        if scheme in _EXCLUSIVE:
-            return ""
-        known = ", ".join(f"{each}://" for each in ("s3", *_EXCLUSIVE))
-        return f"warehouse at {scheme}://: of two commits of one number both may be taken there; use one of {known}"
+        return ""
     if stated.get(LOG_STORE_KEY, LOG_STORE) != LOG_STORE:
         return f"{LOG_STORE_KEY}: txmq commits by conditional puts, which another log store does not see; leave it out"
     if stated.get(f"{_S3A}.create.conditional.enabled") == "false":
         return f"{_S3A}.create.conditional.enabled: without it two writers overwrite each other; leave it out"
     if environ.get(_LOCK_VARIABLE):
         return f"{_LOCK_VARIABLE}: txmq commits by conditional puts, which need no lock and see none; unset it"
+    return ""
+
+
+def place_fault(uri: str) -> str:
+    """Why no warehouse can be at a place that is written so; empty where one can."""
+    scheme = found[1] if (found := _SCHEME.match(uri)) else "file"
+    if scheme == "file":
+        return ""
+    if scheme not in _EXCLUSIVE:
+        known = ", ".join(f"{each}://" for each in _EXCLUSIVE)
+        return f"must be a path, or begin with one of {known}: elsewhere of two commits both may be taken"
+    bucket = uri.removeprefix(f"{scheme}://").partition("/")[0]
+    if not uri.startswith(f"{scheme}://") or (scheme in _OF_BUCKETS and not bucket):
+        return f"must be written as {scheme}://{'BUCKET' if scheme in _OF_BUCKETS else 'HOST'}/PATH"
+    return ""
+
+
+def _endpoint_fault(environ: Mapping[str, str]) -> str:
+    for name in _ENDPOINTS:
+        if value := environ.get(name):
+            try:
+                is_url = urlsplit(value).scheme in ("http", "https") and urlsplit(value).hostname is not None
+            except ValueError:
+                is_url = False
+            if not is_url or re.search(r"\s", value):
+                return f"{name}: must begin with http:// or https:// and name a host"
+            break
     return ""
 
 

@@ -10,10 +10,10 @@ from txmq_lib.views.story import Event
 
 # A plan of these is already there: the command sends what was recorded, and asks for no reason again.
 SEND = {
-    names.COMMIT: "txmq settle {id} --commit --reason TEXT --to-broker --apply",
-    names.ROLLBACK: "txmq settle {id} --rollback --reason TEXT --to-broker --apply",
-    names.ACTION_RESUME: "txmq resume {id} --to-broker --apply",
-    names.ACTION_RESEND: "txmq resend {id} --reason TEXT --apply",
+    names.COMMIT: "txmq settle {id} --commit --reason TEXT --to-broker --namesrv HOST:PORT --apply",
+    names.ROLLBACK: "txmq settle {id} --rollback --reason TEXT --to-broker --namesrv HOST:PORT --apply",
+    names.ACTION_RESUME: "txmq resume {id} --to-broker --namesrv HOST:PORT --apply",
+    names.ACTION_RESEND: "txmq resend {id} --reason TEXT --namesrv HOST:PORT --apply",
 }
 LAND = "land its broker again, then txmq audit: the verdict changes when what the broker writes has landed"
 # What became of a request, and what to do then.

@@ -45,14 +45,28 @@ class Tables:
         self.is_far = "://" in self.uri
         self._tables: dict[str, DeltaTable] = {}
         self._opening: dict[str, Lock] = {}
+        self._looking = Lock()
+        self._is_made: bool | WarehouseUnreached | None = None
+
+    def is_made(self) -> bool:
+        """Whether there is the table of passes, which every warehouse has; asked once.
+
+        WarehouseUnreached where the place of the tables does not answer, within three seconds.
+        """
+        path = f"{self.uri}/pass"
+        with self._looking:
+            if self._is_made is None:
+                try:
+                    self._is_made = DeltaTable.is_deltatable(path, looking_options(path))
+                except (DeltaError, OSError) as error:
+                    self._is_made = WarehouseUnreached(f"warehouse {self.uri}: {reason_of(error, path)}")
+            if isinstance(self._is_made, WarehouseUnreached):
+                raise self._is_made
+            return self._is_made
 
     def require_reached(self) -> None:
         """WarehouseUnreached where the place of the tables does not answer; whether they are there does not matter."""
-        path = f"{self.uri}/pass"
-        try:
-            DeltaTable.is_deltatable(path, looking_options(path))
-        except (DeltaError, OSError) as error:
-            raise WarehouseUnreached(f"warehouse {self.uri}: {reason_of(error, path)}") from error
+        self.is_made()
 
     def stored(self, table: str) -> Stored:
         """Rows and highest values of a table, from the statistics of its files in Delta's log."""
@@ -123,7 +137,11 @@ class Tables:
         try:
             with self._opening.setdefault(table, Lock()):
                 if table not in self._tables:
-                    self._tables[table] = DeltaTable(path, storage_options=self.options())
+                    options = self.options()
+                    if options is not None:
+                        # To open a table has more patience with a store that is silent.
+                        self.require_reached()
+                    self._tables[table] = DeltaTable(path, storage_options=options)
             yield self._tables[table]
         except TableNotFoundError:
             raise TableMissingError(self._missing(table)) from None

@@ -19,6 +19,7 @@ from txmq_lib.cli.run.findings import (
     OK,
     WARN,
     Finding,
+    connector_finding,
     host_finding,
     jars_finding,
     java_finding,
@@ -74,6 +75,7 @@ def findings_of(options: Options, now: Callable[[], datetime]) -> Iterator[Findi
     yield Finding("settings", OK, f"no fault; fingerprint {settings.fingerprint()}")
     yield from secret_findings(settings, os.environ)
     yield from source_findings(settings, os.environ)
+    yield from connector_finding(location(settings.warehouse), settings.spark)
     of_warehouse = list(warehouse_findings(location(settings.warehouse), now(), settings.spark))
     if not any(each.check == "warehouse" and each.state == FAIL for each in of_warehouse):
         yield from role_findings(settings)  # which it keeps

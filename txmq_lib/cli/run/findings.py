@@ -10,12 +10,15 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from glob import glob
 from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.util import find_spec
 from pathlib import Path
 
 from txmq_lib.errors import EnvironmentFault
+from txmq_lib.files.object_stores import is_s3
 from txmq_lib.spark import jars, java
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -24,6 +27,9 @@ OK, WARN, FAIL = "ok", "warn", "fail"
 DISK_FAIL_BYTES, DISK_WARN_BYTES = 200 << 20, 5 << 30
 MEMORY_WARN_BYTES = 2 << 30
 JAVA_SCRATCH = Path("/tmp")
+# Spark's connector for S3, and by which settings it may get to a session.
+CONNECTOR = "hadoop-aws"
+CLASS_PATHS, PACKAGES = ("spark.driver.extraClassPath", "spark.jars"), "spark.jars.packages"
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,24 @@ def jars_finding() -> Finding:
         problem = f"{' and '.join(missing)} missing in {jars.jars_dir()}"
         return Finding("jars", WARN, problem, f"{fetch}; else the next session fetches them")
     return Finding("jars", OK, f"{', '.join(jars.jar_names())} in {jars.jars_dir()}, with the pinned hashes")
+
+
+def connector_finding(uri: str, spark: Mapping[str, str]) -> Iterator[Finding]:
+    """Spark's connector for S3 is named, or lies beside Spark's own jars; it may be found otherwise as well.
+
+    spark  Spark's settings as the user has them
+    """
+    if not is_s3(uri):
+        return
+    paths = [path for key in CLASS_PATHS for path in re.split("[:,]", spark.get(key, "")) if path]
+    gone = [path for path in paths if path.startswith("/") and not glob(path)]
+    beside = [] if find_spec("pyspark") is None else jars.jars_dir().glob(f"{CONNECTOR}*.jar")
+    named = (*(name for path in paths for name in glob(path) or [path]), *map(str, beside), spark.get(PACKAGES, ""))
+    advice = "name it and the bundle by spark.driver.extraClassPath (documentation: Object stores)"
+    if gone:
+        yield Finding("jars", FAIL, f"{', '.join(gone)}: no such file", advice)
+    elif not any(CONNECTOR in each for each in named):
+        yield Finding("jars", WARN, f"no {CONNECTOR} is named in these settings, or lies beside Spark's jars", advice)
 
 
 def spark_home_finding() -> Iterator[Finding]:

@@ -22,7 +22,8 @@ def run_mend(options: Options, *, apply: bool) -> None:
     uri = location(settings_of(options).warehouse)
     root = on_disk(uri)
     if root is None or not Path(root).is_dir():
-        raise UsageError(f"{uri} is no warehouse on this machine")
+        why = "an object store keeps what it has confirmed" if "://" in uri else "it is no directory"
+        raise UsageError(f"{uri} is no warehouse on a disk of this machine, which mend is for: {why}")
     found = mend(uri) if apply else examined(Path(root))
     for line in found.lines():
         say(line)

@@ -51,6 +51,9 @@ def warehouse_findings(uri: str, now: datetime, spark: Mapping[str, str]) -> Ite
         if damaged:
             return
     reader = WarehouseReader(uri)
+    if local is None and storage_options(uri) is not None and not reader.is_made():
+        yield Finding("tables", OK, f"none yet in {uri}: the first pass makes them")
+        return
     reader.open_ahead(table_specs())
     yield from table_findings(reader)
     yield from time_findings(reader, now)
@@ -66,9 +69,10 @@ def damage_findings(place: Path) -> Iterator[Finding]:
 
 def reach_finding(uri: str) -> Finding:
     """The store of the warehouse answers, and takes the credentials."""
-    if storage_options(uri) is None:
-        return Finding("warehouse", WARN, f"{uri} is not on this machine", "its room and permissions are not looked at")
     try:
+        if storage_options(uri) is None:
+            advice = "its room and permissions are not looked at"
+            return Finding("warehouse", WARN, f"{uri} is not on this machine", advice)
         WarehouseReader(uri).require_reached()
     except TxmqError as error:
         return Finding("warehouse", FAIL, error.message, "mend it; every command but this one needs the store")
