@@ -273,6 +273,10 @@ def test_what_somebody_has_decided_is_no_longer_told_as_undecided(status):
         "1 taken by their broker: land, then audit",
     ]
     assert status("--set", "thresholds.given_up=2", rows=rows)[0] == 0
+    given_up = {"given_up_timestamp": at("10:00:00"), **{name: key[name] for name in ("broker_name", "producer_group")}}
+    _, out, _ = status(rows={**rows, "trans_check_max_time": [{**given_up, "transaction_id": "1"}] * 6})
+    (line,) = [line for line in out.splitlines() if line.startswith("GIVEN UP 6")]
+    assert line.endswith("2 of them undecided")
 
 
 def test_verdicts_given_before_other_passes_say_that_an_audit_is_due(status):

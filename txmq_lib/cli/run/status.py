@@ -166,7 +166,7 @@ def _checks(status: Status) -> Iterator[str]:
         f"CHECKS   asked {checks.asked:,}{_ago(status, checks.last_asked_timestamp)}   answered {checks.answered:,}"
         + (f" ({answers})" if answers else "")
     )
-    undecided = sum(row.count for row in status.verdicts if row.verdict in GIVEN_UP_IN_A_ROW)
+    undecided = sum(status.undecided(verdict) for verdict in GIVEN_UP_IN_A_ROW)
     still = f"   {undecided:,} of them undecided" if status.given_up and status.verdicts else ""
     yield f"GIVEN UP {status.given_up:,}{_ago(status, status.last_given_up_timestamp)}{still}"
 
