@@ -176,7 +176,7 @@ def code_and_words(error: BaseException) -> tuple[str, str]:
         why = f" ({silent[1].strip()})" if silent[1] else ""
         return (
             WarehouseUnreached.code,
-            f"the object store of the warehouse cannot be reached{why}: look at the network and its server; the same"
+            f"the object store cannot be reached{why}: look at the network and its server; the same"
             " command carries an unfinished pass on",
         )
     lines = str(error).strip().splitlines() or [""]

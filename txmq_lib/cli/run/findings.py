@@ -29,7 +29,7 @@ MEMORY_WARN_BYTES = 2 << 30
 JAVA_SCRATCH = Path("/tmp")
 # Spark's connector for S3, and by which settings it may get to a session.
 CONNECTOR = "hadoop-aws"
-CLASS_PATHS, PACKAGES = ("spark.driver.extraClassPath", "spark.jars"), "spark.jars.packages"
+CLASS_PATH, JARS, PACKAGES = "spark.driver.extraClassPath", "spark.jars", "spark.jars.packages"
 
 
 @dataclass(frozen=True)
@@ -109,13 +109,13 @@ def connector_finding(uri: str, spark: Mapping[str, str]) -> Iterator[Finding]:
     """
     if not is_s3(uri):
         return
-    paths = [path for key in CLASS_PATHS for path in re.split("[:,]", spark.get(key, "")) if path]
+    paths = [*spark.get(CLASS_PATH, "").split(":"), *spark.get(JARS, "").split(",")]
     gone = [path for path in paths if path.startswith("/") and not glob(path)]
     beside = [] if find_spec("pyspark") is None else jars.jars_dir().glob(f"{CONNECTOR}*.jar")
     named = (*(name for path in paths for name in glob(path) or [path]), *map(str, beside), spark.get(PACKAGES, ""))
     advice = "name it and the bundle by spark.driver.extraClassPath (documentation: Object stores)"
     if gone:
-        yield Finding("jars", FAIL, f"{', '.join(gone)}: no such file", advice)
+        yield Finding("jars", WARN, f"{', '.join(gone)}: no such file", advice)
     elif not any(CONNECTOR in each for each in named):
         yield Finding("jars", WARN, f"no {CONNECTOR} is named in these settings, or lies beside Spark's jars", advice)
 
