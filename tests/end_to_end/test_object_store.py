@@ -22,6 +22,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from far_passes import FarPasses
 from moment import NOW_TEXT
+from pages import environment, marked, steps, written
 from pyarrow.fs import copy_files
 from s3_proxy import Fault, Faults, S3Proxy, no_fault
 from small_log import SmallLog
@@ -199,6 +200,31 @@ def test_the_capture_on_a_store_gives_its_verdicts_and_an_idle_run_asks_little(s
         with store.counting() as seen:
             txmq(conf, view)
         tell(f"{view}: {seen}")
+
+
+def test_the_page_runs_as_written_on_a_server_of_ones_own(store, tmp_path):
+    page, jars = "object-stores.md", tmp_path / "jars"
+    theirs = {"/opt/txmq": str(jars), "s3://my-bucket": f"s3://{minio.BUCKET}", "http://127.0.0.1:9000": store.url}
+
+    def ours(text: str) -> str:
+        for their, our in theirs.items():
+            text = text.replace(their, our)
+        return text
+
+    written(page, tmp_path)
+    conf = tmp_path / "mine.yaml"
+    conf.write_text(ours(conf.read_text(encoding="utf-8")), encoding="utf-8")
+    page_blocks = marked("object-stores.md", "test_the_page_runs_as_written_on_a_server_of_ones_own")
+    script = "\n".join(ours(step.command) for block in page_blocks for step in steps(block))
+    done = subprocess.run(
+        ["bash", "-ec", script],
+        cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, timeout=900, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert sorted(jar.name for jar in jars.iterdir()) == ["bundle-2.29.52.jar", "hadoop-aws-3.4.2.jar"]
+    assert "none yet in" in done.stdout
+    assert "VERDICTS" in done.stdout
+    assert "hadoop-aws" not in done.stdout  # doctor misses nothing
 
 
 def test_the_rows_of_runs_are_put_together_though_that_takes_longer_than_a_row_may(store, tmp_path):
