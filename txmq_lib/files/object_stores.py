@@ -131,16 +131,15 @@ def place_fault(uri: str) -> str:
 
 
 def _endpoint_fault(environ: Mapping[str, str]) -> str:
-    for name in _ENDPOINTS:
-        if value := environ.get(name):
-            try:
-                is_url = urlsplit(value).scheme in ("http", "https") and urlsplit(value).hostname is not None
-            except ValueError:
-                is_url = False
-            if not is_url or re.search(r"\s", value):
-                return f"{name}: must begin with http:// or https:// and name a host"
-            break
-    return ""
+    name = next((each for each in _ENDPOINTS if environ.get(each)), None)
+    if name is None:
+        return ""
+    try:
+        parts = urlsplit(environ[name])
+        is_url = parts.scheme in ("http", "https") and parts.hostname and not re.search(r"\s", environ[name])
+    except ValueError:
+        is_url = False
+    return "" if is_url else f"{name}: must begin with http:// or https:// and name a host"
 
 
 def reason_of(error: Exception, uri: str) -> str:

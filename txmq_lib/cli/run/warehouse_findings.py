@@ -13,7 +13,7 @@ from txmq_lib.cli.run.findings import FAIL, OK, WARN, Finding, directory_finding
 from txmq_lib.config.settings import Settings
 from txmq_lib.config.table_specs import table_specs
 from txmq_lib.errors import TxmqError
-from txmq_lib.files.object_stores import fault_of, storage_options
+from txmq_lib.files.object_stores import fault_of
 from txmq_lib.passes.damage import examined
 from txmq_lib.views.landing_figures import landed, last_passes
 from txmq_lib.views.reader import WarehouseReader
@@ -33,30 +33,34 @@ def warehouse_findings(uri: str, now: datetime, spark: Mapping[str, str]) -> Ite
     if fault := fault_of(uri, spark):
         yield Finding("warehouse", FAIL, fault, "every job refuses before that")
         return
+    reader = WarehouseReader(uri)
     local = None if "://" in uri.removeprefix("file://") else Path("/" + uri.removeprefix("file:").lstrip("/"))
     if local is None:
-        reach = reach_finding(uri)
+        reach = reach_finding(reader)
         yield reach
         if reach.state == FAIL:
+            return
+        if reader.options() is not None and not reader.is_made():
+            yield _none_yet(uri)
             return
     else:
         directory = next(each for each in (local, *local.parents) if each.exists())
         yield directory_finding("warehouse", directory, "let this user write there, or name another with --warehouse")
         yield clock_finding(directory, now)
         if not (local / "pass").exists():
-            yield Finding("tables", OK, f"none yet in {uri}: the first pass makes them")
+            yield _none_yet(uri)
             return
         damaged = list(damage_findings(local))
         yield from damaged
         if damaged:
             return
-    reader = WarehouseReader(uri)
-    if local is None and storage_options(uri) is not None and not reader.is_made():
-        yield Finding("tables", OK, f"none yet in {uri}: the first pass makes them")
-        return
     reader.open_ahead(table_specs())
     yield from table_findings(reader)
     yield from time_findings(reader, now)
+
+
+def _none_yet(uri: str) -> Finding:
+    return Finding("tables", OK, f"none yet in {uri}: the first pass makes them")
 
 
 def damage_findings(place: Path) -> Iterator[Finding]:
@@ -67,16 +71,16 @@ def damage_findings(place: Path) -> Iterator[Finding]:
         yield Finding("tables", WARN if found.is_of_open_plans else FAIL, line, found.refusal or advice)
 
 
-def reach_finding(uri: str) -> Finding:
+def reach_finding(reader: WarehouseReader) -> Finding:
     """The store of the warehouse answers, and takes the credentials."""
     try:
-        if storage_options(uri) is None:
+        if reader.options() is None:
             advice = "its room and permissions are not looked at"
-            return Finding("warehouse", WARN, f"{uri} is not on this machine", advice)
-        WarehouseReader(uri).require_reached()
+            return Finding("warehouse", WARN, f"{reader.uri} is not on this machine", advice)
+        reader.require_reached()
     except TxmqError as error:
         return Finding("warehouse", FAIL, error.message, "mend it; every command but this one needs the store")
-    return Finding("warehouse", OK, f"{uri} answers")
+    return Finding("warehouse", OK, f"{reader.uri} answers")
 
 
 def clock_finding(directory: Path, now: datetime) -> Finding:
