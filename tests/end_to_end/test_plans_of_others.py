@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import truth
 from captured import unpack_store
 from histories import HALF_TOPIC, message_row
-from house import House, wall_clock
+from house import BROKER, House, Killed, said_of_brokers, wall_clock
 from moment import NOW
 from pyspark.sql import functions as F
+from small_log import SmallLog
 from truth import CAPTURES
 
+from txmq_lib.delta.arrow_writes import ArrowWrite
 from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.errors import LeftOff
+from txmq_lib.errors import InvariantViolation, LeftOff
 from txmq_lib.passes import runner
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import Job
@@ -128,3 +131,39 @@ def test_a_landing_that_is_carried_on_forgets_nothing_that_landed_before(open_ho
 
     assert passed_over("end", END)
     assert passed_over("half", RESTART / "half.jsonl.gz")
+
+
+def test_of_what_another_process_lands_in_a_cycle_an_audit_sees_all_or_nothing(open_house, tmp_path):
+    """A commit of the cycle's own brings single tables up to date: an op message and the frontier, not the message."""
+    house, log = open_house("role=audit"), SmallLog()
+    half = log.half("T")
+    house.land_store(log.write_store(tmp_path / "store"))
+    log.commit(half)
+    log.op(half)
+    other = House(Warehouse(house.warehouse.spark, house.warehouse.uri), tmp_path, house.settings)
+
+    def beside(_table: str, step: str) -> None:
+        if step == "started":
+            cycle.enter_context(house.warehouse.looking_once())
+            house.audit()
+        if step == "frontier":
+            for table in ("op_message", "landing_frontier"):
+                house.warehouse.log(table)
+            house.audit()
+            raise Killed
+
+    with ExitStack() as cycle, other.on_write(beside), pytest.raises(Killed):
+        other.land_store(log.write_store(tmp_path / "store"))
+    assert said_of_brokers(house)[BROKER, "T"][0] in ("PENDING", "COMMITTED")
+
+
+def test_a_write_that_ends_well_and_leaves_no_commit_is_not_believed(open_house, monkeypatch):
+    """As where a store let another writer's entry take the place of it."""
+    house = open_house("role=audit")
+    with monkeypatch.context() as store:
+        store.setattr(ArrowWrite, "append", lambda *_: None)
+        with pytest.raises(InvariantViolation, match="half_message"):
+            house.land("half", RESTART / "half.jsonl.gz")
+    assert (1, "committed") not in states(house, "land")
+    house.land("half", RESTART / "half.jsonl.gz")
+    assert len(house.rows("half_message")) == len(truth.rows("restart", "half"))

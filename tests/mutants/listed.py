@@ -52,6 +52,7 @@ ONCE = "end_to_end/test_exactly_once.py"
 RECORDS, BATCHES = ("plain/test_records.py",), ("plain/test_message_batch.py",)
 QUEUE_FILES = ("plain/test_queue_files.py",)
 STORES = ("plain/test_object_stores.py",)
+SMALL_WRITES, LOG_STORES = ("plain/test_small_writes.py",), ("session/test_log_store.py",)
 FAR_FILES = "views/test_far_files.py"
 FAR_APPENDS = ("session/test_far_appends.py",)
 CHECKSUMS = ("end_to_end/test_power_cut.py::test_a_checksum_that_was_cut_off_is_told_where_spark_cannot_read_for_it",)
@@ -684,6 +685,13 @@ MUTANTS = (
     Mutant("FarAppends.append", "what somebody else wrote meanwhile is not looked at", "if not self._is_appendable(newest)", "if not written and not self._is_appendable(newest)", FAR_APPENDS),
     Mutant("FarAppends._commit", "an entry of somebody else is overwritten", "actions, False", "actions, True", FAR_APPENDS),
     Mutant("FarAppends._commit", "a store that fails is asked without end", "if error", "if error or error", FAR_APPENDS),
+    Mutant("open_table", "another thread brings a table up to date between look and write", "with _OWNED[path]:", "if True:", SMALL_WRITES),
+    Mutant("_own_table", "a table is nobody's while it is written", "with _OWNED[path]:", "if True:", SMALL_WRITES),
+    Mutant("_Look.has_seen", "a look is torn by what others wrote meanwhile", "self.versions[name] + self.own_commits[name] == version", "True",
+           ("end_to_end/test_plans_of_others.py::test_of_what_another_process_lands_in_a_cycle_an_audit_sees_all_or_nothing",)),
+    Mutant("Writer._write_once", "a write without a commit counts as none", "commit is None and not may_change_nothing", "False",
+           ("end_to_end/test_plans_of_others.py::test_a_write_that_ends_well_and_leaves_no_commit_is_not_believed",)),
+    Mutant("load_log_store", "a session of one's own may overwrite on S3", "!= LOG_STORE", "== 1", LOG_STORES),
     Mutant("_excludes_others", "commits on S3 take the place of others", "== LOG_STORE", "!= 1", FAR_APPENDS),
     Mutant("FarAppends._is_appendable", "rows go where a checkpoint is ahead", "max(0, self._entries.newest_checkpoint(may_be_older=True))", "0", FAR_APPENDS),
     Mutant("FarAppends.append", "a run whose Spark does not reach the store is not recorded", "except (Py4JError, OSError)", "except KeyboardInterrupt", FAR_APPENDS),

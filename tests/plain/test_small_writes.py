@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from txmq_lib.config.table_specs import table_spec
@@ -89,6 +92,30 @@ def test_of_two_that_write_one_step_at_once_the_second_fails(path, monkeypatch):
     with pytest.raises(CommitFailedError):
         STEP.append(path, ends(A=3))
     assert (DeltaTable(path).version(), offsets(path)) == (1, {"A": 3})
+
+
+@pytest.mark.parametrize(
+    "opens", [lambda path: SmallWrite("another", 1, "other").append(path, ends(B=5)), small_writes.open_table]
+)
+def test_no_other_thread_brings_a_far_table_up_to_date_between_the_look_at_it_and_the_write(path, monkeypatch, opens):
+    """As the threads of a service on an object store: tables there stay open, for all of the process."""
+    monkeypatch.setattr(small_writes, "storage_options", lambda _: {})
+    monkeypatch.setattr(small_writes, "_OPEN", {})
+    SmallWrite("first", 1, "first").append(path, ends(A=1))
+    beside = Thread(target=opens, args=(path,))
+
+    def looked() -> int:
+        # A process that carries the same plan on, then a thread of this one.
+        same = CommitProperties(app_transactions=[Transaction(STEP.app_id, STEP.number)])
+        write_deltalake(path, ends(A=3), mode="append", commit_properties=same)
+        beside.start()
+        beside.join(timeout=2)
+        return 0
+
+    with pytest.raises(CommitFailedError):
+        replace(STEP, highest=looked).append(path, ends(A=3))
+    beside.join()
+    assert Counter(DeltaTable(path).to_pyarrow_table()["next_offset"].to_pylist())[3] == 1
 
 
 def test_steps_of_others_do_not_stand_in_the_way(path, monkeypatch):

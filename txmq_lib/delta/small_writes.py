@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import RLock
 
 import pyarrow as pa
 from deltalake import (
@@ -40,6 +43,9 @@ CHECKPOINT_EVERY = 10
 HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 # Tables on object stores, brought up to date by their newest entries only.
 _OPEN: dict[str, DeltaTable] = {}
+# Whose a table is while one thread looks at it and writes: had another brought it up to date in between, what a third
+# process has landed since the look would be no conflict.
+_OWNED: defaultdict[str, RLock] = defaultdict(RLock)
 
 
 def table_properties(spec: TableSpec) -> dict[str, str]:
@@ -53,15 +59,23 @@ def table_properties(spec: TableSpec) -> dict[str, str]:
 
 
 def open_table(path: str) -> DeltaTable:
-    """The table as it is now."""
+    """The table as it is now; where another thread writes it, once that has."""
     options = storage_options(path)
     if options is None:
         return DeltaTable(path)
-    if path in _OPEN:
-        _OPEN[path].update_incremental()
-    else:
-        _OPEN[path] = DeltaTable(path, storage_options=options)
-    return _OPEN[path]
+    with _OWNED[path]:
+        if path in _OPEN:
+            _OPEN[path].update_incremental()
+        else:
+            _OPEN[path] = DeltaTable(path, storage_options=options)
+        return _OPEN[path]
+
+
+@contextmanager
+def _own_table(path: str) -> Iterator[DeltaTable]:
+    """The table as it is now, to look at and to write: `open_table` of another thread waits."""
+    with _OWNED[path]:
+        yield open_table(path)
 
 
 def create_table(path: str, spec: TableSpec, properties: Mapping[str, str]) -> None:
@@ -102,44 +116,44 @@ class SmallWrite:
 
     def append(self, path: str, rows: pa.Table) -> None:
         """Append rows, once. CommitFailedError where somebody else wrote the same step meanwhile."""
-        table = open_table(path)
-        if not self._has_landed(table):
-            write_deltalake(
-                table,
-                rows,
-                mode="append",
-                commit_properties=self._properties(),
-                post_commithook_properties=HOOKS,
-            )
+        with _own_table(path) as table:
+            if not self._has_landed(table):
+                write_deltalake(
+                    table,
+                    rows,
+                    mode="append",
+                    commit_properties=self._properties(),
+                    post_commithook_properties=HOOKS,
+                )
 
     def overwrite(self, path: str, rows: pa.Table, *, where: str | None) -> None:
         """Put rows in the place of all there are (of those that satisfy `where`), once."""
-        table = open_table(path)
-        if not self._has_landed(table):
-            write_deltalake(
-                table,
-                rows,
-                mode="overwrite",
-                predicate=where,
-                commit_properties=self._properties(),
-                post_commithook_properties=HOOKS,
-            )
+        with _own_table(path) as table:
+            if not self._has_landed(table):
+                write_deltalake(
+                    table,
+                    rows,
+                    mode="overwrite",
+                    predicate=where,
+                    commit_properties=self._properties(),
+                    post_commithook_properties=HOOKS,
+                )
 
     def upsert(self, path: str, rows: pa.Table, *, key: Sequence[str], only_if: str | None) -> None:
         """MERGE rows (s) into the table (t) on its key, once; `only_if` lets a match be updated."""
-        table = open_table(path)
-        if self._has_landed(table):
-            return
         on = " and ".join(f"(t.{name} is not distinct from s.{name})" for name in key)
-        merge = table.merge(
-            rows,
-            predicate=on,
-            source_alias="s",
-            target_alias="t",
-            commit_properties=self._properties(),
-            post_commithook_properties=HOOKS,
-        )
-        merge.when_matched_update_all(only_if).when_not_matched_insert_all().execute()
+        with _own_table(path) as table:
+            if self._has_landed(table):
+                return
+            merge = table.merge(
+                rows,
+                predicate=on,
+                source_alias="s",
+                target_alias="t",
+                commit_properties=self._properties(),
+                post_commithook_properties=HOOKS,
+            )
+            merge.when_matched_update_all(only_if).when_not_matched_insert_all().execute()
 
     def _has_landed(self, table: DeltaTable) -> bool:
         # Asked behind the look at the table: what lands in between is a conflict.

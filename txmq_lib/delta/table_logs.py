@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
@@ -25,10 +26,14 @@ def _in_full(spark: SparkSession, uri: str) -> str:
 
 @dataclass
 class _Look:
-    """A look at all tables: the version of `pass` then, and how many rows this process has put there since."""
+    """A look at all tables: the version of each then, and how many commits this process has made there since."""
 
-    pass_version: int
-    own_rows: int = 0
+    versions: Mapping[str, int]
+    own_commits: Counter[str] = field(default_factory=Counter)
+
+    def has_seen(self, versions: Mapping[str, int]) -> bool:
+        """Whether that look and commits of this process are all that these versions have."""
+        return all(self.versions[name] + self.own_commits[name] == version for name, version in versions.items())
 
 
 class TableLogs:
@@ -89,9 +94,10 @@ class TableLogs:
 
     @contextmanager
     def looking_once(self) -> Iterator[None]:
-        """Inside, what is newest is asked of all tables once, and again where others than this have written passes.
+        """Inside, what is newest is asked of all tables once, and again where commits of others have been seen since.
 
-        What such others write meanwhile belongs to a pass whose row comes later, and is new then.
+        What they write unseen is new to a later pass. Seen in one table alone it would be torn: an op message whose
+        message is not there yet.
         """
         self._look, self._shares_looks = None, True
         try:
@@ -99,16 +105,15 @@ class TableLogs:
         finally:
             self._look, self._shares_looks = None, False
 
-    def wrote_pass_row(self) -> None:
-        """This process has put a row into `pass`."""
+    def wrote(self, table: str) -> None:
+        """This process has made a commit in a table."""
         if self._look is not None:
-            self._look.own_rows += 1
+            self._look.own_commits[table] += 1
 
     def newest_versions(self) -> dict[str, int]:
         """The newest version of every table but `pass`; TableMissingError where one does not exist."""
         names = [name for name in table_specs() if name != "pass"]
-        passes = self.log_upto("pass", 0).version
-        if self._look is None or passes != self._look.pass_version + self._look.own_rows:
+        if self._look is None or not self._look.has_seen(self._known_versions()):
             # What the frontier tells as read must be seen in the other tables.
             self.look_at(["landing_frontier"])
             self.look_at(name for name in names if name != "landing_frontier")
@@ -116,7 +121,10 @@ class TableLogs:
         return {name: self._existing(self.log_upto(name, 0)).version for name in names}
 
     def _keep_look(self) -> None:
-        self._look = _Look(self.log_upto("pass", 0).version) if self._shares_looks else None
+        self._look = _Look(self._known_versions()) if self._shares_looks else None
+
+    def _known_versions(self) -> dict[str, int]:
+        return {name: self.log_upto(name, 0).version for name in table_specs()}
 
     def _log_entries(self, table: str) -> LogEntries:
         if table not in self._entries:

@@ -124,4 +124,4 @@ class Claims(Plan):
             SmallWrite(*stamp, highest).append(path, arrow_rows(rows, schema))
         else:
             SparkWrite(*stamp).append(warehouse.path("pass"), local_frame(warehouse.spark, rows, schema))
-        warehouse.wrote_pass_row()
+        warehouse.wrote("pass")

@@ -134,7 +134,13 @@ class Writer(Claims):
         if isinstance(write.by, SparkWrite) and within is not None:
             is_few = self.warehouse.is_few(table, self.input_versions[table])
             merge = partial(merge, within=None if is_few else within())
-        return self._write_once(table, step, lambda: merge(rows=write.rows()), is_empty=write.emptiness(count))
+        return self._write_once(
+            table,
+            step,
+            lambda: merge(rows=write.rows()),
+            is_empty=write.emptiness(count),
+            may_change_nothing=True,
+        )
 
     def delete(self, table: str, broker_name: str, *, step: str, only: str | None = None) -> int:
         """Delete the rows of a broker, all or `only` some (SQL), once; the rows deleted. No rows make no commit."""
@@ -149,6 +155,7 @@ class Writer(Claims):
             step,
             lambda: by.delete(self.warehouse.spark, self.warehouse.path(table), rows),
             is_empty=lambda: self.warehouse.read(table).where(rows).isEmpty(),
+            may_change_nothing=True,
         )
 
     def occupy(self, table: str, step: str) -> None:
@@ -167,6 +174,7 @@ class Writer(Claims):
             WITHDRAWN,
             lambda: by.delete(self.warehouse.spark, self.warehouse.path(table), which),
             is_empty=lambda: not self.has_landed(table, of_step),
+            may_change_nothing=True,
         )
         self.abandon()
 
@@ -261,25 +269,37 @@ class Writer(Claims):
         *,
         must_be_open: bool = True,
         may_be_occupied: bool = False,
+        may_change_nothing: bool = False,
     ) -> int:
         """The gate of all writes; rows written.
 
-        is_empty  looked at before the write, which is left out then; None: an empty commit is made all the same
+        is_empty            looked at before the write, which is left out then; None: an empty commit is made as well
+        may_change_nothing  there is no commit where no row of the table is touched
+
+        InvariantViolation where a write ended well and its commit is not there.
         """
         with self.timed(step):
             if must_be_open:
                 self.require_open()
             # Of our own plan nothing lies there before. Should another process carry it on, Delta lets one land.
-            if self.is_own or not self.has_landed(table, step):
+            is_to_be_written = self.is_own or not self.has_landed(table, step)
+            if is_to_be_written:
                 if is_empty is not None and is_empty():
                     self.counts[step] = 0
                     return 0
                 self._write_through_conflicts(table, step, write)
             commit = self._landed_commit(table, step)
+        if commit is None and not may_change_nothing:
+            raise InvariantViolation(
+                f"{self.job} pass {self.number}: the commit of step {step} is not in the log of {table}: another writer"
+                " has taken its place, and that no store may let it do; the pass is not committed"
+            )
         if _is_occupied(commit) and not may_be_occupied:
             raise self._abandoned_by_another()
         self.counts[step] = commit.rows if commit is not None else 0
         if commit is not None:
+            if is_to_be_written:
+                self.warehouse.wrote(table)
             versions = self._own_versions.setdefault(table, [])
             versions.append(commit.version)
             if len(versions) % CHECKPOINT_EVERY == 0:  # a pass may write answers or requests in many parts

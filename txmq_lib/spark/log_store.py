@@ -1,6 +1,7 @@
-"""The class by which Spark's Delta commits on S3, compiled in the driver's JVM by the compiler that Spark has in it.
+"""The classes by which Spark's Delta commits on S3 and on file systems, compiled in the JVM by what Spark has for it.
 
-Nothing has to be put on any node: only drivers commit.
+Of two commits of one number one must fail, and Delta's own classes promise that neither on S3 nor on a file system that
+renames over what is there. Nothing has to be put on any node: only drivers commit.
 """
 
 from __future__ import annotations
@@ -8,44 +9,58 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from txmq_lib.errors import EnvironmentFault
+from txmq_lib.files.object_stores import LOG_STORE, LOG_STORE_KEY, is_s3
 from txmq_lib.files.scratch import scratch
 from txmq_lib.spark.jvm import jvm_class
 
-CLASS = "txmq.ConditionalPutLogStore"
-_SOURCE = "ConditionalPutLogStore.java"
+FILE_LOG_STORE_KEY = "spark.delta.logStore.file.impl"
+FILE_LOG_STORE = "txmq.LinkLogStore"
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
 
-def load_log_store(spark: SparkSession) -> None:
-    """Make the class known to the driver; EnvironmentFault where Spark has no connector for S3."""
+def load_log_store(spark: SparkSession, uri: str) -> None:
+    """Make the class known to the driver by which it commits to a warehouse at `uri`.
+
+    EnvironmentFault where Spark has no connector for S3, or a session that somebody else made commits there otherwise.
+    """
+    if is_s3(uri) and spark.sparkContext.getConf().get(LOG_STORE_KEY) != LOG_STORE:
+        raise EnvironmentFault(
+            "this Spark session would let two writers overwrite each other on S3: make it with"
+            f" {LOG_STORE_KEY}={LOG_STORE}"
+        )
     loader = jvm_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
-    for name in (_S3A, CLASS):
-        if _has(loader, name):
-            continue
-        if name == _S3A:
-            raise EnvironmentFault(
-                "this Spark cannot read S3: put the jars of org.apache.hadoop:hadoop-aws:3.4.2 and"
-                " software.amazon.awssdk:bundle:2.29.52 beside its own (documentation: Object stores)"
-            )
-        compiler = jvm_class(spark, "org.codehaus.janino.SimpleCompiler")()
-        compiler.setParentClassLoader(loader)
-        compiler.cook(files(__package__).joinpath(_SOURCE).read_text(encoding="utf-8"))
-        place = Path(mkdtemp(dir=scratch(), prefix="classes-"))
-        for compiled, content in compiler.getBytecodes().items():
-            file = place.joinpath(*compiled.split(".")).with_suffix(".class")
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(bytes(content))
-        loader.addURL(jvm_class(spark, "java.io.File")(str(place)).toURI().toURL())
+    if is_s3(uri) and not _has(loader, _S3A):
+        raise EnvironmentFault(
+            "this Spark cannot read S3: put the jars of org.apache.hadoop:hadoop-aws:3.4.2 and"
+            " software.amazon.awssdk:bundle:2.29.52 beside its own (documentation: Object stores)"
+        )
+    name = LOG_STORE if is_s3(uri) else FILE_LOG_STORE
+    if not _has(loader, name):
+        _compile(spark, loader, name)
 
 
-def _has(loader: object, name: str) -> bool:
+def _compile(spark: SparkSession, loader: Any, name: str) -> None:  # noqa: ANN401 - py4j has no types
+    compiler = jvm_class(spark, "org.codehaus.janino.SimpleCompiler")()
+    compiler.setParentClassLoader(loader)
+    source = files(__package__).joinpath(f"{name.rpartition('.')[2]}.java")
+    compiler.cook(source.read_text(encoding="utf-8"))
+    place = Path(mkdtemp(dir=scratch(), prefix="classes-"))
+    for compiled, content in compiler.getBytecodes().items():
+        file = place.joinpath(*compiled.split(".")).with_suffix(".class")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(bytes(content))
+    loader.addURL(jvm_class(spark, "java.io.File")(str(place)).toURI().toURL())
+
+
+def _has(loader: Any, name: str) -> bool:  # noqa: ANN401
     try:
-        loader.loadClass(name)  # type: ignore[attr-defined]
+        loader.loadClass(name)
     except Py4JJavaError:
         return False
     return True

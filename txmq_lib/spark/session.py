@@ -18,12 +18,12 @@ from txmq_lib.config.secrets import SPARK_REGEX
 from txmq_lib.config.settings import Settings
 from txmq_lib.errors import EnvironmentFault
 from txmq_lib.files.atomic_file import own_umask
-from txmq_lib.files.object_stores import is_s3, spark_settings
+from txmq_lib.files.object_stores import spark_settings
 from txmq_lib.files.scratch import scratch
 from txmq_lib.spark.jars import coordinates, require_jars
 from txmq_lib.spark.java import require_java
 from txmq_lib.spark.jvm_start import LOOPBACK, is_local, start_jvm
-from txmq_lib.spark.log_store import load_log_store
+from txmq_lib.spark.log_store import FILE_LOG_STORE, FILE_LOG_STORE_KEY, load_log_store
 
 # What results depend on; no other layer may change it.
 _FIXED = {
@@ -35,6 +35,7 @@ _FIXED = {
 _CHOSEN = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    FILE_LOG_STORE_KEY: FILE_LOG_STORE,
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # A stack trace taken for every column made in Python: a third of the time it takes to build a plan.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
@@ -94,8 +95,7 @@ def build_session(app_name: str, settings: Settings) -> SparkSession:
     if _is_submitted() and not spark.sparkContext.getConf().contains("spark.log.level"):
         spark.sparkContext.setLogLevel("WARN")
     _require_delta(spark)
-    if is_s3(settings.warehouse):
-        load_log_store(spark)
+    load_log_store(spark, settings.warehouse)
     if is_local(str(spark.sparkContext.master)):
         _tune_for_one_machine(spark, settings)
     return spark
