@@ -259,7 +259,8 @@ def test_what_a_cycle_and_a_pass_ask_does_not_grow_with_passes(store, tmp_path):
                 assert made <= 1
                 assert seen.total <= MOST_REQUESTS_OF_A_PASS + made * MOST_OF_A_CHECKPOINT
             passes.ask("cycle")
-            for step in ("cycle", "beside"):
+            passes.ask("round")
+            for step in ("cycle", "round", "beside"):
                 with store.counting() as seen:
                     figures = passes.ask(step)
                 tell(f"{step} after {count} passes more: {figures['seconds']} s, {seen}")

@@ -6,6 +6,7 @@ halves  1,000 halves and their ends are there, not yet a pass; those before FIRS
 pass    a reconcile
 cycle   all that `txmq run` does
 beside  another session's first cycle: nothing of the tables is known
+round   what the thread of `txmq serve` does at each check interval
 row     the row that a command leaves in the table `run`
 
 `halves here` and `pass here` do the same in a warehouse on this disk, at HERE.
@@ -33,6 +34,8 @@ from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.passes.current import PassReport
 from txmq_lib.pipeline.cycle import run_cycle
 from txmq_lib.pipeline.reconcile.job import run_reconcile
+from txmq_lib.service.rounds import Listeners, Step
+from txmq_lib.service.service import services
 
 
 class FarPasses:
@@ -94,6 +97,15 @@ def main() -> None:
         words = write_runs(uri, [Run("audit", at).row(at, "done", 0)], spark=warehouse.spark)
         return PassReport("audit", 0, {"recorded": 0 if words else 1}, {})
 
+    def told(step: Step, words: str, _: float) -> None:
+        raise AssertionError(f"{step.name}: {words}")
+
+    listeners = Listeners(report=lambda *_: None, failure=told, lost=lambda *_: None)
+    thread = services(warehouse, settings, wall_clock=now, environ={}, listeners=listeners)[0]
+
+    def each_round() -> None:
+        thread._work()
+
     steps: dict[str, Callable[[], PassReport | None]] = {
         "halves": halves,
         "halves here": lambda: halves(here_too),
@@ -101,6 +113,7 @@ def main() -> None:
         "pass here": lambda: reconcile(here_too),
         "cycle": cycle,
         "beside": lambda: cycle(Warehouse(warehouse.spark, uri)),
+        "round": each_round,
         "row": row,
     }
     answer({})

@@ -89,7 +89,8 @@ def _service(
 
     def work() -> float | None:
         _enter(own.spark, name)
-        return run_round(steps, listeners, is_stopped=lambda: service.is_stopped)
+        with own.looking_once():
+            return run_round(steps, listeners, is_stopped=lambda: service.is_stopped)
 
     def interrupt() -> None:
         own.on_write = own.on_part = _leave_off
