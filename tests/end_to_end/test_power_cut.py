@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from contents import contents, differences
-from crash_states import CUT, EMPTY, ZEROS, Recording, build, harmed, recorded
+from crash_states import CUT, CUT_AT_LINE, EMPTY, ZEROS, Recording, build, harmed, recorded
+from delta.tables import DeltaTable
 from house import House
 from py4j.protocol import Py4JJavaError
 from truth import CAPTURES
@@ -17,6 +18,12 @@ from truth import CAPTURES
 from txmq_lib.delta.entry_check import TableCheck
 from txmq_lib.delta.warehouse import Warehouse
 
+# Of those on tables, where the second time changes nothing.
+CHANGES = (
+    "SET TBLPROPERTIES ('delta.deletedFileRetentionDuration' = 'interval 604800 seconds', 'some' = 'thing')",
+    "SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
+    "ALTER COLUMN m COMMENT 'some'",
+)
 SETTINGS = ("transaction_timeout=2", "transaction_check_interval=3", "transaction_check_max=0")
 
 
@@ -74,6 +81,29 @@ def test_a_commit_of_spark_whose_first_task_had_no_rows_is_whole(spark, warehous
     said = [(int(text.split('"numFiles":"')[1].split('"')[0]), text.count('{"add":')) for text in texts]
     assert said == [(2, 1), (2, 1), (1, 0)]
     assert list(table.faults(range(table.newest + 1), ())) == []
+
+
+def test_an_entry_of_spark_that_changes_what_a_table_is_is_seen_where_it_is_cut_behind_its_first_line(
+    spark, warehouse_dir
+):
+    """Whole it is none, be nothing new in it: a start would refuse a good warehouse."""
+    builder = DeltaTable.createIfNotExists(spark).location(str(warehouse_dir)).addColumn("n", "BIGINT")
+    for _ in range(2):
+        builder.property("delta.enableChangeDataFeed", "true").execute()
+    for change in ("ADD COLUMNS (m STRING)", *CHANGES, *CHANGES, "UNSET TBLPROPERTIES ('some')"):
+        spark.sql(f"ALTER TABLE delta.`{warehouse_dir}` {change}")
+    table = TableCheck(warehouse_dir)
+    assert len(table.versions) == 1 + 1 + 2 * len(CHANGES) + 1
+    everything = range(table.newest + 1)
+    assert list(table.faults(everything, ())) == []
+    for version in table.versions:
+        # Hadoop's checksum would tell, where it is not gone as well.
+        table.log.joinpath(f".{version:020d}.json.crc").unlink()
+        entry = table.log / f"{version:020d}.json"
+        whole = entry.read_bytes()
+        entry.write_bytes(harmed(whole, CUT_AT_LINE))
+        assert list(TableCheck(warehouse_dir).faults(everything, ())) == [(version, "its log entry is cut off")], whole
+        entry.write_bytes(whole)
 
 
 @pytest.mark.parametrize(

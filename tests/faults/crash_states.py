@@ -1,9 +1,9 @@
 """What a disk may hold after a power cut in the middle of a step: recorded from the step, built anew on request.
 
 A file is on the disk once it was synced, its name once its directory was and those of new directories that lead to it, names
-of one directory in their order. What was not synced may be there or not, whole, empty, cut off or zeros of the right size, whatever became of the rest: journals of
-ext4 keep more order than that between directories, other file systems do not. Files do not change once they are there; one
-that is replaced counts as a new one.
+of one directory in their order. What was not synced may be there or not, whole, empty, cut off (an entry of a log also behind
+its first line) or zeros of the right size, whatever became of the rest: journals of ext4 keep more order than that between
+directories, other file systems do not. Files do not change once they are there; one that is replaced counts as a new one.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.passes.mending import SET_ASIDE
 
 ABSENT, WHOLE, EMPTY, CUT, ZEROS = "absent", "whole", "empty", "cut", "zeros"
+CUT_AT_LINE = "cut behind its first line"  # so that an entry reads as one, of less
 Contents = dict[str, bytes]
 
 
@@ -186,12 +187,14 @@ def _states_at(base: Contents, events: list[Event]) -> Iterator[tuple[str, Conte
     for what, some in (("entries", entries), ("data files", set(pending) - entries)):
         yield f"{what} lost alone", state({name: lost[name] for name in some})
         yield f"{what} empty alone", state({name: EMPTY for name in some if name in unsynced})
+    yield f"entries {CUT_AT_LINE} alone", state({name: CUT_AT_LINE for name in entries if name in unsynced})
     for directory in {os.path.dirname(name) for name in pending}:
         some = {name for name in pending if os.path.dirname(name) == directory}
         yield f"{directory} lost alone", state({name: lost[name] for name in some})
         yield f"{directory} there alone", state({name: lost[name] for name in pending if name not in some})
     for number, name in enumerate(pending):
-        harms = [harm for harm in (EMPTY, CUT, ZEROS) if name in unsynced] + [ABSENT] * (name in unnamed)
+        of_lines = [CUT_AT_LINE] if name.endswith(".json") else []
+        harms = [harm for harm in (EMPTY, CUT, ZEROS, *of_lines) if name in unsynced] + [ABSENT] * (name in unnamed)
         yield f"{name} {harms[number % len(harms)]}", state({name: harms[number % len(harms)]})
 
 
@@ -241,4 +244,11 @@ def _with_later_names(absent: set[str], unnamed: list[str]) -> set[str]:
 
 def harmed(data: bytes, fate: str) -> bytes:
     """What is left of a file."""
-    return {WHOLE: data, EMPTY: b"", CUT: data[: len(data) // 2], ZEROS: bytes(len(data))}[fate]
+    first_line = data[: data.find(b"\n") + 1]
+    return {
+        WHOLE: data,
+        EMPTY: b"",
+        CUT: data[: len(data) // 2],
+        CUT_AT_LINE: first_line,
+        ZEROS: bytes(len(data)),
+    }[fate]

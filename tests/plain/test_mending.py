@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from crash_states import Contents, build, recorded
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Field, Schema, TableFeatures, write_deltalake
+from deltalake.schema import PrimitiveType
 
+from txmq_lib.cli.run.findings import WARN
+from txmq_lib.cli.run.warehouse_findings import damage_findings
+from txmq_lib.config.table_specs import table_spec
 from txmq_lib.delta.durable import sync_commits
 from txmq_lib.delta.entry_check import TableCheck
-from txmq_lib.delta.small_writes import SmallWrite
+from txmq_lib.delta.small_writes import SmallWrite, create_table
 from txmq_lib.errors import WarehouseDamaged
 from txmq_lib.passes.damage import examined
 from txmq_lib.passes.mending import mend, mend_after_power_cut
@@ -177,6 +181,49 @@ def test_an_entry_of_deltalakes_optimize_cut_behind_any_of_its_lines_is_seen(tmp
         entry.write_text("".join(lines[:count]))
         faults = [version for version, _ in TableCheck(tmp_path).faults(range(3, 4), ())]
         assert faults == ([3] if count < len(lines) else []), count
+
+
+def altered(table: Path) -> Iterator[Callable[[DeltaTable], object]]:
+    """What changes the metadata of a table, or its protocol, each twice: deltalake writes an entry where nothing changes."""
+    column = Field("new", PrimitiveType("long"))
+    for _ in range(2):
+        yield lambda one: one.alter.add_columns([column])
+        yield lambda one: one.alter.set_table_properties({"delta.logRetentionDuration": "interval 3 days"})
+        yield lambda one: one.alter.set_table_name("some")
+        yield lambda one: one.alter.set_table_description("some")
+        yield lambda one: one.alter.set_column_metadata("n", {"comment": "some"})
+        yield lambda one: one.alter.add_feature(TableFeatures.AppendOnly, allow_protocol_versions_increase=True)
+    yield lambda one: one.alter.add_constraint({"some": "n > 0"})
+    yield lambda one: one.alter.drop_constraint("some")
+
+
+def test_an_entry_that_changes_what_a_table_is_cut_behind_its_first_line_is_seen(tmp_path):
+    """A table would have no columns, or lack one that all that follows relies on."""
+    schema = Schema([Field("n", PrimitiveType("long"))])
+    DeltaTable.create(tmp_path, schema, description="some", configuration={"delta.enableChangeDataFeed": "true"})
+    for alter in altered(tmp_path):
+        alter(DeltaTable(tmp_path))
+    versions = TableCheck(tmp_path).versions
+    assert len(versions) == 15
+    assert list(TableCheck(tmp_path).faults(range(15), ())) == []
+    for version in versions:
+        entry = tmp_path / "_delta_log" / f"{version:020d}.json"
+        whole = entry.read_text()
+        at_line_end(entry)
+        assert list(TableCheck(tmp_path).faults(range(15), ())) == [(version, "its log entry is cut off")], whole
+        entry.write_text(whole)
+
+
+@pytest.mark.parametrize("order", [("protocol", "metaData"), ("metaData", "protocol")])
+def test_a_first_entry_cut_behind_either_of_what_makes_a_table_is_seen(passes, order):
+    """deltalake writes the protocol first, Spark the metadata."""
+    entry = passes.entry("message", 0)
+    by_kind = {next(iter(json.loads(line))): line for line in entry.read_text().splitlines()}
+    lines = [by_kind[kind] for kind in ("commitInfo", *order)]
+    for count in range(1, 4):
+        entry.write_text("".join(f"{line}\n" for line in lines[:count]))
+        faults = list(TableCheck(passes.place / "message").faults(range(1), ()))
+        assert bool(faults) == (count < 3), count
 
 
 @pytest.mark.parametrize("stated", ["numRemovedFiles", "numTargetFilesRemoved", "num_removed_files"])
@@ -462,10 +509,44 @@ def test_the_table_of_runs_is_looked_at_as_well(passes):
     assert (passes.newest("run"), passes.newest("pass")) == (0, 2)
 
 
-def test_a_warehouse_that_was_being_made_is_made_anew(tmp_path):
-    for table in TABLES:
-        write_deltalake(str(tmp_path / table), ROW.slice(0, 0))
-    empty(tmp_path / "message" / "_delta_log" / f"{0:020d}.json")
-    assert said_by_start(tmp_path)
+@pytest.mark.parametrize("harm", [empty, torn, zeroed, at_line_end])
+@pytest.mark.parametrize("table", ["message", "pass"])
+@pytest.mark.parametrize("mends", [lambda place: mend(str(place)).damaged, said_by_start])
+def test_a_warehouse_that_was_being_made_is_made_anew(tmp_path, harm, table, mends):
+    for name in TABLES:
+        create_table(str(tmp_path / name), table_spec(name), {})
+    harm(tmp_path / table / "_delta_log" / f"{0:020d}.json")
+    found = list(damage_findings(tmp_path))
+    assert [(one.state, one.to_do) for one in found] == [(WARN, "the next pass mends it by itself")]
+    assert found[0].found.startswith(f"{table} version 0: its log entry is")
+    assert mends(tmp_path)
+    assert not DeltaTable.is_deltatable(str(tmp_path / table))
     assert not DeltaTable.is_deltatable(str(tmp_path / "pass"))
     assert DeltaTable.is_deltatable(str(tmp_path / "half_message"))
+    for name in (table, "pass"):
+        create_table(str(tmp_path / name), table_spec(name), {})
+        assert DeltaTable(str(tmp_path / name)).schema().fields
+    assert said_by_start(tmp_path) == []
+
+
+@pytest.mark.parametrize("harm", [empty, at_line_end])
+def test_so_is_one_where_a_plan_relies_on_a_table_that_is_gone(tmp_path, harm):
+    passes = Passes(tmp_path)
+    passes.start("land", 1)
+    harm(passes.entry("message", 0))
+    assert said_by_start(tmp_path)
+    assert not DeltaTable.is_deltatable(str(tmp_path / "message"))
+    assert not DeltaTable.is_deltatable(str(tmp_path / "pass")), "where it is, all are"
+
+
+def test_a_column_whose_entry_is_cut_off_is_added_anew(passes):
+    column = Field("new", PrimitiveType("long"))
+    table = str(passes.place / "message")
+    DeltaTable(table).alter.add_columns([column])
+    at_line_end(passes.entry("message", 1))
+    assert [one.found for one in damage_findings(passes.place)] == ["message version 1: its log entry is cut off"]
+    assert said_by_start(passes.place)
+    assert (passes.newest("message"), passes.newest("pass")) == (0, 2)
+    DeltaTable(table).alter.add_columns([column])
+    assert said_by_start(passes.place) == []
+    passes.whole("reconcile", 1, "half_message")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,13 @@ _ADDED = ("numtargetfilesadded", "numaddedfiles", "numfilesadded", "numfiles")
 # And how many it takes out: with fewer, rows stand beside what took their place, since Spark adds first.
 _REMOVED = ("numtargetfilesremoved", "numremovedfiles", "numfilesremoved")
 _ROWS = "numoutputrows"
+# Operations that always write the metadata of their table, even where it stays as it was, and those of its protocol.
+_OF_METADATA = frozenset({
+    *("ADD COLUMN", "ADD COLUMNS", "CHANGE COLUMN", "CHANGE COLUMNS", "REPLACE COLUMNS", "RENAME COLUMN"),
+    *("DROP COLUMNS", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD CONSTRAINT", "DROP CONSTRAINT"),
+    *("UPDATE TABLE METADATA", "UPDATE FIELD METADATA"),
+})  # fmt: skip
+_OF_PROTOCOL = frozenset({"UPGRADE PROTOCOL", "ADD FEATURE"})
 _BY_DELTALAKE, _VACUUM = "delta-rs", "VACUUM"  # of which there is a START and an END
 _ROWS_AT_ONCE = 1024  # few: a value that a dictionary has once may be in each of them
 _DIFFERS = "is not what its checksum says"
@@ -89,7 +96,7 @@ class TableCheck:
         if version not in self._entries:
             file = self.log / f"{version:020d}.json"
             try:
-                entry = _entry_of(file.read_text(encoding="utf-8", errors="replace"))
+                entry = _entry_of(file.read_text(encoding="utf-8", errors="replace"), is_first=version == 0)
                 differs = not entry.fault and not _is_as_summed(file, is_streamed=True)
                 self._entries[version] = replace(entry, fault=_DIFFERS) if differs else entry
             except FileNotFoundError:
@@ -145,16 +152,18 @@ class TableCheck:
         return ""
 
 
-def _entry_of(text: str) -> Entry:
+def _entry_of(text: str, *, is_first: bool) -> Entry:
     if not text.strip("\0 \n"):
         return Entry(fault="is empty")
     info: dict[str, Any] = {}
     actions: dict[str, list[dict[str, Any]]] = {"add": [], "cdc": [], "remove": [], "txn": []}
+    kinds = set[str]()
     for line in filter(None, text.split("\n")):
         try:
             ((kind, action),) = json.loads(line).items()
         except (ValueError, AttributeError):
             return Entry("is cut off", *_tag_of(info))
+        kinds.add(kind)
         if kind == "commitInfo":
             info = action or {}
         elif kind in actions:
@@ -165,7 +174,9 @@ def _entry_of(text: str) -> Entry:
     lacks_txn = is_by_deltalake and tag.startswith("txmq ") and not actions["txn"]
     metrics = {name.replace("_", "").lower(): said for name, said in (info.get("operationMetrics") or {}).items()}
     lacks_removed = len(actions["remove"]) < next((_number(metrics[key]) for key in _REMOVED if key in metrics), 0)
-    is_cut = lacks_txn or lacks_removed or _lacks_files(metrics, adds, len(adds) + len(cdc))
+    operation = str(info.get("operation"))
+    lacks_action = lacks_txn or lacks_removed or _lacks_definition(operation, kinds, is_first=is_first)
+    is_cut = lacks_action or _lacks_files(metrics, adds, len(adds) + len(cdc))
     files = [(_path_of(add), int(add["size"])) for add in adds] + [(_path_of(one), None) for one in cdc]
     return Entry(
         "is cut off" if is_cut else "",
@@ -173,7 +184,7 @@ def _entry_of(text: str) -> Entry:
         note,
         tuple((path, size) for path, size in files if not has_scheme(path)),
         {path: one.get("size") for one in actions["remove"] if not has_scheme(path := _path_of(one))},
-        str(info.get("operation")).startswith(_VACUUM),
+        operation.startswith(_VACUUM),
     )
 
 
@@ -193,6 +204,15 @@ def _lacks_files(metrics: Mapping[str, Any], adds: Sequence[Mapping[str, Any]], 
         return missing > 0
     rows = [json.loads(add.get("stats") or "{}").get("numRecords") for add in adds]
     return missing > 1 or (None not in rows and sum(rows) < _number(metrics[_ROWS]))
+
+
+def _lacks_definition(operation: str, kinds: Collection[str], *, is_first: bool) -> bool:
+    """Whether a commit lacks the columns and properties of its table, or what it takes to read it.
+
+    A table begins with both, whatever made it. Who changes the former may change the latter too, and does not say so.
+    """
+    lacks_metadata = (is_first or operation in _OF_METADATA) and "metaData" not in kinds
+    return lacks_metadata or ((is_first or operation in _OF_PROTOCOL) and "protocol" not in kinds)
 
 
 def _number(said: object) -> int:

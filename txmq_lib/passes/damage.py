@@ -180,7 +180,7 @@ class _Examination:
             self._refusal = f"files of {name} that would be read again are gone or cut off; {COPY}"
         if version == 0 and self._undone:
             self._refusal = f"nothing of {name} is left; {COPY}"
-        elif version == 0 and not self._passes:
+        elif version == 0 and not any(at < self._cuts.get("pass", _NEVER) for at, *_ in self._passes):
             self._cut("pass", 0)  # made anew, once all others are there
 
     @cached_property
