@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -81,6 +82,25 @@ def test_a_commit_of_spark_whose_first_task_had_no_rows_is_whole(spark, warehous
     said = [(int(text.split('"numFiles":"')[1].split('"')[0]), text.count('{"add":')) for text in texts]
     assert said == [(2, 1), (2, 1), (1, 0)]
     assert list(table.faults(range(table.newest + 1), ())) == []
+
+
+def test_the_way_to_a_new_warehouse_is_on_the_disk_before_its_pass_log_is_and_synced_for_all_tables_at_once(
+    spark, tmp_path, monkeypatch
+):
+    place, synced = tmp_path / "new" / "levels" / "warehouse", []
+    sync = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    assert len(Warehouse(spark, str(place)).create_missing()) > 20
+    way = [place, *place.parents]
+    made = [path for path in synced if path.parent == place and path.name != "pass"]
+    behind_all = synced[synced.index(made[-1]) : synced.index(place / "pass" / "_delta_log")]
+    assert set(way) <= set(behind_all)
+    assert {synced.count(above) for above in way} == {2}, "once for all, and once for the pass log"
 
 
 def test_an_entry_of_spark_that_changes_what_a_table_is_is_seen_where_it_is_cut_behind_its_first_line(

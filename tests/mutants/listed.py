@@ -579,6 +579,8 @@ MUTANTS = (
     Mutant("sync_commits", "entries are not put on the disk", "_sync_all(kept)", "kept", DURABLE),
     Mutant("sync_commits", "the directory of entries is not", "_sync_all([log])", "log", DURABLE),
     Mutant("sync_files", "directories of files are not", "_sync_all(sorted(", "list(sorted(", DURABLE),
+    Mutant("sync_new_table", "names of new directories further up are not", "place.parents if", "place.parents[:2] if", DURABLE),
+    Mutant("sync_new_table", "who may not read a directory above has no warehouse", "errno.EACCES, ", "", DURABLE),
     Mutant("runner._planned", "a plan relies on what is not on the disk", ".make_durable(durable_versions(mine.warehouse))", "", MODEL),
     Mutant("_entry_of", "an empty entry is a commit of nothing", 'Entry(fault="is empty")', "Entry()", MENDING),
     Mutant("_entry_of", "an entry cut off at the end of a line is whole", '"is cut off" if is_cut', '"" if is_cut', MENDING),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
 from pathlib import Path
@@ -74,9 +75,41 @@ def test_a_file_that_upkeep_has_removed_since_is_passed_over(table, synced):
     assert synced[-1] == str(table / "_delta_log")
 
 
-def test_a_new_table_is_synced_with_the_directories_that_lead_to_it(table, synced):
+def test_a_new_table_is_synced_with_all_directories_that_lead_to_it(table, synced):
     durable.sync_new_table(str(table))
-    assert {str(table), str(table.parent), str(table.parent.parent)} <= set(synced)
+    assert synced[-len(table.parents) - 1 :] == [str(place) for place in (table, *table.parents)]
+
+
+def test_of_many_tables_one_puts_the_way_to_all_of_them_on_the_disk(table, synced):
+    durable.sync_new_table(str(table), syncs_way=False)
+    assert synced[-1] == str(table)
+    assert not {str(place) for place in table.parents} & set(synced)
+
+
+def test_a_directory_above_that_this_user_may_not_read_is_passed_over(table, synced, monkeypatch):
+    """It was there before: he could not have made what he may not read."""
+    real = os.open
+
+    def refusing(path, *arguments, **named):
+        if Path(path) == table.parent.parent.parent:
+            raise PermissionError(errno.EACCES, "not for this user", str(path))
+        return real(path, *arguments, **named)
+
+    monkeypatch.setattr(os, "open", refusing)
+    durable.sync_new_table(str(table))
+    above = table.parent.parent
+    assert str(above.parent) not in synced
+    assert synced[-len(above.parents) :] == [str(above), *map(str, above.parents[1:])]
+
+
+@pytest.mark.parametrize("call", ["open", "fsync"])
+def test_a_file_that_cannot_be_put_on_the_disk_is_told(table, monkeypatch, call):
+    def refusing(*_, **__):
+        raise PermissionError(errno.EACCES, "not for this user")
+
+    monkeypatch.setattr(os, call, refusing)
+    with pytest.raises(PermissionError):
+        durable.sync_commits(str(table), -1, 1)
 
 
 def test_a_small_file_is_synced_before_it_takes_its_place(tmp_path, synced):

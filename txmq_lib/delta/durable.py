@@ -47,11 +47,21 @@ def sync_commits(root: str, after: int, upto: int) -> None:
     _sync_all([log])
 
 
-def sync_new_table(root: str) -> None:
-    """Put a table that was just made on the disk: its first commits, and the directories that lead to it."""
+def sync_new_table(root: str, *, syncs_way: bool = True) -> None:
+    """Put a table that was just made on the disk: its first commits, and all directories that lead to it.
+
+    syncs_way  False: only its own directory; another table beside it, made later, puts those above on the disk
+    """
     sync_commits(root, -1, max(_versions(Path(root, LOG)), default=-1))
     place = Path(root).absolute()
-    _sync_all([place, *place.parents[:2]])
+    _sync_all([place])
+    for above in place.parents if syncs_way else ():
+        try:
+            _sync(above)
+        except OSError as error:
+            # Where this user may not read, or nobody writes, no directory was made for this table.
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
 
 
 def sync_directories(places: Iterable[Path]) -> None:

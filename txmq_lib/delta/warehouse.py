@@ -85,9 +85,10 @@ class Warehouse(TableLogs):
     def create_missing(self) -> list[str]:
         """Create the tables that do not exist yet; their names."""
         missing = [name for name, version in self.look_at(table_specs()).items() if version < 0]
+        others = [table_spec(name) for name in missing if name != "pass"]
         with ThreadPoolExecutor(max_workers=4) as pool:
-            list(pool.map(lambda name: self._create(table_spec(name)), [name for name in missing if name != "pass"]))
-        self._create(table_spec(RUN_TABLE))
+            list(pool.map(lambda spec: self._create(spec, syncs_way=False), others))
+        self._create(table_spec(RUN_TABLE))  # puts the way to all of them on the disk
         if "pass" in missing:
             self._create(table_spec("pass"))  # last: where it is, all are
         return missing
@@ -224,14 +225,14 @@ class Warehouse(TableLogs):
             self._empty[table] = local_frame(self.spark, [], struct_type(table_spec(table)))
         return self._empty[table]
 
-    def _create(self, spec: TableSpec) -> None:
+    def _create(self, spec: TableSpec, *, syncs_way: bool = True) -> None:
         properties = table_properties(spec)
         if (path := self.small_path(spec.table)) is not None:
             create_table(path, spec, properties)
         else:
             self._create_by_spark(spec, properties)
         if (place := on_disk(self.path(spec.table))) is not None:
-            sync_new_table(place)
+            sync_new_table(place, syncs_way=syncs_way)
 
     def _create_by_spark(self, spec: TableSpec, properties: Mapping[str, str]) -> None:
         builder = (
