@@ -15,7 +15,7 @@ from deltalake.schema import PrimitiveType
 from txmq_lib.cli.run.findings import WARN
 from txmq_lib.cli.run.warehouse_findings import damage_findings
 from txmq_lib.config.table_specs import table_spec
-from txmq_lib.delta.durable import sync_commits
+from txmq_lib.delta.durable import sync_commits, sync_new_table
 from txmq_lib.delta.entry_check import TableCheck
 from txmq_lib.delta.small_writes import SmallWrite, create_table
 from txmq_lib.errors import WarehouseDamaged
@@ -550,3 +550,18 @@ def test_a_column_whose_entry_is_cut_off_is_added_anew(passes):
     DeltaTable(table).alter.add_columns([column])
     assert said_by_start(passes.place) == []
     passes.whole("reconcile", 1, "half_message")
+
+
+def test_the_power_may_go_while_a_warehouse_is_made(tmp_path, tmp_path_factory):
+    with recorded(tmp_path / "new" / "warehouse") as recording:
+        for name in TABLES:
+            create_table(str(tmp_path / "new" / "warehouse" / name), table_spec(name), {})
+            sync_new_table(str(tmp_path / "new" / "warehouse" / name))
+    states = tmp_path_factory.mktemp("states")
+    for number, (what, state) in enumerate(recording.states()):
+        place = states / str(number)
+        build(place, state)
+        said_by_start(place)
+        there = {name for name in TABLES if DeltaTable.is_deltatable(str(place / name))}
+        assert all(DeltaTable(str(place / name)).schema().fields for name in there), what
+        assert "pass" not in there or there == set(TABLES), what
