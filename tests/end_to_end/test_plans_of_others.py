@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +19,7 @@ from pyspark.sql import functions as F
 from small_log import SmallLog
 from truth import CAPTURES
 
+from txmq_lib.delta.arrow_files import WrittenFile
 from txmq_lib.delta.arrow_writes import ArrowWrite
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.errors import InvariantViolation, LeftOff
@@ -167,3 +172,73 @@ def test_a_write_that_ends_well_and_leaves_no_commit_is_not_believed(open_house,
     assert (1, "committed") not in states(house, "land")
     house.land("half", RESTART / "half.jsonl.gz")
     assert len(house.rows("half_message")) == len(truth.rows("restart", "half"))
+
+
+def test_a_write_that_a_store_carries_out_after_it_has_failed_it_lands_beside_no_other(
+    open_house, monkeypatch, tmp_path
+):
+    house, append = open_house("role=audit"), ArrowWrite.append
+
+    def failed(write: ArrowWrite, path: str, files: Sequence[WrittenFile]) -> None:
+        append(write, shutil.copytree(path, tmp_path / "later"), files)
+        raise OSError("no answer")
+
+    with monkeypatch.context() as store:
+        store.setattr(ArrowWrite, "append", failed)
+        with pytest.raises(OSError, match="no answer"):
+            house.land("half", RESTART / "half.jsonl.gz")
+    assert states(house, "land") == [(1, "abandoned"), (1, "started")]
+    entry = max((tmp_path / "later" / "_delta_log").glob("*.json")).name
+    with pytest.raises(FileExistsError):
+        os.link(tmp_path / "later" / "_delta_log" / entry, Path(house.warehouse.uri, "half_message/_delta_log", entry))
+    house.land("half", RESTART / "half.jsonl.gz")
+    assert len(house.rows("half_message")) == len(truth.rows("restart", "half"))
+
+
+def test_a_write_that_has_landed_after_all_is_not_dropped(open_house, monkeypatch):
+    house, append = open_house("role=audit"), ArrowWrite.append
+
+    def failed(write: ArrowWrite, path: str, files: Sequence[WrittenFile]) -> None:
+        late.append(partial(append, write, path, files))
+        raise OSError("no answer")
+
+    def looked(current: Pass) -> bool:
+        nothing = landed_nothing(current)
+        late.pop()()
+        return nothing
+
+    late: list[Callable[[], None]] = []
+    landed_nothing = Pass.has_landed_nothing
+    with monkeypatch.context() as store:
+        store.setattr(ArrowWrite, "append", failed)
+        store.setattr(Pass, "has_landed_nothing", looked)
+        with pytest.raises(OSError, match="no answer"):
+            house.land("half", RESTART / "half.jsonl.gz")
+    assert states(house, "land") == [(1, "started")]
+    house.land("half", RESTART / "half.jsonl.gz")
+    assert (1, "committed") in states(house, "land")
+    assert len(house.rows("half_message")) == len(truth.rows("restart", "half"))
+
+
+@pytest.mark.parametrize("job", ["land", "reconcile"])
+def test_a_plan_whose_process_died_as_it_dropped_it_is_not_carried_on(open_house, monkeypatch, job):
+    house = open_house()
+    house.land("half", RESTART / "half.jsonl.gz")
+    if job == "reconcile":
+        house.land("end", END)
+    step = {"land": "end", "reconcile": "end_outcome"}[job]
+    run = {"land": lambda: house.land("end", END), "reconcile": house.reconcile}[job]
+    number = max((number for number, _ in states(house, job)), default=0) + 1
+
+    def fails(*_: object) -> None:
+        write.undo()
+        raise OSError("no answer")
+
+    with monkeypatch.context() as write, house.killed_after(step):
+        write.setattr(Pass, "_write_through_conflicts", fails)
+        run()
+    run()
+    ended = [each for each in states(house, job) if each[0] >= number]
+    assert ended == [(number, "abandoned"), (number, "started"), (number + 1, "committed"), (number + 1, "started")]
+    house.reconcile()
+    assert len(house.rows("end_outcome")) == len(house.rows("end_transaction")) == len(truth.rows("restart", "ends"))

@@ -1,13 +1,14 @@
 /* The claims on a plan, for Spin: several processes at the plans of one job, of which each may die anywhere.
 
 The job is a landing: it does only what is missing, so a plan whose inputs changed is occupied and abandoned. Delta lets one of
-two commits of one number land; that is all the code rests on, and all that is atomic here. Lines `code:` name, in order,
+two commits of one number land; that is all the code rests on, and all that is atomic here. A store may carry out one write long after
+it has failed to answer it. Lines `code:` name, in order,
 what each function calls; tests/model/test_claims_model.py holds the code to them.
 
 code: txmq_lib/passes/runner.py _planned: make_durable append_row plan_commit _recorded_pass
 code: txmq_lib/passes/runner.py _claim_or_abandon: _has_lost_inputs in_the_way is_older_than_take_back _carry_on abandon
 code: txmq_lib/passes/runner.py _carry_on: claim _is_of_another_role
-code: txmq_lib/passes/runner.py _carried_out: run has_landed_nothing claim abandon
+code: txmq_lib/passes/runner.py _carried_out: run has_landed_nothing settle claim abandon
 code: txmq_lib/passes/claims.py claim: _append_to_log tagged_commit
 code: txmq_lib/passes/claims.py append_row: make_durable _append_to_log make_durable
 code: txmq_lib/passes/writer.py _write_once: require_open has_landed is_empty _write_through_conflicts _landed_commit _is_occupied
@@ -15,7 +16,7 @@ code: txmq_lib/passes/current.py commit: require_open append_row
 code: txmq_lib/pipeline/land/landing_pass.py _occupied_and_abandoned: occupy abandon
 
 Seeded faults, each to be found: -DNO_CLAIM (who carries on says nothing), -DNO_OCCUPY (who abandons occupies no step),
--DBLIND (who finds its number occupied goes on). */
+-DBLIND (who finds its number occupied goes on), -DNO_SETTLE (who drops a plan leaves what it began to write to the store). */
 
 #ifndef PROCESSES
 #define PROCESSES 3
@@ -41,6 +42,7 @@ byte rows[STEPS];               /* how often the rows of a step are in its table
 bool watermark[STEPS];
 bool is_changed;                /* the inputs of plans made before are no longer what they were */
 bool is_before[PLANS];          /* a plan made before that */
+bool is_late;                   /* a write was begun, and has not been answered */
 byte ended;                     /* processes that have ended, one way or another */
 
 #define AT(plan, s) ((plan) * STEPS + (s))
@@ -73,14 +75,37 @@ inline take_and_abandon(current) {
   abandon(current)
 }
 
+inline drop(current) {
+  claim(current, DROPPED);
+  if :: fate[current] == DROPPED -> abandon(current) :: else fi
+}
+
 /* a plan that fails before it has written anything is given up by its own process, unless somebody carries it on */
 inline fail_untouched(current) {
+  if :: step[AT(current, 0)] == NOT_YET && step[AT(current, 1)] == NOT_YET -> drop(current) :: else fi
+}
+
+/* likewise where it does not know whether its first write has landed */
+inline fail_in_doubt(current, s) {
   if
   :: step[AT(current, 0)] == NOT_YET && step[AT(current, 1)] == NOT_YET ->
-     claim(current, DROPPED);
-     if :: fate[current] == DROPPED -> abandon(current) :: else fi
+#ifndef NO_SETTLE
+     atomic { if :: step[AT(current, s)] == NOT_YET -> step[AT(current, s)] = OCCUPIED :: else fi };
+     if :: step[AT(current, s)] == OCCUPIED -> drop(current) :: else fi
+#else
+     drop(current)
+#endif
   :: else
   fi
+}
+
+proctype Late(byte plan; byte s) {
+  atomic {
+    if
+    :: step[AT(plan, s)] == NOT_YET -> step[AT(plan, s)] = ROWS; rows[s]++; assert(rows[s] == 1)
+    :: else
+    fi
+  }
 }
 
 proctype Process(byte me; bool may_fail) {
@@ -138,6 +163,16 @@ again:
      if :: abandoned[current] -> goto done :: else fi;
      if
      :: may_fail -> if :: goto dead :: is_own && !has_written -> fail_untouched(current); goto done :: skip fi
+     :: else
+     fi;
+     if
+     :: may_fail && !known[AT(current, i)] ->
+        if
+        :: atomic { !is_late -> is_late = true; run Late(current, i) };
+           if :: is_own && !has_written -> fail_in_doubt(current, i) :: else fi;
+           goto done
+        :: skip
+        fi
      :: else
      fi;
      if

@@ -52,6 +52,7 @@ ONCE = "end_to_end/test_exactly_once.py"
 RECORDS, BATCHES = ("plain/test_records.py",), ("plain/test_message_batch.py",)
 QUEUE_FILES = ("plain/test_queue_files.py",)
 STORES = ("plain/test_object_stores.py",)
+PLANS_OF_OTHERS = "end_to_end/test_plans_of_others.py"
 SMALL_WRITES, LOG_STORES = ("plain/test_small_writes.py",), ("session/test_log_store.py",)
 FAR_FILES = "views/test_far_files.py"
 FAR_APPENDS = ("session/test_far_appends.py",)
@@ -696,9 +697,15 @@ MUTANTS = (
     Mutant("open_table", "another thread brings a table up to date between look and write", "with _OWNED[path]:", "if True:", SMALL_WRITES),
     Mutant("_own_table", "a table is nobody's while it is written", "with _OWNED[path]:", "if True:", SMALL_WRITES),
     Mutant("_Look.has_seen", "a look is torn by what others wrote meanwhile", "self.versions[name] + self.own_commits[name] == version", "True",
-           ("end_to_end/test_plans_of_others.py::test_of_what_another_process_lands_in_a_cycle_an_audit_sees_all_or_nothing",)),
+           (f"{PLANS_OF_OTHERS}::test_of_what_another_process_lands_in_a_cycle_an_audit_sees_all_or_nothing",)),
     Mutant("Writer._write_once", "a write without a commit counts as none", "commit is None and not may_change_nothing", "False",
-           ("end_to_end/test_plans_of_others.py::test_a_write_that_ends_well_and_leaves_no_commit_is_not_believed",)),
+           (f"{PLANS_OF_OTHERS}::test_a_write_that_ends_well_and_leaves_no_commit_is_not_believed",)),
+    Mutant("runner._carried_out", "what a store does late lands beside the next plan's", "current.settle() and ", "",
+           (f"{PLANS_OF_OTHERS}::test_a_write_that_a_store_carries_out_after_it_has_failed_it_lands_beside_no_other",)),
+    Mutant("Writer.settle", "a plan whose write has landed after all is dropped", "return all(", "return True or all(",
+           (f"{PLANS_OF_OTHERS}::test_a_write_that_has_landed_after_all_is_not_dropped",)),
+    Mutant("runner._carry_on", "a plan with an occupied step is carried on for ever", "current.was_settled and", "False and",
+           (f"{PLANS_OF_OTHERS}::test_a_plan_whose_process_died_as_it_dropped_it_is_not_carried_on",)),
     Mutant("load_log_store", "a session of one's own may overwrite on S3", "!= LOG_STORE", "== 1", LOG_STORES),
     Mutant("_excludes_others", "commits on S3 take the place of others", "== LOG_STORE", "!= 1", FAR_APPENDS),
     Mutant("FarAppends._is_appendable", "rows go where a checkpoint is ahead", "max(0, self._entries.newest_checkpoint(may_be_older=True))", "0", FAR_APPENDS),

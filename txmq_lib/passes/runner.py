@@ -157,7 +157,7 @@ def _carried_out(current: Pass, job: Job[Any, Any]) -> PassReport:
         # A plan that cannot be carried out must not stand in the way of the next one; one cut off can be. A write may
         # have landed and failed behind its commit, and another process may be about to make one.
         is_untouched = not (current.has_written or is_left_off(error)) and current.has_landed_nothing()
-        if is_untouched and current.claim(DROPPED):
+        if is_untouched and current.settle() and current.claim(DROPPED):
             current.abandon()
         raise
     finally:
@@ -206,7 +206,7 @@ def _claim_or_abandon(current: Pass, job: Job[Any, Any]) -> bool:
 
 def _carry_on(current: Pass, job: Job[Any, Any]) -> bool:
     """Claim a plan of another process. False where its rows were withdrawn, it was dropped, or its role must not be."""
-    if current.is_withdrawn:
+    if current.is_withdrawn or (current.was_settled and not job.abandons_settled):
         return False
     return current.claim(CARRIED_ON) and not _is_of_another_role(current, job)
 

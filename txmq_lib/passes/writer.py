@@ -45,6 +45,8 @@ class Writer(Claims):
 
     _own_versions: dict[str, list[int]] = field(default_factory=dict)
     _written_ahead: set[str] = field(default_factory=set)
+    # Writes that were begun, and of which nobody has looked whether they landed.
+    _in_doubt: set[tuple[str, str]] = field(default_factory=set)
 
     def append(
         self,
@@ -166,6 +168,19 @@ class Writer(Claims):
         write = self._write_of(table, self.warehouse.empty(table), step, 0, note=OCCUPIED)
         self._write_once(table, step, lambda: write.by.append(write.path, write.rows()), may_be_occupied=True)
 
+    def settle(self) -> bool:
+        """Occupy the step whose write this process began and saw fail; whether nothing of it has landed, or can.
+
+        A store may carry out what it failed to answer, long after. Of two such writes, as of one that has landed, the
+        plan is better carried on.
+        """
+        begun = sorted(self._in_doubt)
+        if len(begun) > 1:
+            return False
+        for table, step in begun:
+            self.occupy(table, step)
+        return all(self.is_occupied(table, step) for table, step in begun)
+
     def withdraw(self, table: str, which: Column, *, of_step: str) -> None:
         """Delete what a step of this plan has put into a table, if it has, and abandon the plan."""
         by = SparkWrite(app_id(self.job, table, WITHDRAWN), self.number, self.tag(WITHDRAWN))
@@ -182,6 +197,17 @@ class Writer(Claims):
     def is_withdrawn(self) -> bool:
         """Whether a step of this plan was deleted again: its process died before it abandoned the plan."""
         return any(self.has_landed(table, WITHDRAWN) for table in self.input_versions)
+
+    @property
+    def was_settled(self) -> bool:
+        """Whether a step of this plan is occupied: whoever did so died before the plan was abandoned."""
+        return any(
+            self.is_occupied(table, writer.removeprefix(ours))
+            for table in self.input_versions
+            for ours in (app_id(self.job, table, ""),)
+            for writer, number in self.warehouse.log(table).txn_versions().items()
+            if writer.startswith(ours) and number == self.number
+        )
 
     def is_occupied(self, table: str, step: str) -> bool:
         """Whether a step's number has been occupied without rows, by a process that was abandoning the plan."""
@@ -287,8 +313,10 @@ class Writer(Claims):
                 if is_empty is not None and is_empty():
                     self.counts[step] = 0
                     return 0
+                self._in_doubt.add((table, step))
                 self._write_through_conflicts(table, step, write)
             commit = self._landed_commit(table, step)
+            self._in_doubt.discard((table, step))
         if commit is None and not may_change_nothing:
             raise InvariantViolation(
                 f"{self.job} pass {self.number}: the commit of step {step} is not in the log of {table}: another writer"

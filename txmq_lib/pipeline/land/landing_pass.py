@@ -58,7 +58,13 @@ def run_landing(
             return _land(mine, readings)
 
     job = job_of_steps(
-        JOB, work, is_idle=is_idle, input_bytes=_input_bytes, require=_require_same_role, lands_again=True
+        JOB,
+        work,
+        is_idle=is_idle,
+        input_bytes=_input_bytes,
+        require=_require_same_role,
+        abandons_settled=True,
+        lands_again=True,
     )
     return run_passes(warehouse, job, now=now, settings=settings, wall_clock=wall_clock, arguments=arguments)
 
@@ -99,8 +105,8 @@ def _land(current: Pass, readings: Sequence[BrokerReading]) -> PassReport:
 def _can_be_carried_on(current: Pass) -> bool:
     """Whether what another process planned to land is still there, and no step of it is occupied."""
     kind = current.arguments["kind"]
-    if any(current.is_occupied(*each) for each in _appends(current)):
-        return False  # by a process that died as it abandoned the plan
+    if current.was_settled:
+        return False  # its process died as it dropped the plan, or another as it abandoned it
     if kind == ROCKETMQ:
         # What a broker gave to another process it may not give again, and nobody knows how much of it has landed.
         return False
