@@ -73,6 +73,12 @@ class WarehouseUnreached(InputError):
     code = "WAREHOUSE_UNREACHED"
 
 
+class WarehouseUnsafe(TxmqError):
+    """The store of the warehouse lets one of two writers take the place of the other; nothing is written there."""
+
+    code = "WAREHOUSE_UNSAFE"
+
+
 class StoreRefusedError(InputError):
     """A store whose broker is set up in a way that txmq cannot read from disk; nothing of it has landed."""
 

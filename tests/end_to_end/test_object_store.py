@@ -23,7 +23,7 @@ from deltalake.exceptions import CommitFailedError
 from far_passes import FarPasses
 from moment import NOW_TEXT
 from pages import environment, marked, steps, written
-from pyarrow.fs import copy_files
+from pyarrow.fs import FileSelector, copy_files
 from s3_proxy import Fault, Faults, S3Proxy, no_fault
 from small_log import SmallLog
 from truth import VERDICT_COUNTS
@@ -338,3 +338,26 @@ def test_what_is_wrong_with_a_store_is_one_line_before_a_jvm_starts(
             assert done.returncode != 0
             assert taken - 4 * asks_nobody < MOST_S  # more is imported, too
     assert len(done.stderr.splitlines()) <= 2
+
+
+def test_a_server_that_lets_writers_overwrite_each_other_is_refused_before_a_table_is_made(store, tmp_path):
+    conf = settings_file(tmp_path, f"s3://{minio.BUCKET}/unsafe")
+    for command, fault, words in (
+        ("init", Fault.TAKEN, "takes a second PUT"),
+        (f"run --now {NOW_TEXT}", Fault.TAKEN, "takes a second PUT"),
+        ("init", Fault.UNKNOWN, "does not know PUT"),
+    ):
+        store.set(fails=Faults(fault, kind="PUT"))
+        done, _ = timed(command, conf)
+        said = [line for line in done.stderr.splitlines() if not line.startswith("SLF4J")]
+        assert (done.returncode, len(said)) == (3, 1), done.stderr
+        assert said[0].startswith(f"error WAREHOUSE_UNSAFE: warehouse s3a://lake/unsafe: its server {words}")
+    assert names_below("unsafe", store) == []
+    store.set(fails=no_fault)
+    txmq(conf, "init")
+    assert [name for name in names_below("unsafe", store) if "two_writers" in name] == []
+
+
+def names_below(folder: str, store: S3Proxy) -> list[str]:
+    found = minio.file_system(store.port).get_file_info(FileSelector(minio.BUCKET, recursive=True))
+    return [each.path for each in found if each.path.startswith(f"{minio.BUCKET}/{folder}")]

@@ -54,6 +54,7 @@ QUEUE_FILES = ("plain/test_queue_files.py",)
 STORES = ("plain/test_object_stores.py",)
 PLANS_OF_OTHERS = "end_to_end/test_plans_of_others.py"
 SMALL_WRITES, LOG_STORES = ("plain/test_small_writes.py",), ("session/test_log_store.py",)
+STORES, UNSAFE = ("plain/test_object_stores.py",), ("plain/test_conditional_puts.py",)
 FAR_FILES = "views/test_far_files.py"
 FAR_APPENDS = ("session/test_far_appends.py",)
 CHECKSUMS = ("end_to_end/test_power_cut.py::test_a_checksum_that_was_cut_off_is_told_where_spark_cannot_read_for_it",)
@@ -638,6 +639,14 @@ MUTANTS = (
     Mutant("place_fault", "a place without a bucket is asked for", "not uri.startswith", "False and not uri.startswith", STORES),
     Mutant("code_and_words", "a store that has gone is something nobody thought of", "_SILENT_STORE.search(str(error))", "None", STORES),
     Mutant("object_stores.fault_of", "another log store may commit on S3", "!= LOG_STORE:", "== None:", STORES),
+    Mutant("object_stores.fault_of", "conditional puts of one bucket may be switched off", ', f"{_S3A}.bucket.{_bucket(uri)}")', ",)", STORES),
+    Mutant("object_stores.fault_of", "conditional puts are switched off by small letters alone", ".strip().lower()", "", STORES),
+    Mutant("require_conditional_puts", "a server that takes the first put is unsafe", '", "second")', '",)', UNSAFE),
+    Mutant("require_conditional_puts", "a server that replaces what is there will do", "if is_first_replaced else", "if False else", UNSAFE),
+    Mutant("require_conditional_puts", "a server that knows no conditional puts is something nobody thought of", "if _UNKNOWN_HEADER not in str(error)", "if True", UNSAFE),
+    Mutant("require_conditional_puts", "what was put to ask is left", ".delete_file(name)", "", UNSAFE),
+    Mutant("Warehouse.create_missing", "no server is asked whether it excludes writers", "if missing and is_s3(self.uri)", "if False", UNSAFE),
+    Mutant("recorded", "a run is recorded where nothing is to be written", " | WarehouseUnsafe", "", UNSAFE),
     Mutant("object_stores.fault_of", "locks of one writer are locks of the other", "if environ.get(_LOCK_VARIABLE)", "if False", STORES),
     Mutant("lies_below", "a copy of a file may lie anywhere", ' and ".." not in decoded.split("/")', "",
            ("plain/test_log_entries.py::test_a_path_that_leads_out_of_its_table_is_no_plain_one",)),
@@ -688,7 +697,7 @@ MUTANTS = (
     ),
     Mutant("reader._is_mapped", "columns that have other names in files are null", "> 1", "> 2", (FAR_FILES,)),
     Mutant("_File.rows", "times end in 2262", ', coerce_int96_timestamp_unit="us"', "", (FAR_FILES,)),
-    Mutant("recorded", "a run is recorded in a store that does not answer", "not isinstance(error, WarehouseUnreached)", "error",
+    Mutant("recorded", "a run is recorded in a store that does not answer", "not isinstance(error, WarehouseUnreached | WarehouseUnsafe)", "error",
            ("plain/test_before_spark.py::test_an_object_store_that_is_not_there",)),
     Mutant("FarAppends._is_appendable", "rows go behind whatever entry is newest", "commit is not None and", "commit is not None or", FAR_APPENDS),
     Mutant("FarAppends.append", "what somebody else wrote meanwhile is not looked at", "if not self._is_appendable(newest)", "if not written and not self._is_appendable(newest)", FAR_APPENDS),
@@ -707,6 +716,8 @@ MUTANTS = (
     Mutant("runner._carry_on", "a plan with an occupied step is carried on for ever", "current.was_settled and", "False and",
            (f"{PLANS_OF_OTHERS}::test_a_plan_whose_process_died_as_it_dropped_it_is_not_carried_on",)),
     Mutant("load_log_store", "a session of one's own may overwrite on S3", "!= LOG_STORE", "== 1", LOG_STORES),
+    Mutant("put_new", "an entry of somebody else is overwritten", "actions, False", "actions, True", FAR_APPENDS),
+    Mutant("put_new", "a store that fails is asked without end", "if error", "if error or error", FAR_APPENDS),
     Mutant("_excludes_others", "commits on S3 take the place of others", "== LOG_STORE", "!= 1", FAR_APPENDS),
     Mutant("FarAppends._is_appendable", "rows go where a checkpoint is ahead", "max(0, self._entries.newest_checkpoint(may_be_older=True))", "0", FAR_APPENDS),
     Mutant("FarAppends.append", "a run whose Spark does not reach the store is not recorded", "except (Py4JError, OSError)", "except KeyboardInterrupt", FAR_APPENDS),

@@ -103,13 +103,25 @@ def test_doctor_misses_the_connector_for_s3(tmp_path):
     ("stated", "environ", "named"),
     [
         ({LOG_STORE_KEY: "io.delta.storage.S3SingleDriverLogStore"}, {}, LOG_STORE_KEY),
-        ({"spark.hadoop.fs.s3a.create.conditional.enabled": "false"}, {}, "create.conditional.enabled"),
+        ({"spark.hadoop.fs.s3a.create.conditional.enabled": "false"}, {}, "s3a.create.conditional.enabled"),
+        ({"spark.hadoop.fs.s3a.create.conditional.enabled": " False"}, {}, "s3a.create.conditional.enabled"),
+        (
+            {"spark.hadoop.fs.s3a.bucket.b.create.conditional.enabled": "FALSE"},
+            {},
+            "bucket.b.create.conditional.enabled",
+        ),
         ({}, {"AWS_S3_LOCKING_PROVIDER": "dynamodb"}, "AWS_S3_LOCKING_PROVIDER"),
     ],
 )
 def test_what_lets_both_be_taken_on_s3_is_refused_by_name(stated, environ, named):
     assert named in fault_of("s3://b/w", stated, environ)
     assert fault_of("gs://b/w", stated, environ) == ""
+
+
+def test_what_is_said_of_another_bucket_and_that_puts_are_conditional_is_no_fault():
+    key = "create.conditional.enabled"
+    stated = {f"spark.hadoop.fs.s3a.bucket.c.{key}": "false", f"spark.hadoop.fs.s3a.{key}": "True"}
+    assert fault_of("s3a://b/w", stated, {}) == ""
 
 
 def test_a_store_that_nobody_gave_credentials_for_says_what_to_set():

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from txmq_lib.config.resources import txmq_version
@@ -26,6 +26,7 @@ from txmq_lib.delta.log_entries import LogEntries, entry_name
 from txmq_lib.delta.log_folder import HadoopFolder
 from txmq_lib.files.scratch import scratch
 from txmq_lib.spark.jvm import jvm_class
+from txmq_lib.spark.log_store import put_new
 
 # In the commitInfo of an entry: from here on the table has these columns, and asks nothing else of who appends to it.
 APPENDABLE = "txmqAppendable"
@@ -33,7 +34,6 @@ APPENDABLE = "txmqAppendable"
 _LAST_PLAIN_WRITER = 4
 # What else it may ask for: a condition of each row. A change feed asks nothing of who only adds.
 _CONSTRAINT = "delta.constraints."
-_TAKEN = "java.nio.file.FileAlreadyExistsException"
 
 
 def appendable_note(table: DeltaTable, spec: TableSpec) -> dict[str, str]:
@@ -97,21 +97,8 @@ class FarAppends:
 
     def _commit(self, version: int, file: WrittenFile) -> bool:
         """Put the entry of a version; False where another one has it."""
-        lines = self._jvm("java.util.ArrayList")()
-        for action in self._actions(file):
-            lines.add(json.dumps(action))
-        place = self._jvm("org.apache.hadoop.fs.Path")(f"{self._path}/{LOG}", entry_name(version))
-        store = getattr(self._jvm("org.apache.spark.sql.delta.storage.LogStore$"), "MODULE$").apply(
-            self._spark._jsparkSession
-        )
-        actions = self._jvm("scala.jdk.javaapi.CollectionConverters").asScala(lines.iterator())
-        try:
-            store.write(place, actions, False, self._configuration)
-        except Py4JJavaError as error:
-            if error.java_exception.getClass().getName() == _TAKEN:
-                return False
-            raise
-        return True
+        place = f"{self._path}/{LOG}/{entry_name(version)}"
+        return put_new(self._spark, place, map(json.dumps, self._actions(file)))
 
     def _actions(self, file: WrittenFile) -> Sequence[dict[str, Any]]:
         info = {

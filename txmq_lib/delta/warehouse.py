@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from txmq_lib.config.table_specs import RUN_TABLE, TableSpec, table_spec, table_specs
+from txmq_lib.delta.conditional_puts import require_conditional_puts
 from txmq_lib.delta.conform import struct_type
 from txmq_lib.delta.durable import sync_commits, sync_new_table
 from txmq_lib.delta.last_seen import last_seen
@@ -22,7 +23,7 @@ from txmq_lib.delta.plain_files import frame_of_files
 from txmq_lib.delta.small_writes import can_write, create_table, table_properties
 from txmq_lib.delta.table_logs import TableLogs
 from txmq_lib.errors import SchemaError
-from txmq_lib.files.object_stores import storage_options
+from txmq_lib.files.object_stores import is_s3, storage_options
 from txmq_lib.spark.local_frame import local_frame
 
 # Tables that came after the first version: an older warehouse gets them when it is opened.
@@ -83,8 +84,10 @@ class Warehouse(TableLogs):
         return reckoned_bytes(files) if files is not None and is_few else None
 
     def create_missing(self) -> list[str]:
-        """Create the tables that do not exist yet; their names."""
+        """Create the tables that do not exist yet; their names. WarehouseUnsafe where writers could overwrite."""
         missing = [name for name, version in self.look_at(table_specs()).items() if version < 0]
+        if missing and is_s3(self.uri):
+            require_conditional_puts(self.spark, self.uri)
         others = [table_spec(name) for name in missing if name != "pass"]
         with ThreadPoolExecutor(max_workers=4) as pool:
             list(pool.map(lambda spec: self._create(spec, syncs_way=False), others))

@@ -109,8 +109,10 @@ def fault_of(uri: str, stated: Mapping[str, str], environ: Mapping[str, str] = o
         return ""
     if stated.get(LOG_STORE_KEY, LOG_STORE) != LOG_STORE:
         return f"{LOG_STORE_KEY}: txmq commits by conditional puts, which another log store does not see; leave it out"
-    if stated.get(f"{_S3A}.create.conditional.enabled") == "false":
-        return f"{_S3A}.create.conditional.enabled: without it two writers overwrite each other; leave it out"
+    for prefix in (_S3A, f"{_S3A}.bucket.{_bucket(uri)}"):
+        name = f"{prefix}.create.conditional.enabled"
+        if stated.get(name, "").strip().lower() == "false":
+            return f"{name}: without it two writers overwrite each other; leave it out"
     if environ.get(_LOCK_VARIABLE):
         return f"{_LOCK_VARIABLE}: txmq commits by conditional puts, which need no lock and see none; unset it"
     return ""
@@ -146,9 +148,8 @@ def reason_of(error: Exception, uri: str) -> str:
     """Why a store did not answer as it should, in one line: of what deltalake says, which is a dozen."""
     text = str(error)
     code = next(iter(_CODE.findall(text)), "")
-    bucket = uri.partition("://")[2].partition("/")[0]
     if code == "NoSuchBucket":
-        return f"there is no bucket {bucket}: make it, or mend the URI"
+        return f"there is no bucket {_bucket(uri)}: make it, or mend the URI"
     if code in _REFUSED:
         return f"the store refuses the credentials ({code}): look at AWS_ACCESS_KEY_ID, AWS_PROFILE or their like"
     if _NO_CREDENTIALS in text or _LOADING_CREDENTIALS in text:
@@ -157,6 +158,10 @@ def reason_of(error: Exception, uri: str) -> str:
     if "://" in uri and any("error sending request" in line for line in lines):
         return f"the store cannot be reached ({lines[-1]}): look at the network and AWS_ENDPOINT_URL"
     return lines[0] if lines else type(error).__name__
+
+
+def _bucket(uri: str) -> str:
+    return uri.partition("://")[2].partition("/")[0]
 
 
 def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> str:

@@ -6,6 +6,7 @@ renames over what is there. Nothing has to be put on any node: only drivers comm
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
 from tempfile import mkdtemp
@@ -22,6 +23,7 @@ from txmq_lib.spark.jvm import jvm_class
 FILE_LOG_STORE_KEY = "spark.delta.logStore.file.impl"
 FILE_LOG_STORE = "txmq.LinkLogStore"
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+_TAKEN = "java.nio.file.FileAlreadyExistsException"
 
 
 def load_log_store(spark: SparkSession, uri: str) -> None:
@@ -43,6 +45,27 @@ def load_log_store(spark: SparkSession, uri: str) -> None:
     name = LOG_STORE if is_s3(uri) else FILE_LOG_STORE
     if not _has(loader, name):
         _compile(spark, loader, name)
+
+
+def put_new(spark: SparkSession, place: str, lines: Iterable[str]) -> bool:
+    """Put lines as Delta puts the entry of a log; False where something else is there.
+
+    Py4JJavaError where nobody knows what became of it.
+    """
+    content = jvm_class(spark, "java.util.ArrayList")()
+    for line in lines:
+        content.add(line)
+    session = spark._jsparkSession
+    store = getattr(jvm_class(spark, "org.apache.spark.sql.delta.storage.LogStore$"), "MODULE$").apply(session)
+    actions = jvm_class(spark, "scala.jdk.javaapi.CollectionConverters").asScala(content.iterator())
+    path = jvm_class(spark, "org.apache.hadoop.fs.Path")(place)
+    try:
+        store.write(path, actions, False, session.sessionState().newHadoopConf())
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getName() == _TAKEN:
+            return False
+        raise
+    return True
 
 
 def _compile(spark: SparkSession, loader: Any, name: str) -> None:  # noqa: ANN401 - py4j has no types

@@ -22,7 +22,15 @@ from txmq_lib.cli.run.writing_runs import as_json, write_runs
 from txmq_lib.config.resources import txmq_version
 from txmq_lib.config.secrets import scrubbed
 from txmq_lib.config.settings import Settings
-from txmq_lib.errors import EXIT_DONE, EXIT_FAILED, EXIT_FINDINGS, TxmqError, WarehouseUnreached, code_and_words
+from txmq_lib.errors import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_FINDINGS,
+    TxmqError,
+    WarehouseUnreached,
+    WarehouseUnsafe,
+    code_and_words,
+)
 from txmq_lib.files.run_marker import RunMarker
 from txmq_lib.files.started_by import started_by
 from txmq_lib.names import RUN_DONE, RUN_ENDED, RUN_FAILED, RUN_FINDINGS, RUN_KILLED
@@ -120,7 +128,8 @@ def recorded(command: str, settings: Settings) -> Iterator[Run]:
             if not any(run.steps.values()):
                 run.failed(command, f"{code}: {words}")
             status = error.exit_status if isinstance(error, TxmqError) else EXIT_FAILED
-            if not isinstance(error, WarehouseUnreached):  # else nobody would be there to write to
+            # Else nobody would be there to write to, or nothing is to be written there.
+            if not isinstance(error, WarehouseUnreached | WarehouseUnsafe):
                 keeper.over(RUN_FAILED, status, f"{code}: {words}")
             raise
         else:
