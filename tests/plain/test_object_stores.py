@@ -129,6 +129,57 @@ def test_a_store_that_nobody_gave_credentials_for_says_what_to_set():
     assert reason_of(OSError(text), "s3://lake/w").startswith("no credentials were found: set AWS_ACCESS_KEY_ID")
 
 
+def said(*lines: str) -> OSError:
+    """What deltalake 1.6.6 says, each line a cause of the one before, in its colours."""
+    first, *causes = lines
+    return OSError(
+        "\n".join(
+            [first, *[f"{' ' * (10 + depth)}\x1b[31m\u21b3\x1b[0m {line}" for depth, line in enumerate(causes)], ""]
+        )
+    )
+
+
+XML = '<?xml version="1.0" encoding="UTF-8"?><Error><Code>{}</Code><Message>In words.\nRequestId:1</Message></Error>'
+GET = "Error performing GET http://127.0.0.1:45665/lake/w%2Fpass%2F%5Fdelta%5Flog%2F%5Flast%5Fcheckpoint in 3.193026ms"
+FAILED = f"{GET} - Server returned non-2xx status code"
+DOWN = (f"{GET}, after 2 retries, max_retries", "2, retry_timeout", "2s  - HTTP error", "error sending request", "client error (Connect)")  # fmt: skip
+NO_MACHINE = "Error performing GET http://169.254.169.254/metadata in 1.648184ms - Server returned non-2xx status code"
+LISTED = "Error performing list request"
+BUCKET_MISSES = ("404 Not Found", XML.format("NoSuchBucket"))
+OF_AZURE = "Generic MicrosoftAzure error"
+AZURE, AZURE_NAMES = (
+    "abfss://lake@account.dfs.core.windows.net/w",
+    "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+)
+GOOGLE_NAME = "GOOGLE_APPLICATION_CREDENTIALS"
+
+
+@pytest.mark.parametrize(
+    ("uri", "error", "words"),
+    [
+        ("gs://lake/w", said("Generic GCS error", LISTED, FAILED, *BUCKET_MISSES), "there is no bucket lake: make it, or mend the URI"),
+        (AZURE, said(OF_AZURE, LISTED, FAILED, "404 Not Found", f"\ufeff{XML.format('ContainerNotFound')}"), "there is no container lake: make it, or mend the URI"),
+        ("gs://lake/w", said("Kernel error -> The operation lacked the necessary privileges to complete for path w/pass", FAILED, "403 Forbidden", XML.format("AccessDenied")), f"the store refuses the credentials (AccessDenied): look at {GOOGLE_NAME}"),
+        ("gs://lake/w", said("Generic GCS error", LISTED, FAILED, "401 Unauthorized", XML.format("AuthenticationRequired")), f"the store refuses the credentials (AuthenticationRequired): look at {GOOGLE_NAME}"),
+        ("gs://lake/w", said("Generic GCS error", "Error performing token request", FAILED, "400 Bad Request", '{"error":"invalid_grant"}'), f"the store refuses the credentials (400 Bad Request): look at {GOOGLE_NAME}"),
+        (AZURE, said("Kernel error -> The operation lacked the necessary privileges to complete for path w/pass", FAILED, "403 Forbidden", f"\ufeff{XML.format('AuthenticationFailed')}"), f"the store refuses the credentials (AuthenticationFailed): look at {AZURE_NAMES}"),
+        (AZURE, said(OF_AZURE, LISTED, FAILED, "403 Forbidden"), f"the store refuses the credentials (403 Forbidden): look at {AZURE_NAMES}"),
+        ("gs://lake/w", said("Kernel error -> Generic GCS error", "Error performing token request", NO_MACHINE, "403 Forbidden"), f"no credentials were found: set {GOOGLE_NAME}"),
+        (AZURE, said(OF_AZURE, "Error performing token request", NO_MACHINE, "403 Forbidden"), f"no credentials were found: set {AZURE_NAMES}"),
+        ("gs://lake/w", said("Generic GCS error", LISTED, *DOWN, "Connection refused (os error 111)"), "the store cannot be reached (Connection refused (os error 111)): look at the network"),
+        (AZURE, said(f"Kernel error -> {OF_AZURE}", *DOWN, "dns error", "Name or service not known"), "the store cannot be reached (Name or service not known): look at the network and the account in the URI"),
+        ("s3://lake/w", said("Generic S3 error", LISTED, *DOWN, "Connection refused (os error 111)"), "the store cannot be reached (Connection refused (os error 111)): look at the network and AWS_ENDPOINT_URL"),
+        ("s3a://lake/w", said("Generic S3 error", LISTED, FAILED, "403 Forbidden", XML.format("SignatureDoesNotMatch")), "the store refuses the credentials (SignatureDoesNotMatch): look at AWS_ACCESS_KEY_ID, AWS_PROFILE or their like"),
+        ("gs://lake/w", said("Generic GCS error", "Unable to open service account file from /gone.json", "No such file or directory (os error 2)"), f"Unable to open service account file from /gone.json (No such file or directory (os error 2)): look at {GOOGLE_NAME}"),
+        (AZURE, said(OF_AZURE, "Invalid Access Key", "Invalid symbol 33, offset 0."), f"Invalid Access Key (Invalid symbol 33, offset 0.): look at {AZURE_NAMES}"),
+        ("gs://lake/w", said("Generic GCS error", LISTED, FAILED, "400 Bad Request", XML.format("InvalidArgument")), "the store answers 400 Bad Request (InvalidArgument)"),
+        ("gs://lake/w", said("Generic GCS error", LISTED, FAILED, "400 Bad Request", '{"error":"no XML"}'), "the store answers 400 Bad Request"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_in_the_words_of_its_own_store_and_never_in_xml(uri, error, words):
+    assert reason_of(error, uri) == words
+
+
 def test_doctor_tells_of_such_a_place_before_it_is_asked(monkeypatch):
     monkeypatch.setenv("AWS_S3_LOCKING_PROVIDER", "dynamodb")
     (only,) = warehouse_findings("s3://b/w", datetime(2026, 11, 24, tzinfo=UTC), {})

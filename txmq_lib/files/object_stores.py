@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from txmq_lib.errors import EnvironmentFault
@@ -30,10 +31,39 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _LOCK_VARIABLE = "AWS_S3_LOCKING_PROVIDER"
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
+_STATUS = re.compile(r"[345]\d\d [A-Z].*")
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "FilesystemNotFound")
 _REFUSED = ("SignatureDoesNotMatch", "InvalidAccessKeyId", "AccessDenied", "ExpiredToken", "InvalidToken")
 # Where a machine of Amazon's is asked for credentials when there are none.
 _NO_CREDENTIALS = "http://169.254.169.254/"
 _LOADING_CREDENTIALS = "an error occurred while loading credentials"  # that machine, a profile or a role gives none
+_UNUSABLE = re.compile(r"Unable to \w+ service account|Invalid Access Key")
+_TOKEN = "Error performing token request"  # credentials are shown to somebody who gives others for them
+
+
+class _Words(NamedTuple):
+    """What people have to set, or to look at, for a kind of store."""
+
+    bucket: str
+    to_set: str
+    to_look_at: str
+    way: str
+
+
+_OF_S3 = _Words(
+    "bucket",
+    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
+    "AWS_ACCESS_KEY_ID, AWS_PROFILE or their like",
+    "the network and AWS_ENDPOINT_URL",
+)
+_OF_GOOGLE = _Words("bucket", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_APPLICATION_CREDENTIALS", "the network")
+_OF_AZURE = _Words(
+    "container",
+    "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+    "the network and the account in the URI",
+)
+_WORDS = {"s3": _OF_S3, "s3a": _OF_S3, "gs": _OF_GOOGLE, "abfss": _OF_AZURE, "abfs": _OF_AZURE}
 
 
 def is_s3(uri: str) -> bool:
@@ -148,20 +178,26 @@ def reason_of(error: Exception, uri: str) -> str:
     """Why a store did not answer as it should, in one line: of what deltalake says, which is a dozen."""
     text = str(error)
     code = next(iter(_CODE.findall(text)), "")
-    if code == "NoSuchBucket":
-        return f"there is no bucket {_bucket(uri)}: make it, or mend the URI"
-    if code in _REFUSED:
-        return f"the store refuses the credentials ({code}): look at AWS_ACCESS_KEY_ID, AWS_PROFILE or their like"
+    lines = [line.strip(" \u21b3") for line in _COLOURS.sub("", text).splitlines() if line.strip()] or [""]
+    status = next((line for line in lines if _STATUS.fullmatch(line)), "")
+    words = _WORDS.get(uri.partition("://")[0], _WORDS["s3"])
+    if code in _NO_BUCKET:
+        return f"there is no {words.bucket} {_bucket(uri)}: make it, or mend the URI"
     if _NO_CREDENTIALS in text or _LOADING_CREDENTIALS in text:
-        return "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-    lines = [line.strip(" \u21b3") for line in _COLOURS.sub("", text).splitlines() if line.strip()]
+        return f"no credentials were found: set {words.to_set}"
+    if code in _REFUSED or status.startswith(("401 ", "403 ")) or (status and _TOKEN in text):
+        return f"the store refuses the credentials ({code or status}): look at {words.to_look_at}"
     if "://" in uri and any("error sending request" in line for line in lines):
-        return f"the store cannot be reached ({lines[-1]}): look at the network and AWS_ENDPOINT_URL"
-    return lines[0] if lines else type(error).__name__
+        return f"the store cannot be reached ({lines[-1]}): look at {words.way}"
+    if status:
+        return f"the store answers {status}{f' ({code})' if code else ''}"
+    if unusable := next((line for line in lines if _UNUSABLE.match(line)), ""):  # nobody was even asked
+        return f"{unusable} ({lines[-1]}): look at {words.to_look_at}"
+    return lines[0] or type(error).__name__
 
 
 def _bucket(uri: str) -> str:
-    return uri.partition("://")[2].partition("/")[0]
+    return uri.partition("://")[2].partition("/")[0].partition("@")[0]
 
 
 def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> str:
