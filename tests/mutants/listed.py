@@ -54,6 +54,7 @@ QUEUE_FILES = ("plain/test_queue_files.py",)
 STORES = ("plain/test_object_stores.py",)
 PLANS_OF_OTHERS = "end_to_end/test_plans_of_others.py"
 SMALL_WRITES, LOG_STORES = ("plain/test_small_writes.py",), ("session/test_log_store.py",)
+BEFORE_SPARK = ("plain/test_before_spark.py",)
 STORES, UNSAFE = ("plain/test_object_stores.py",), ("plain/test_conditional_puts.py",)
 FAR_FILES = "views/test_far_files.py"
 FAR_APPENDS = ("session/test_far_appends.py",)
@@ -642,6 +643,8 @@ MUTANTS = (
     Mutant("object_stores.reason_of", "what keeps tokens from being had is not the credentials' fault", " or (status and _TOKEN in text)", "", STORES),
     Mutant("object_stores.reason_of", "credentials are refused by codes of Amazon's alone", 'or status.startswith(("401 ", "403 "))', "", STORES),
     Mutant("object_stores.reason_of", "credentials that are no credentials are nobody's", "_UNUSABLE.match(line)", "False", STORES),
+    Mutant("namenode_fault", "a NameNode that is down is left to Spark", "socket.create_connection(", "(lambda *_, timeout: socket.socket())(", BEFORE_SPARK),
+    Mutant("namenode_fault", "names of Hadoop's settings are addresses", "or parts.port is None", "or False", BEFORE_SPARK),
     Mutant("object_stores.fault_of", "another log store may commit on S3", "!= LOG_STORE:", "== None:", STORES),
     Mutant("object_stores.fault_of", "conditional puts of one bucket may be switched off", ', f"{_S3A}.bucket.{_bucket(uri)}")', ",)", STORES),
     Mutant("object_stores.fault_of", "conditional puts are switched off by small letters alone", ".strip().lower()", "", STORES),

@@ -6,6 +6,7 @@ import socket
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -100,6 +101,37 @@ def test_an_object_store_that_is_not_there(said, monkeypatch):
                 assert len(err.splitlines()) == 1
                 assert time.monotonic() - begun < 5
     assert not written  # it would be tried as long as a table may take
+
+
+def test_a_namenode_that_is_not_there(said, monkeypatch):
+    written = []
+    monkeypatch.setattr("txmq_lib.cli.run.recorded.write_runs", lambda *_, **__: written.append(1) or "")
+    uri = "hdfs://127.0.0.1:9/w"
+    words = f"warehouse {uri}: the NameNode cannot be reached (Connection refused): look at the network and the URI"
+    for command in ("init", "reconcile", "run", "status", "pending"):
+        begun = time.monotonic()
+        assert said("--warehouse", uri, command) == (3, f"error WAREHOUSE_UNREACHED: {words}")
+        assert time.monotonic() - begun < 5
+    assert [(each.state, each.found) for each in warehouse_findings(uri, datetime.now(UTC), {})] == [("fail", words)]
+    assert not written
+
+
+def test_a_namenode_that_takes_connections_is_left_to_spark(said):
+    """Who has no port is a name of Hadoop's settings."""
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        for place in (f"127.0.0.1:{there.getsockname()[1]}", "a-cluster"):
+            assert "a JVM would have started" in said("--warehouse", f"hdfs://{place}/w", "init")[1]
+
+
+def test_a_warehouse_on_hdfs_that_nobody_has_written_to_is_no_failure(monkeypatch):
+    monkeypatch.setattr("txmq_lib.views.tables.DeltaTable", SimpleNamespace(is_deltatable=lambda *_: False))
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        uri = f"hdfs://127.0.0.1:{there.getsockname()[1]}/w"
+        found = [(each.state, each.found) for each in warehouse_findings(uri, datetime.now(UTC), {})]
+    assert found == [
+        ("warn", f"{uri} is not on this machine"),
+        ("ok", f"none yet in {uri}: the first pass makes them"),
+    ]
 
 
 def test_an_endpoint_without_its_scheme(said, monkeypatch):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -29,6 +30,7 @@ _EXCLUSIVE = (*_OF_BUCKETS, "hdfs", "viewfs")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 # Who holds a lock of its own excludes none of those who do not.
 _LOCK_VARIABLE = "AWS_S3_LOCKING_PROVIDER"
+_LONGEST_CONNECT_S = 2.5
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _STATUS = re.compile(r"[345]\d\d [A-Z].*")
@@ -159,6 +161,22 @@ def place_fault(uri: str) -> str:
     bucket = uri.removeprefix(f"{scheme}://").partition("/")[0]
     if not uri.startswith(f"{scheme}://") or (scheme in _OF_BUCKETS and not bucket):
         return f"must be written as {scheme}://{'BUCKET' if scheme in _OF_BUCKETS else 'HOST'}/PATH"
+    return ""
+
+
+def namenode_fault(uri: str) -> str:
+    """Why nobody takes a connection at hdfs://HOST:PORT, within three seconds; empty where somebody does.
+
+    What has no port is a name that Hadoop's own settings tell the addresses of: only Spark may have them.
+    """
+    try:
+        parts = urlsplit(uri)
+        if parts.scheme != "hdfs" or not parts.hostname or parts.port is None:
+            return ""
+        socket.create_connection((parts.hostname, parts.port), timeout=_LONGEST_CONNECT_S).close()
+    except (OSError, ValueError) as error:  # ValueError: a port that is no number
+        why = getattr(error, "strerror", None) or error
+        return f"the NameNode cannot be reached ({why}): look at the network and the URI"
     return ""
 
 

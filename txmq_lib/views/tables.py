@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from txmq_lib.config.table_specs import table_spec
 from txmq_lib.errors import InputError, TableMissingError, TxmqError, WarehouseUnreached
-from txmq_lib.files.object_stores import looking_options, reason_of, storage_options
+from txmq_lib.files.object_stores import looking_options, namenode_fault, reason_of, storage_options
 
 # An object store takes as long for many requests as for one.
 TABLES_AT_ONCE = 32
@@ -47,6 +47,7 @@ class Tables:
         self._opening: dict[str, Lock] = {}
         self._looking = Lock()
         self._is_made: bool | WarehouseUnreached | None = None
+        self._namenode_fault: str | None = None
 
     def is_made(self) -> bool:
         """Whether there is the table of passes, which every warehouse has; asked once.
@@ -65,8 +66,18 @@ class Tables:
             return self._is_made
 
     def require_reached(self) -> None:
-        """WarehouseUnreached where the place of the tables does not answer; whether they are there does not matter."""
-        self.is_made()
+        """WarehouseUnreached where the place of the tables does not answer; whether they are there does not matter.
+
+        Of HDFS it is asked whether its NameNode takes connections: Spark may get further there than deltalake does.
+        """
+        if self.options() is not None:
+            self.is_made()
+        elif self.is_far:
+            with self._looking:
+                if self._namenode_fault is None:
+                    self._namenode_fault = namenode_fault(self.uri)
+            if self._namenode_fault:
+                raise WarehouseUnreached(f"warehouse {self.uri}: {self._namenode_fault}")
 
     def stored(self, table: str) -> Stored:
         """Rows and highest values of a table, from the statistics of its files in Delta's log."""
@@ -137,11 +148,9 @@ class Tables:
         try:
             with self._opening.setdefault(table, Lock()):
                 if table not in self._tables:
-                    options = self.options()
-                    if options is not None:
-                        # To open a table has more patience with a store that is silent.
-                        self.require_reached()
-                    self._tables[table] = DeltaTable(path, storage_options=options)
+                    # To open a table has more patience with a store that is silent.
+                    self.require_reached()
+                    self._tables[table] = DeltaTable(path, storage_options=self.options())
             yield self._tables[table]
         except TableNotFoundError:
             raise TableMissingError(self._missing(table)) from None

@@ -37,8 +37,7 @@ def require_warehouse_place(settings: Settings) -> None:
     path = location(settings.warehouse)
     if fault := fault_of(path, settings.spark):
         raise SettingsError([fault])
-    if is_on_object_store(settings):
-        WarehouseReader(path).require_reached()
+    WarehouseReader(path).require_reached()
     if not path.startswith("/"):
         return
     try:

@@ -40,7 +40,7 @@ def warehouse_findings(uri: str, now: datetime, spark: Mapping[str, str]) -> Ite
         yield reach
         if reach.state == FAIL:
             return
-        if reader.options() is not None and not reader.is_made():
+        if not reader.is_made():
             yield _none_yet(uri)
             return
     else:
@@ -74,12 +74,14 @@ def damage_findings(place: Path) -> Iterator[Finding]:
 def reach_finding(reader: WarehouseReader) -> Finding:
     """The store of the warehouse answers, and takes the credentials."""
     try:
-        if reader.options() is None:
-            advice = "its room and permissions are not looked at"
-            return Finding("warehouse", WARN, f"{reader.uri} is not on this machine", advice)
         reader.require_reached()
+        reader.is_made()
+        is_store = reader.options() is not None
     except TxmqError as error:
         return Finding("warehouse", FAIL, error.message, "mend it; every command but this one needs the store")
+    if not is_store:
+        advice = "its room and permissions are not looked at"
+        return Finding("warehouse", WARN, f"{reader.uri} is not on this machine", advice)
     return Finding("warehouse", OK, f"{reader.uri} answers")
 
 
