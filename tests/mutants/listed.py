@@ -708,8 +708,6 @@ MUTANTS = (
            ("plain/test_before_spark.py::test_an_object_store_that_is_not_there",)),
     Mutant("FarAppends._is_appendable", "rows go behind whatever entry is newest", "commit is not None and", "commit is not None or", FAR_APPENDS),
     Mutant("FarAppends.append", "what somebody else wrote meanwhile is not looked at", "if not self._is_appendable(newest)", "if not written and not self._is_appendable(newest)", FAR_APPENDS),
-    Mutant("FarAppends._commit", "an entry of somebody else is overwritten", "actions, False", "actions, True", FAR_APPENDS),
-    Mutant("FarAppends._commit", "a store that fails is asked without end", "if error", "if error or error", FAR_APPENDS),
     Mutant("open_table", "another thread brings a table up to date between look and write", "with _OWNED[path]:", "if True:", SMALL_WRITES),
     Mutant("_own_table", "a table is nobody's while it is written", "with _OWNED[path]:", "if True:", SMALL_WRITES),
     Mutant("_Look.has_seen", "a look is torn by what others wrote meanwhile", "self.versions[name] + self.own_commits[name] == version", "True",
