@@ -52,21 +52,21 @@ def failing(words: str) -> Callable[[Path], bool]:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Callable[[Path], bool]], None]:
+def probe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Callable[[Path], bool]], None]:
     """Asks a server that puts so."""
 
-    def ask(puts: Callable[[Path], bool]) -> None:
+    def put_twice(puts: Callable[[Path], bool]) -> None:
         monkeypatch.setattr(conditional_puts, "put_new", lambda _spark, place, _lines: puts(Path(place)))
         try:
             require_conditional_puts(None, str(tmp_path))
         finally:
             assert list(tmp_path.iterdir()) == []
 
-    return ask
+    return put_twice
 
 
-def test_a_server_that_refuses_the_second_put_will_do(asked):
-    asked(conditional)
+def test_a_server_that_refuses_the_second_put_will_do(probe):
+    probe(conditional)
 
 
 @pytest.mark.parametrize(
@@ -79,15 +79,15 @@ def test_a_server_that_refuses_the_second_put_will_do(asked):
         ),
     ],
 )
-def test_a_server_that_cannot_refuse_it_is_told_in_one_line(asked, puts, words):
+def test_a_server_that_cannot_refuse_it_is_told_in_one_line(probe, puts, words):
     with pytest.raises(WarehouseUnsafe, match=words) as raised:
-        asked(puts)
+        probe(puts)
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_a_server_that_fails_is_not_said_to_be_unsafe(asked):
+def test_a_server_that_fails_is_not_said_to_be_unsafe(probe):
     with pytest.raises(JavaError, match="connection"):
-        asked(failing("connection reset"))
+        probe(failing("connection reset"))
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Warehouse:
     monkeypatch.setattr(warehouse, "require_conditional_puts", refuse)
     made = object.__new__(Warehouse)
     made.uri, made.spark, made.created = "s3a://b/w", None, []
-    made._create = lambda spec: made.created.append(spec.table)
+    made._create = lambda spec, **_: made.created.append(spec.table)
     made.look_at = lambda names: dict.fromkeys(names, -1)
     return made
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,10 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from txmq_lib.delta.durable import LOG
+from txmq_lib.delta.file_check import DIFFERS, fault_of, is_as_summed
 from txmq_lib.delta.log_entries import CHECKPOINT_FILE, COMMIT_FILE
 from txmq_lib.files.local_files import LOCAL_SCHEME, has_scheme
 
@@ -35,10 +32,6 @@ _OF_METADATA = frozenset({
 })  # fmt: skip
 _OF_PROTOCOL = frozenset({"UPGRADE PROTOCOL", "ADD FEATURE"})
 _BY_DELTALAKE, _VACUUM = "delta-rs", "VACUUM"  # of which there is a START and an END
-_ROWS_AT_ONCE = 1024  # few: a value that a dictionary has once may be in each of them
-_DIFFERS = "is not what its checksum says"
-_CHECKSUM_MAGIC = b"crc\0"
-_CHECKSUM_HEADER = 8  # the magic, and a big-endian int: bytes that each checksum is of
 
 
 @dataclass(frozen=True)
@@ -97,8 +90,8 @@ class TableCheck:
             file = self.log / f"{version:020d}.json"
             try:
                 entry = _entry_of(file.read_text(encoding="utf-8", errors="replace"), is_first=version == 0)
-                differs = not entry.fault and not _is_as_summed(file, is_streamed=True)
-                self._entries[version] = replace(entry, fault=_DIFFERS) if differs else entry
+                differs = not entry.fault and not is_as_summed(file, is_streamed=True)
+                self._entries[version] = replace(entry, fault=DIFFERS) if differs else entry
             except FileNotFoundError:
                 self._entries[version] = Entry(fault="is not there")
         return self._entries[version]
@@ -124,7 +117,7 @@ class TableCheck:
         if not self.checkpoints or self.checkpoints[-1] < behind:
             return ""
         parts = [file for file in self.files_of(self.checkpoints[-1]) if CHECKPOINT_FILE.fullmatch(file.name)]
-        return next((fault for file in parts if (fault := _fault_of(file, None))), "")
+        return next((fault for file in parts if (fault := fault_of(file, None))), "")
 
     def last_checkpoint_fault(self) -> str:
         """Why the file that names the newest checkpoint cannot be believed; empty where it can, or is not there."""
@@ -147,7 +140,7 @@ class TableCheck:
         for path, size in self.entry(version).files:
             # No entry takes files of the change feed out: VACUUM removes them by their age.
             is_kept = path not in gone and (size is not None or not is_vacuumed or (self.root / path).exists())
-            if is_kept and (fault := _fault_of(self.root / path, size, is_read=is_read)):
+            if is_kept and (fault := fault_of(self.root / path, size, is_read=is_read)):
                 return fault
         return ""
 
@@ -224,47 +217,3 @@ def _number(said: object) -> int:
 def _tag_of(info: dict[str, Any]) -> tuple[str, str]:
     tag, _, note = str(info.get("userMetadata", "")).partition("\n")
     return tag, note
-
-
-def _fault_of(file: Path, size: int | None, *, is_read: bool = True) -> str:
-    """Why a Parquet file cannot be read whole; empty where it can. OSError where the system does not give it."""
-    try:
-        if size is not None and file.stat().st_size != size:
-            return f"its file {file.name} is cut off"
-        if not is_read:
-            return ""
-        if not _is_as_summed(file):
-            return f"its file {file.name} {_DIFFERS}"
-        with pq.ParquetFile(file) as parquet:
-            for _ in parquet.iter_batches(batch_size=_ROWS_AT_ONCE):
-                pass
-    except FileNotFoundError:
-        return f"its file {file.name} is not there"
-    except (pa.ArrowMemoryError, pa.ArrowNotImplementedError):
-        return ""  # too much for this process, or for Arrow, is no damage
-    except pa.ArrowException:
-        return f"its file {file.name} is damaged"
-    except OSError as error:
-        if error.errno is not None:
-            raise  # that a file could not be read says nothing of what is in it
-        return f"its file {file.name} is damaged"
-    return ""
-
-
-def _is_as_summed(file: Path, *, is_streamed: bool = False) -> bool:
-    """Whether a file is what the checksums say that Hadoop keeps beside it; true where it keeps none.
-
-    Spark reads nothing of a file that differs, be it whole, and they cut off. Without their header a file is streamed
-    unchecked, and Parquet, which is read by ranges, is not read (ChecksumFileSystem.java).
-    """
-    try:
-        summed = file.with_name(f".{file.name}.crc").read_bytes()
-    except FileNotFoundError:
-        return True
-    if len(summed) < _CHECKSUM_HEADER or not summed.startswith(_CHECKSUM_MAGIC):
-        return is_streamed
-    size = int.from_bytes(summed[len(_CHECKSUM_MAGIC) : _CHECKSUM_HEADER], "big")
-    with file.open("rb") as content:
-        chunks = iter(lambda: content.read(size), b"")
-        sums = b"".join(zlib.crc32(chunk).to_bytes(4, "big") for chunk in chunks)
-    return sums == summed[_CHECKSUM_HEADER:]

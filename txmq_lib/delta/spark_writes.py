@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from delta.tables import DeltaTable
@@ -10,11 +10,23 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.readwriter import DataFrameWriter
 
+from txmq_lib.config.table_specs import TableSpec
+from txmq_lib.delta.conform import struct_type
 from txmq_lib.spark.session_conf import session_conf
 
 APP_ID_CONF = "spark.databricks.delta.write.txnAppId"
 NUMBER_CONF = "spark.databricks.delta.write.txnVersion"
 TAG_CONF = "spark.databricks.delta.commitInfo.userMetadata"
+
+
+def create_by_spark(spark: SparkSession, path: str, spec: TableSpec, properties: Mapping[str, str]) -> None:
+    """Create an empty table, unless it is there already."""
+    builder = DeltaTable.createIfNotExists(spark).location(path).comment(spec.doc).addColumns(struct_type(spec))
+    if spec.partition_by:
+        builder = builder.partitionedBy(*spec.partition_by)
+    for key, value in properties.items():
+        builder = builder.property(key, value)
+    builder.execute()
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -21,6 +20,7 @@ from txmq_lib.delta.log_view import reckoned_bytes
 from txmq_lib.delta.near_copies import NearCopies
 from txmq_lib.delta.plain_files import frame_of_files
 from txmq_lib.delta.small_writes import can_write, create_table, table_properties
+from txmq_lib.delta.spark_writes import create_by_spark
 from txmq_lib.delta.table_logs import TableLogs
 from txmq_lib.errors import SchemaError
 from txmq_lib.files.object_stores import is_s3, storage_options
@@ -233,19 +233,6 @@ class Warehouse(TableLogs):
         if (path := self.small_path(spec.table)) is not None:
             create_table(path, spec, properties)
         else:
-            self._create_by_spark(spec, properties)
+            create_by_spark(self.spark, self.path(spec.table), spec, properties)
         if (place := on_disk(self.path(spec.table))) is not None:
             sync_new_table(place, syncs_way=syncs_way)
-
-    def _create_by_spark(self, spec: TableSpec, properties: Mapping[str, str]) -> None:
-        builder = (
-            DeltaTable.createIfNotExists(self.spark)
-            .location(self.path(spec.table))
-            .comment(spec.doc)
-            .addColumns(struct_type(spec))
-        )
-        if spec.partition_by:
-            builder = builder.partitionedBy(*spec.partition_by)
-        for key, value in properties.items():
-            builder = builder.property(key, value)
-        builder.execute()

@@ -318,10 +318,7 @@ class Writer(Claims):
             commit = self._landed_commit(table, step)
             self._in_doubt.discard((table, step))
         if commit is None and not may_change_nothing:
-            raise InvariantViolation(
-                f"{self.job} pass {self.number}: the commit of step {step} is not in the log of {table}: another writer"
-                " has taken its place, and that no store may let it do; the pass is not committed"
-            )
+            raise self._replaced(table, step)
         if _is_occupied(commit) and not may_be_occupied:
             raise self._abandoned_by_another()
         self.counts[step] = commit.rows if commit is not None else 0
@@ -345,6 +342,12 @@ class Writer(Claims):
                     return None
         raise PassConflict(
             f"{self.job} pass {self.number}: {table} was written by others {WRITE_ATTEMPTS} times; try again"
+        )
+
+    def _replaced(self, table: str, step: str) -> InvariantViolation:
+        return InvariantViolation(
+            f"{self.job} pass {self.number}: the commit of step {step} is not in the log of {table}: another writer has"
+            " taken its place, and that no store may let it do; the pass is not committed"
         )
 
     def _landed_commit(self, table: str, step: str) -> TaggedCommit | None:
