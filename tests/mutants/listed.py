@@ -720,7 +720,7 @@ MUTANTS = (
            (f"{PLANS_OF_OTHERS}::test_a_write_that_has_landed_after_all_is_not_dropped",)),
     Mutant("runner._carry_on", "a plan with an occupied step is carried on for ever", "current.was_settled and", "False and",
            (f"{PLANS_OF_OTHERS}::test_a_plan_whose_process_died_as_it_dropped_it_is_not_carried_on",)),
-    Mutant("load_log_store", "a session of one's own may overwrite on S3", "!= LOG_STORE", "== 1", LOG_STORES),
+    Mutant("require_log_store", "a session of one's own may overwrite on S3", "!= LOG_STORE", "== 1", LOG_STORES),
     Mutant("put_new", "an entry of somebody else is overwritten", "actions, False", "actions, True", FAR_APPENDS),
     Mutant("put_new", "a store that fails is asked without end", "if error", "if error or error", FAR_APPENDS),
     Mutant("_excludes_others", "commits on S3 take the place of others", "== LOG_STORE", "!= 1", FAR_APPENDS),

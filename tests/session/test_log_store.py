@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from txmq_lib.errors import EnvironmentFault
 from txmq_lib.files.object_stores import LOG_STORE_KEY
 from txmq_lib.spark.jvm import jvm_class
-from txmq_lib.spark.log_store import FILE_LOG_STORE, load_log_store
+from txmq_lib.spark.log_store import FILE_LOG_STORE, require_log_store
 
 pytestmark = pytest.mark.spark
 
@@ -126,7 +126,7 @@ def test_spark_commits_to_a_table_here_by_it(spark, tmp_path):
 
 def test_a_session_that_lets_two_writers_overwrite_each_other_on_s3_is_refused(spark):
     with pytest.raises(EnvironmentFault, match=LOG_STORE_KEY):
-        load_log_store(spark, "s3://bucket/w")
+        require_log_store(spark, "s3://bucket/w")
 
 
 def test_entries_may_be_read_by_whom_their_directory_lets(spark, store, tmp_path):

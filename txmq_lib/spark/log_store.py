@@ -26,17 +26,21 @@ _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _TAKEN = "java.nio.file.FileAlreadyExistsException"
 
 
-def load_log_store(spark: SparkSession, uri: str) -> None:
-    """Make the class known to the driver by which it commits to a warehouse at `uri`.
-
-    EnvironmentFault where Spark has no connector for S3, or a session that somebody else made commits there otherwise.
-    """
+def require_log_store(spark: SparkSession, uri: str) -> None:
+    """EnvironmentFault where a session that somebody else made lets writers on S3 overwrite each other."""
     if is_s3(uri) and spark.sparkContext.getConf().get(LOG_STORE_KEY) != LOG_STORE:
         raise EnvironmentFault(
             "this Spark session would let two writers overwrite each other on S3: make it with"
             f" {LOG_STORE_KEY}={LOG_STORE}"
         )
-    loader = jvm_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
+
+
+def load_log_store(jvm: Any, uri: str) -> None:  # noqa: ANN401 - py4j has no types
+    """Make the class known to the driver by which it commits to a warehouse at `uri`: half a second.
+
+    EnvironmentFault where Spark has no connector for S3.
+    """
+    loader = getattr(jvm, "java.lang.Thread").currentThread().getContextClassLoader()
     if is_s3(uri) and not _has(loader, _S3A):
         raise EnvironmentFault(
             "this Spark cannot read S3: put the jars of org.apache.hadoop:hadoop-aws:3.4.2 and"
@@ -44,7 +48,7 @@ def load_log_store(spark: SparkSession, uri: str) -> None:
         )
     name = LOG_STORE if is_s3(uri) else FILE_LOG_STORE
     if not _has(loader, name):
-        _compile(spark, loader, name)
+        _compile(jvm, loader, name)
 
 
 def put_new(spark: SparkSession, place: str, lines: Iterable[str]) -> bool:
@@ -68,8 +72,8 @@ def put_new(spark: SparkSession, place: str, lines: Iterable[str]) -> bool:
     return True
 
 
-def _compile(spark: SparkSession, loader: Any, name: str) -> None:  # noqa: ANN401 - py4j has no types
-    compiler = jvm_class(spark, "org.codehaus.janino.SimpleCompiler")()
+def _compile(jvm: Any, loader: Any, name: str) -> None:  # noqa: ANN401
+    compiler = getattr(jvm, "org.codehaus.janino.SimpleCompiler")()
     compiler.setParentClassLoader(loader)
     source = files(__package__).joinpath(f"{name.rpartition('.')[2]}.java")
     compiler.cook(source.read_text(encoding="utf-8"))
@@ -78,7 +82,7 @@ def _compile(spark: SparkSession, loader: Any, name: str) -> None:  # noqa: ANN4
         file = place.joinpath(*compiled.split(".")).with_suffix(".class")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(bytes(content))
-    loader.addURL(jvm_class(spark, "java.io.File")(str(place)).toURI().toURL())
+    loader.addURL(getattr(jvm, "java.io.File")(str(place)).toURI().toURL())
 
 
 def _has(loader: Any, name: str) -> bool:  # noqa: ANN401

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from threading import current_thread, main_thread
 from typing import Any, cast
 
@@ -23,7 +24,7 @@ from txmq_lib.files.scratch import scratch
 from txmq_lib.spark.jars import coordinates, require_jars
 from txmq_lib.spark.java import require_java
 from txmq_lib.spark.jvm_start import LOOPBACK, is_local, start_jvm
-from txmq_lib.spark.log_store import FILE_LOG_STORE, FILE_LOG_STORE_KEY, load_log_store
+from txmq_lib.spark.log_store import FILE_LOG_STORE, FILE_LOG_STORE_KEY, load_log_store, require_log_store
 
 # What results depend on; no other layer may change it.
 _FIXED = {
@@ -87,15 +88,19 @@ def build_session(app_name: str, settings: Settings) -> SparkSession:
     builder = SparkSession.builder.appName(app_name)
     for key, value in configuration.items():
         builder = builder.config(key, value)
-    _start_context(app_name, configuration)
-    spark = builder.getOrCreate()
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        # Beside Spark's start, which has one thing to do at a time.
+        loading = pool.submit(load_log_store, SparkContext._jvm, settings.warehouse)
+        _start_context(app_name, configuration)
+        spark = builder.getOrCreate()
     _look_names_up_once(cast("Any", spark.sparkContext._jvm))
     # Else pyspark prints each analysis error as a line of JSON before it raises it.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     if _is_submitted() and not spark.sparkContext.getConf().contains("spark.log.level"):
         spark.sparkContext.setLogLevel("WARN")
     _require_delta(spark)
-    load_log_store(spark, settings.warehouse)
+    loading.result()
+    require_log_store(spark, settings.warehouse)
     if is_local(str(spark.sparkContext.master)):
         _tune_for_one_machine(spark, settings)
     return spark
