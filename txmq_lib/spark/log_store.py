@@ -27,12 +27,16 @@ _TAKEN = "java.nio.file.FileAlreadyExistsException"
 
 
 def require_log_store(spark: SparkSession, uri: str) -> None:
-    """EnvironmentFault where a session that somebody else made lets writers on S3 overwrite each other."""
+    """The class of `load_log_store` is there, whoever made the session.
+
+    EnvironmentFault where it lets writers on S3 overwrite each other.
+    """
     if is_s3(uri) and spark.sparkContext.getConf().get(LOG_STORE_KEY) != LOG_STORE:
         raise EnvironmentFault(
             "this Spark session would let two writers overwrite each other on S3: make it with"
             f" {LOG_STORE_KEY}={LOG_STORE}"
         )
+    load_log_store(spark._jvm, uri)
 
 
 def load_log_store(jvm: Any, uri: str) -> None:  # noqa: ANN401 - py4j has no types
