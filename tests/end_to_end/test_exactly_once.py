@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -277,7 +278,7 @@ def test_a_plan_given_up_by_its_own_process_is_carried_on_by_nobody(landed, monk
         raise KeyboardInterrupt  # between its two words
 
     with monkeypatch.context() as broken:
-        broken.setattr(Pass, "_write_through_conflicts", failing_write)
+        broken.setattr(Pass, "_write_through_conflicts", failing_once())
         broken.setattr(Pass, "abandon", dying)
         with pytest.raises(KeyboardInterrupt):
             landed.reconcile()
@@ -287,9 +288,17 @@ def test_a_plan_given_up_by_its_own_process_is_carried_on_by_nobody(landed, monk
     assert landed.rows("message")
 
 
-def failing_write(*_: object) -> None:
-    """As a full disk."""
-    raise OSError("no space left")
+def failing_once() -> Callable[..., None]:
+    """As a disk that was full for a moment."""
+    write, failed = Pass._write_through_conflicts, list[bool]()
+
+    def fail(self: Pass, *rest: Any) -> None:
+        if failed:
+            return write(self, *rest)
+        failed.append(True)
+        raise OSError("no space left")
+
+    return fail
 
 
 def test_halves_made_by_a_landing_that_was_given_up_keep_their_offsets(open_house):

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from pyspark.sql import functions as F
 from small_log import SmallLog
 from truth import CAPTURES
 
+from txmq_lib.config.table_specs import table_specs
 from txmq_lib.delta.arrow_files import WrittenFile
 from txmq_lib.delta.arrow_writes import ArrowWrite
 from txmq_lib.delta.warehouse import Warehouse
@@ -26,8 +28,10 @@ from txmq_lib.errors import InvariantViolation, LeftOff
 from txmq_lib.passes import runner
 from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.passes.job import Job
+from txmq_lib.passes.pass_log import taken_back
 from txmq_lib.passes.runner import next_pass
 from txmq_lib.pipeline.land.job import run_land_files
+from txmq_lib.pipeline.take_back import run_take_back
 
 RESTART = CAPTURES / "restart"
 END = RESTART / "ends.jsonl.gz"
@@ -242,3 +246,56 @@ def test_a_plan_whose_process_died_as_it_dropped_it_is_not_carried_on(open_house
     assert ended == [(number, "abandoned"), (number, "started"), (number + 1, "committed"), (number + 1, "started")]
     house.reconcile()
     assert len(house.rows("end_outcome")) == len(house.rows("end_transaction")) == len(truth.rows("restart", "ends"))
+
+
+def test_a_plan_that_cannot_even_be_dropped_ends_with_what_failed_it_and_is_carried_on(open_house, monkeypatch):
+    house = open_house("role=audit")
+
+    def full(*_: object) -> None:
+        raise OSError(f"no space left, {next(times)}")
+
+    times = count(1)
+    with monkeypatch.context() as disk:
+        disk.setattr(Pass, "_write_through_conflicts", full)
+        with pytest.raises(OSError, match="no space left, 1"):
+            house.land("half", RESTART / "half.jsonl.gz")
+    assert states(house, "land") == [(1, "started")]
+    house.land("half", RESTART / "half.jsonl.gz")
+    assert (1, "committed") in states(house, "land")
+    assert len(house.rows("half_message")) == len(truth.rows("restart", "half"))
+
+
+def test_a_take_back_that_was_dropped_stands_in_no_jobs_way(open_house, monkeypatch):
+    """Who follows a table reads what each take-back noted with its commits: an occupied step notes no broker."""
+    house = open_house("role=audit")
+    house.land("half", RESTART / "half.jsonl.gz")
+    house.audit()
+    before = verdicts(house)
+
+    def fail(*_: object) -> None:
+        context.undo()
+        raise OSError("no answer")
+
+    with monkeypatch.context() as context:
+        context.setattr(Pass, "_write_through_conflicts", fail)
+        with pytest.raises(OSError, match="no answer"):
+            take_back(house)
+    assert states(house, "take-back") == [(1, "abandoned"), (1, "started")]
+    take_back(house)
+    assert house.rows("half_message") == []
+    house.land("half", RESTART / "half.jsonl.gz")
+    house.audit()
+    assert verdicts(house) == before != []
+    logs = {table: house.warehouse.log(table) for table in table_specs()}
+    gone = [broker for table, log in logs.items() for _, broker in taken_back(log, table, 0, log.version)]
+    assert gone == [BROKER] * len(gone) != []
+
+
+def verdicts(house: House) -> list[tuple[str, str]]:
+    return sorted((row["transaction_id"], row["verdict"]) for row in house.rows("verdict"))
+
+
+def take_back(house: House) -> PassReport:
+    return run_take_back(
+        house.warehouse, house.settings, broker_name=BROKER, now=NOW, wall_clock=wall_clock, tell=lambda _: None
+    )

@@ -14,10 +14,12 @@ from crash_states import CUT, CUT_AT_LINE, EMPTY, ZEROS, Recording, build, harme
 from delta.tables import DeltaTable
 from house import House
 from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 from truth import CAPTURES
 
 from txmq_lib.delta.entry_check import TableCheck
 from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.spark.jvm import jvm_class
 
 # Of those on tables, where the second time changes nothing.
 CHANGES = (
@@ -117,13 +119,21 @@ def test_an_entry_of_spark_that_changes_what_a_table_is_is_seen_where_it_is_cut_
     everything = range(table.newest + 1)
     assert list(table.faults(everything, ())) == []
     for version in table.versions:
-        # Hadoop's checksum would tell, where it is not gone as well.
-        table.log.joinpath(f".{version:020d}.json.crc").unlink()
         entry = table.log / f"{version:020d}.json"
         whole = entry.read_bytes()
         entry.write_bytes(harmed(whole, CUT_AT_LINE))
         assert list(TableCheck(warehouse_dir).faults(everything, ())) == [(version, "its log entry is cut off")], whole
         entry.write_bytes(whole)
+
+
+def checksummed(spark: SparkSession, entry: Path) -> Path:
+    """Write an entry again as Delta's own class does; its checksum."""
+    hadoop, content = "org.apache.hadoop.fs", entry.read_bytes()
+    files = jvm_class(spark, f"{hadoop}.FileSystem").getLocal(spark.sparkContext._jsc.hadoopConfiguration())
+    stream = files.create(jvm_class(spark, f"{hadoop}.Path")(str(entry)), True)
+    stream.write(bytearray(content))
+    stream.close()
+    return entry.with_name(f".{entry.name}.crc")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +150,8 @@ def test_a_checksum_that_was_cut_off_is_told_where_spark_cannot_read_for_it(
     for first in (0, 10):
         spark.range(first, first + 10, 1, 1).write.format("delta").mode("append").save(str(warehouse_dir))
     of_files = sorted(warehouse_dir.glob(".part-*.crc"), key=lambda path: path.stat().st_mtime_ns)
-    checksum = warehouse_dir / "_delta_log" / f".{1:020d}.json.crc" if is_of_entry else of_files[-1]
+    entry = warehouse_dir / "_delta_log" / f"{1:020d}.json"
+    checksum = checksummed(spark, entry) if is_of_entry else of_files[-1]
     table = TableCheck(warehouse_dir)
     assert list(table.faults(range(table.newest + 1), ())) == []
     # Spark's session knows the log of a place that it has seen.

@@ -13,6 +13,7 @@ import cluster
 import crash
 import lost
 import orders
+import orders_on_s3
 import two_drivers
 from matrix import Matrix, all_faults
 from rich.console import Console
@@ -22,6 +23,7 @@ from signals_matrix import COLUMNS, MOMENTS, ROUNDS, Trials, named
 # What needs an S3 server, by how the names of its faults begin: what its table shows and is called, and the names.
 ON_S3 = {
     "drivers": (two_drivers.COLUMNS, "Two drivers on S3", [two_drivers.named(*pair) for pair in two_drivers.PAIRS]),
+    "s3-orders": (orders.COLUMNS, "Two jobs at once on S3", [orders_on_s3.named(*pair) for pair in orders.PAIRS]),
     "lost": (lost.COLUMNS, "Answers of S3 lost", [lost.named(job) for job in lost.JOBS]),
     "cluster": (cluster.COLUMNS, "A cluster on S3", ["cluster"]),
 }
@@ -117,7 +119,7 @@ def _in_orders(
     """Pairs of jobs in the orders of their writes; whether all ended as one after the other."""
     is_sound = True
     for seen in orders.run(place / "orders", pairs, options.states) if pairs else ():
-        is_sound &= not seen.differing
+        is_sound &= seen.is_sound
         console.print(*seen.row(), sep=" | ", markup=False, soft_wrap=True)
         table.add_row(*seen.row())
     return is_sound
@@ -132,8 +134,9 @@ def _named_on_s3(only: str) -> list[str]:
 
 def _on_s3(place: Path, options: argparse.Namespace, console: Console, tables: Mapping[str, Table]) -> bool:
     """What is on S3, as far as there are tables for it; whether all was sound."""
-    runs: dict[str, Callable[[Path], Iterable[two_drivers.Rounds | lost.Lost | cluster.Downs]]] = {
+    runs: dict[str, Callable[[Path], Iterable[two_drivers.Rounds | orders.Ordered | lost.Lost | cluster.Downs]]] = {
         "drivers": lambda where: two_drivers.run(where, options.only, options.on_s3, options.held),
+        "s3-orders": lambda where: orders_on_s3.run(where, options.only, options.states),
         "lost": lambda where: lost.run(where, options.only, options.states),
         "cluster": lambda where: [cluster.run(where)],
     }

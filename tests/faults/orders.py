@@ -54,6 +54,11 @@ class Ordered:
     again: int = 0
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether every order ended as one job after the other."""
+        return not self.differing
+
     def row(self) -> list[str]:
         """The line of the table."""
         return [self.jobs, *map(str, (self.orders, self.differing, self.again)), "; ".join(self.notes[:SHOWN])]
@@ -106,14 +111,35 @@ class Orders:
         self._steps = {job: steps[number] for job, number in JOBS.items()}
         now_ms = self._steps["land"].now_ms
         self._steps |= {LAND_OFFSETS: reports[1]._replace(now_ms=now_ms), ROLLUP: Step("rollup", now_ms)}
-        assignments = [*ASSIGNMENTS, *RESOLVERS, *driver.SPARK, *driver.UPKEEP]
-        self._settings = Settings.load([conf_dir() / "few-rows.yaml"], assignments, warehouse=str(place / "base"))
+        self._copies = 0
+        assignments = [*ASSIGNMENTS, *RESOLVERS, *driver.SPARK, *driver.UPKEEP, *self.assignments()]
+        self._settings = Settings.load([conf_dir() / "few-rows.yaml"], assignments, warehouse=self.base())
         self._spark = spark or build_session("txmq-faults", self._settings)
         # Each thread its own session: MERGE is told its number through it.
         self._sessions = [session_beside(self._spark, self._settings) for _ in range(2)]
         # A broker that is taken back has reported, too.
         for step in (*steps[:LANDED], *(reports[0]._replace(broker=broker) for broker in ("served", MISTYPED))):
-            self._do(place / "base", self._spark, step)
+            self._do(self.base(), self._spark, step)
+
+    def base(self) -> str:
+        """Where the warehouse is that all are copies of."""
+        return str(self._place / "base")
+
+    def assignments(self) -> list[str]:
+        """What else the settings are to say for it to be there."""
+        return []
+
+    def copied(self, name: str) -> str:
+        """A copy under a name that no other has."""
+        return str(shutil.copytree(self._place / "base", self._place / name))
+
+    def removed(self, name: str) -> None:
+        """Remove a copy."""
+        shutil.rmtree(self._place / name)
+
+    def found(self, name: str) -> tuple[Path, dict[str, Counter[str]]]:
+        """A copy on this disk, and every row of it."""
+        return self._place / name, contents(self._place / name)
 
     def pair(self, first: str, second: str, most: int = 0) -> Ordered:
         """All orders of two jobs, or `most` of them picked by chance."""
@@ -121,16 +147,16 @@ class Orders:
         one, serial = Ordered(f"{first}, {second}"), []
         stops = [0, 0]
         for turn in ((0, 1), (1, 0)):
-            place = self._copied(f"serial-{turn[0]}")
-            for me in turn:
-                turns = Turns((NEVER, NEVER))
-                turns.end(1 - me)
-                with _stopping(turns):
-                    _here.me = me
-                    self._do(place, self._sessions[me], steps[me])
-                    _here.me = None
-                stops[me] = max(stops[me], turns.stops[me])
-            serial.append(self._settled(place, steps))
+            with self._copy() as (name, place):
+                for me in turn:
+                    turns = Turns((NEVER, NEVER))
+                    turns.end(1 - me)
+                    with _stopping(turns):
+                        _here.me = me
+                        self._do(place, self._sessions[me], steps[me])
+                        _here.me = None
+                    stops[me] = max(stops[me], turns.stops[me])
+                serial.append(self._settled(name, place, steps))
         orders = list(product(range(stops[0] + 1), range(stops[1] + 1)))
         for order in random.Random(11).sample(orders, most) if most and most < len(orders) else orders:
             self._ordered(one, steps, order, serial)
@@ -139,11 +165,10 @@ class Orders:
     def _ordered(
         self, one: Ordered, steps: tuple[Step, Step], order: tuple[int, int], serial: list[dict[str, Counter[str]]]
     ) -> None:
-        place = self._copied(f"order-{one.orders}")
         one.orders += 1
         turns, failures = Turns(order), list[Exception]()
 
-        def work(me: int) -> None:
+        def work(me: int, place: str) -> None:
             _here.me = me
             try:
                 turns.begin(me)
@@ -153,39 +178,44 @@ class Orders:
             finally:
                 turns.end(me)
 
-        with _stopping(turns):
-            threads = [Thread(target=work, args=(me,)) for me in range(2)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-        one.again += sum(isinstance(failure, PassConflict) for failure in failures)
-        found = contents(place)
-        if failures or all(_differ(expected, found) for expected in serial):
-            # One of them came too early to see what the other wrote.
-            found = self._settled(place, steps)
+        with self._copy() as (name, place):
+            with _stopping(turns):
+                threads = [Thread(target=work, args=(me, place)) for me in range(2)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+            one.again += sum(isinstance(failure, PassConflict) for failure in failures)
+            here, found = self.found(name)
+            if failures or all(_differ(expected, found) for expected in serial):
+                # One of them came too early to see what the other wrote.
+                found = self._settled(name, place, steps)
+                here, _ = self.found(name)
+            unfinished_passes = open_passes(here, of_upkeep=True)
         faults = [f"{type(each).__name__}: {each}"[:200] for each in failures if not isinstance(each, PassConflict)]
         if all(_differ(expected, found) for expected in serial):
             faults.append(str(_differ(serial[0], found)))
-        faults += [f"never ended: {unfinished}" for unfinished in open_passes(place, of_upkeep=True)]
+        faults += [f"never ended: {unfinished}" for unfinished in unfinished_passes]
         if faults:
             one.differing += 1
             one.notes.append(f"{order}: {'; '.join(faults)}")
 
-    def _settled(self, place: Path, steps: Sequence[Step]) -> dict[str, Counter[str]]:
+    def _settled(self, name: str, place: str, steps: Sequence[Step]) -> dict[str, Counter[str]]:
         """What is there once each job was left alone."""
         for step in steps:
             self._do(place, self._spark, step)
-        return contents(place)
+        return self.found(name)[1]
 
-    def _do(self, place: Path, session: SparkSession, step: Step) -> None:
-        driver.run(Warehouse(session, str(place)), self._settings, self._inputs, step)
+    def _do(self, place: str, session: SparkSession, step: Step) -> None:
+        driver.run(Warehouse(session, place), self._settings, self._inputs, step)
 
-    def _copied(self, name: str) -> Path:
-        place = self._place / name
-        shutil.rmtree(place, ignore_errors=True)
-        shutil.copytree(self._place / "base", place)
-        return place
+    @contextmanager
+    def _copy(self) -> Iterator[tuple[str, str]]:
+        """A copy of the warehouse: its name, and where it is."""
+        self._copies += 1
+        name = f"copy-{self._copies}"
+        yield name, self.copied(name)
+        self.removed(name)
 
 
 def _reports(steps: Sequence[Step]) -> list[Step]:

@@ -6,9 +6,10 @@ it has failed to answer it. Lines `code:` name, in order,
 what each function calls; tests/model/test_claims_model.py holds the code to them.
 
 code: txmq_lib/passes/runner.py _planned: make_durable append_row plan_commit _recorded_pass
-code: txmq_lib/passes/runner.py _claim_or_abandon: _has_lost_inputs in_the_way is_older_than_take_back _carry_on abandon
+code: txmq_lib/passes/runner.py _claim_or_abandon: has_lost_inputs in_the_way is_older_than_take_back _carry_on abandon
 code: txmq_lib/passes/runner.py _carry_on: claim _is_of_another_role
-code: txmq_lib/passes/runner.py _carried_out: run has_landed_nothing settle claim abandon
+code: txmq_lib/passes/runner.py _carried_out: run drop_untouched
+code: txmq_lib/passes/dropping.py drop_untouched: has_landed_nothing occupy_begun claim abandon
 code: txmq_lib/passes/claims.py claim: _append_to_log tagged_commit
 code: txmq_lib/passes/claims.py append_row: make_durable _append_to_log make_durable
 code: txmq_lib/passes/writer.py _write_once: require_open has_landed is_empty _write_through_conflicts _landed_commit _is_occupied
@@ -16,7 +17,7 @@ code: txmq_lib/passes/current.py commit: require_open append_row
 code: txmq_lib/pipeline/land/landing_pass.py _occupied_and_abandoned: occupy abandon
 
 Seeded faults, each to be found: -DNO_CLAIM (who carries on says nothing), -DNO_OCCUPY (who abandons occupies no step),
--DBLIND (who finds its number occupied goes on), -DNO_SETTLE (who drops a plan leaves what it began to write to the store). */
+-DBLIND (who finds its number occupied goes on), -DNO_OCCUPY_BEGUN (who drops a plan leaves what it began to write to the store). */
 
 #ifndef PROCESSES
 #define PROCESSES 3
@@ -89,7 +90,7 @@ inline fail_untouched(current) {
 inline fail_in_doubt(current, s) {
   if
   :: step[AT(current, 0)] == NOT_YET && step[AT(current, 1)] == NOT_YET ->
-#ifndef NO_SETTLE
+#ifndef NO_OCCUPY_BEGUN
      atomic { if :: step[AT(current, s)] == NOT_YET -> step[AT(current, s)] = OCCUPIED :: else fi };
      if :: step[AT(current, s)] == OCCUPIED -> drop(current) :: else fi
 #else

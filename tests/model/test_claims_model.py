@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 CODE = re.compile(r"code: (\S+) (\w+): (.+)")
 MODELS = {
-    "claims.pml": ("NO_CLAIM", "NO_OCCUPY", "BLIND", "NO_SETTLE"),
+    "claims.pml": ("NO_CLAIM", "NO_OCCUPY", "BLIND", "NO_OCCUPY_BEGUN"),
     "take_back.pml": ("LOOK_FIRST", "NO_NOTE", "NO_LOOK"),
 }
 LINES = [

@@ -204,13 +204,13 @@ class Txmq:
         from txmq_lib.delta.warehouse import Warehouse
         from txmq_lib.pipeline.cycle import run_cycle
         from txmq_lib.pipeline.shared.roles import require_roles_of_sources
-        from txmq_lib.spark.log_store import require_log_store
+        from txmq_lib.spark.log_store import adopt_session
         from txmq_lib.spark.session import build_session
 
         require_roles_of_sources(self.settings)
         require_some_source(self.settings, os.environ)
         found = session or Sessions.getActiveSession() or build_session("txmq", self.settings)
-        require_log_store(found, self.warehouse)
+        adopt_session(found, self.warehouse)
         return run_cycle(
             Warehouse(found, self.warehouse),
             self.settings,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,7 +44,7 @@ HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=F
 _OPEN: dict[str, DeltaTable] = {}
 # Whose a table is while one thread looks at it and writes: had another brought it up to date in between, what a third
 # process has landed since the look would be no conflict.
-_OWNED: defaultdict[str, RLock] = defaultdict(RLock)
+_OWNED: dict[str, RLock] = {}
 
 
 def table_properties(spec: TableSpec) -> dict[str, str]:
@@ -63,7 +62,7 @@ def open_table(path: str) -> DeltaTable:
     options = storage_options(path)
     if options is None:
         return DeltaTable(path)
-    with _OWNED[path]:
+    with _lock(path):
         if path in _OPEN:
             _OPEN[path].update_incremental()
         else:
@@ -71,10 +70,14 @@ def open_table(path: str) -> DeltaTable:
         return _OPEN[path]
 
 
+def _lock(path: str) -> RLock:
+    return _OWNED.setdefault(path, RLock())
+
+
 @contextmanager
 def _own_table(path: str) -> Iterator[DeltaTable]:
     """The table as it is now, to look at and to write: `open_table` of another thread waits."""
-    with _OWNED[path]:
+    with _lock(path):
         yield open_table(path)
 
 
@@ -114,10 +117,11 @@ class SmallWrite:
     tag: str
     highest: Callable[[], int] | None = None
 
-    def append(self, path: str, rows: pa.Table) -> None:
-        """Append rows, once. CommitFailedError where somebody else wrote the same step meanwhile."""
+    def append(self, path: str, rows: pa.Table) -> bool:
+        """Append rows, once; whether they were not there. CommitFailedError where somebody else did it meanwhile."""
         with _own_table(path) as table:
-            if not self._has_landed(table):
+            is_new = not self._has_landed(table)
+            if is_new:
                 write_deltalake(
                     table,
                     rows,
@@ -125,6 +129,7 @@ class SmallWrite:
                     commit_properties=self._properties(),
                     post_commithook_properties=HOOKS,
                 )
+        return is_new
 
     def overwrite(self, path: str, rows: pa.Table, *, where: str | None) -> None:
         """Put rows in the place of all there are (of those that satisfy `where`), once."""

@@ -121,7 +121,9 @@ class Claims(Plan):
         path = warehouse.small_path("pass")
         if path is not None:
             highest = partial(warehouse.highest_number, "pass", stamp[0])
-            SmallWrite(*stamp, highest).append(path, arrow_rows(rows, schema))
+            is_new = SmallWrite(*stamp, highest).append(path, arrow_rows(rows, schema))
         else:
             SparkWrite(*stamp).append(warehouse.path("pass"), local_frame(warehouse.spark, rows, schema))
-        warehouse.wrote("pass")
+            is_new = True  # Delta does not tell
+        if is_new:
+            warehouse.wrote("pass")

@@ -26,7 +26,7 @@ class Job(Generic[Inputs, Decided]):
     input_bytes  how much a pass has to work on, None for much; a job without it is planned as the session is
     require      raises RoleChanged where the settings give a broker another role than its rows were made under: before
                  our own plan is recorded; one of others is abandoned
-    abandons_settled  where a step of a plan of others is occupied its work abandons the plan; else it is not begun
+    abandons_occupied  where a step of a plan of others is occupied its work abandons the plan; else it is not begun
     lands_again  the job does only what is missing: where its inputs are gone an unfinished pass may be abandoned
     """
 
@@ -38,7 +38,7 @@ class Job(Generic[Inputs, Decided]):
     is_idle: Callable[[Pass], bool] | None = None
     input_bytes: Callable[[Pass], int | None] | None = None
     require: Callable[[Pass], None] = _nothing
-    abandons_settled: bool = False
+    abandons_occupied: bool = False
     lands_again: bool = False
 
     def run(self, current: Pass) -> PassReport:

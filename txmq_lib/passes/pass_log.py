@@ -21,6 +21,7 @@ STARTED, COMMITTED, ABANDONED = "started", "committed", "abandoned"
 # What becomes of a plan whose own process fails while another one may have it in hand: the first to claim it decides.
 # The words are those of commits that are there.
 CLAIM, CARRIED_ON, DROPPED = "fate", "carried on", "given up"
+OCCUPIED = "taken"  # note of a commit that has a step's number and no rows
 # The step by which a take-back gives a broker a new role, and where a job's note keeps the last of these it knows.
 ROLE_GIVEN = "role_given"
 # What plans and committed rows note with their commits.
@@ -182,7 +183,8 @@ def taken_back(log: DeltaLogView, table: str, after: int, upto: int) -> list[tup
         return []
     tags = ((version, log.tag(version)) for version in range(after + 1, upto + 1))
     begins = f"txmq {JOB_TAKE_BACK} "
-    named = [(version, json.loads(tag.partition("\n")[2])) for version, tag in tags if tag.startswith(begins)]
+    notes = [(version, tag.partition("\n")[2]) for version, tag in tags if tag.startswith(begins)]
+    named = [(version, json.loads(note)) for version, note in notes if note != OCCUPIED]
     return [(version, note["broker_name"]) for version, note in named if "broker_name" in note]
 
 

@@ -13,10 +13,11 @@ from txmq_lib.config.settings import Settings
 from txmq_lib.delta.conflicts import is_left_off
 from txmq_lib.delta.log_view import DeltaLogView
 from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.errors import PassConflict, PassReplayed, PlanInputsGone, RoleChanged
+from txmq_lib.errors import PassConflict, PassReplayed, RoleChanged
 from txmq_lib.files.boot import this_boot
 from txmq_lib.files.started_by import started_by
 from txmq_lib.passes.current import Pass, PassReport
+from txmq_lib.passes.dropping import drop_untouched, has_lost_inputs
 from txmq_lib.passes.exclusion import (
     LAST_TAKE_BACK,
     in_the_way,
@@ -29,7 +30,6 @@ from txmq_lib.passes.job import Job
 from txmq_lib.passes.pass_log import (
     BOOT,
     CARRIED_ON,
-    DROPPED,
     INPUT_VERSIONS,
     STARTED,
     app_id,
@@ -154,11 +154,9 @@ def _carried_out(current: Pass, job: Job[Any, Any]) -> PassReport:
     except (PassConflict, PassReplayed):
         raise
     except Exception as error:
-        # A plan that cannot be carried out must not stand in the way of the next one; one cut off can be. A write may
-        # have landed and failed behind its commit, and another process may be about to make one.
-        is_untouched = not (current.has_written or is_left_off(error)) and current.has_landed_nothing()
-        if is_untouched and current.settle() and current.claim(DROPPED):
-            current.abandon()
+        # A plan that cannot be carried out must not stand in the way of the next one; one cut off can be.
+        if not is_left_off(error):
+            drop_untouched(current)
         raise
     finally:
         current.release()
@@ -191,10 +189,10 @@ def _claim_or_abandon(current: Pass, job: Job[Any, Any]) -> bool:
     PlanInputsGone where rows would be lost; PassConflict where our own has to wait for the end of another pass.
     """
     try:
-        has_lost_inputs = _has_lost_inputs(current, lands_again=job.lands_again)
+        is_lost = has_lost_inputs(current, lands_again=job.lands_again)
         others = in_the_way(current.warehouse, current.job, current.number)
         is_stale = is_older_than_take_back(current.warehouse, current.job, current.number)
-        if not (has_lost_inputs or others or is_stale) and (current.is_own or _carry_on(current, job)):
+        if not (is_lost or others or is_stale) and (current.is_own or _carry_on(current, job)):
             return True
         current.abandon()
     finally:
@@ -206,20 +204,9 @@ def _claim_or_abandon(current: Pass, job: Job[Any, Any]) -> bool:
 
 def _carry_on(current: Pass, job: Job[Any, Any]) -> bool:
     """Claim a plan of another process. False where its rows were withdrawn, it was dropped, or its role must not be."""
-    if current.is_withdrawn or (current.was_settled and not job.abandons_settled):
+    if current.is_withdrawn or (not job.abandons_occupied and current.has_occupied_step):
         return False
     return current.claim(CARRIED_ON) and not _is_of_another_role(current, job)
-
-
-def _has_lost_inputs(current: Pass, *, lands_again: bool) -> bool:
-    """Whether tables can no longer be read as a plan of others saw them; PlanInputsGone where rows would be lost."""
-    gone = [] if current.is_own else current.gone_inputs()
-    if gone and not lands_again and not current.has_landed_nothing():
-        raise PlanInputsGone(
-            f"{current.job} pass {current.number} is unfinished, and {', '.join(gone)} can no longer be read as it"
-            " was when the pass was planned; put back a copy of the warehouse from before that pass"
-        )
-    return bool(gone)
 
 
 def _is_of_another_role(current: Pass, job: Job[Any, Any]) -> bool:

@@ -27,12 +27,12 @@ from txmq_lib.delta.small_writes import CHECKPOINT_EVERY, SmallWrite, with_own_a
 from txmq_lib.delta.spark_writes import SparkWrite
 from txmq_lib.errors import InvariantViolation, PassConflict, PassReplayed
 from txmq_lib.passes.claims import Claims
-from txmq_lib.passes.pass_log import app_id, app_prefix
+from txmq_lib.passes.pass_log import OCCUPIED, app_id, app_prefix
+from txmq_lib.spark.local_frame import arrow_rows
 
 # What these say of a plan that was abandoned stands all the same: nothing was decided by it.
 NOT_DECIDING = frozenset({"broker"})
 WITHDRAWN = "withdrawn"  # the step that deletes what another step has put into a table
-OCCUPIED = "taken"  # note of a commit that has a step's number and no rows
 # A frame, or what `rows_at_hand` makes of rows that are here already.
 ToWrite: TypeAlias = DataFrame | pa.Table
 # As many rows without bodies take less time from here than a commit of Spark does.
@@ -141,7 +141,7 @@ class Writer(Claims):
             step,
             lambda: merge(rows=write.rows()),
             is_empty=write.emptiness(count),
-            may_change_nothing=True,
+            may_change_nothing=only_if is not None,
         )
 
     def delete(self, table: str, broker_name: str, *, step: str, only: str | None = None) -> int:
@@ -165,21 +165,22 @@ class Writer(Claims):
 
         Theirs ends with PassConflict, before anything tells that its rows have landed.
         """
-        write = self._write_of(table, self.warehouse.empty(table), step, 0, note=OCCUPIED)
+        nothing = arrow_rows([], struct_type(table_spec(table)))
+        write = self._write_of(table, nothing, step, 0, note=OCCUPIED)
         self._write_once(table, step, lambda: write.by.append(write.path, write.rows()), may_be_occupied=True)
 
-    def settle(self) -> bool:
+    def occupy_begun(self) -> bool:
         """Occupy the step whose write this process began and saw fail; whether nothing of it has landed, or can.
 
-        A store may carry out what it failed to answer, long after. Of two such writes, as of one that has landed, the
-        plan is better carried on.
+        A store may carry out what it failed to answer, long after. Of several such writes, as of one that has landed,
+        the plan is better carried on.
         """
-        begun = sorted(self._in_doubt)
-        if len(begun) > 1:
+        if len(self._in_doubt) > 1:
             return False
-        for table, step in begun:
+        for table, step in tuple(self._in_doubt):
             self.occupy(table, step)
-        return all(self.is_occupied(table, step) for table, step in begun)
+            return self.is_occupied(table, step)
+        return True
 
     def withdraw(self, table: str, which: Column, *, of_step: str) -> None:
         """Delete what a step of this plan has put into a table, if it has, and abandon the plan."""
@@ -199,15 +200,15 @@ class Writer(Claims):
         return any(self.has_landed(table, WITHDRAWN) for table in self.input_versions)
 
     @property
-    def was_settled(self) -> bool:
+    def has_occupied_step(self) -> bool:
         """Whether a step of this plan is occupied: whoever did so died before the plan was abandoned."""
-        return any(
-            self.is_occupied(table, writer.removeprefix(ours))
-            for table in self.input_versions
-            for ours in (app_id(self.job, table, ""),)
-            for writer, number in self.warehouse.log(table).txn_versions().items()
-            if writer.startswith(ours) and number == self.number
-        )
+        for table, version in self.input_versions.items():
+            log, ours = self.warehouse.log(table), app_id(self.job, table, "")
+            landed = [name for name, number in log.txn_versions().items() if number == self.number]
+            steps = [name.removeprefix(ours) for name in landed if name.startswith(ours)]
+            if any(_is_occupied(log.tagged_commit(self.tag(step), after=version)) for step in steps):
+                return True
+        return False
 
     def is_occupied(self, table: str, step: str) -> bool:
         """Whether a step's number has been occupied without rows, by a process that was abandoning the plan."""
@@ -290,7 +291,7 @@ class Writer(Claims):
         self,
         table: str,
         step: str,
-        write: Callable[[], None],
+        write: Callable[[], object],
         is_empty: Callable[[], bool] | None = None,
         *,
         must_be_open: bool = True,
@@ -300,7 +301,7 @@ class Writer(Claims):
         """The gate of all writes; rows written.
 
         is_empty            looked at before the write, which is left out then; None: an empty commit is made as well
-        may_change_nothing  there is no commit where no row of the table is touched
+        may_change_nothing  there may be no commit where no row of the table is touched
 
         InvariantViolation where a write ended well and its commit is not there.
         """
@@ -316,9 +317,9 @@ class Writer(Claims):
                 self._in_doubt.add((table, step))
                 self._write_through_conflicts(table, step, write)
             commit = self._landed_commit(table, step)
-            self._in_doubt.discard((table, step))
         if commit is None and not may_change_nothing:
-            raise self._replaced(table, step)
+            raise self._unseen(table, step)
+        self._in_doubt.discard((table, step))
         if _is_occupied(commit) and not may_be_occupied:
             raise self._abandoned_by_another()
         self.counts[step] = commit.rows if commit is not None else 0
@@ -332,22 +333,23 @@ class Writer(Claims):
         self.warehouse.on_write(table, step)
         return self.counts[step]
 
-    def _write_through_conflicts(self, table: str, step: str, write: Callable[[], None]) -> None:
+    def _write_through_conflicts(self, table: str, step: str, write: Callable[[], object]) -> None:
         for _ in range(WRITE_ATTEMPTS):
             try:
-                return write()
+                write()
             except CONFLICTS:
                 # Somebody carries the same plan on, or another job wrote the table: look, then try again.
-                if self.has_landed(table, step):
-                    return None
+                if not self.has_landed(table, step):
+                    continue
+            return
         raise PassConflict(
             f"{self.job} pass {self.number}: {table} was written by others {WRITE_ATTEMPTS} times; try again"
         )
 
-    def _replaced(self, table: str, step: str) -> InvariantViolation:
+    def _unseen(self, table: str, step: str) -> InvariantViolation:
         return InvariantViolation(
-            f"{self.job} pass {self.number}: the commit of step {step} is not in the log of {table}: another writer has"
-            " taken its place, and that no store may let it do; the pass is not committed"
+            f"{self.job} pass {self.number}: step {step} was written, and its commit is not in the log of {table}, as"
+            " where a store lets another writer take its place; the pass is not committed"
         )
 
     def _landed_commit(self, table: str, step: str) -> TaggedCommit | None:

@@ -6,7 +6,7 @@ renames over what is there. Nothing has to be put on any node: only drivers comm
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.resources import files
 from pathlib import Path
 from tempfile import mkdtemp
@@ -27,31 +27,35 @@ _TAKEN = "java.nio.file.FileAlreadyExistsException"
 
 
 def require_log_store(spark: SparkSession, uri: str) -> None:
-    """The class of `load_log_store` is there, whoever made the session.
-
-    EnvironmentFault where it lets writers on S3 overwrite each other.
-    """
+    """EnvironmentFault where a session that somebody else made lets writers on S3 overwrite each other."""
     if is_s3(uri) and spark.sparkContext.getConf().get(LOG_STORE_KEY) != LOG_STORE:
         raise EnvironmentFault(
             "this Spark session would let two writers overwrite each other on S3: make it with"
             f" {LOG_STORE_KEY}={LOG_STORE}"
         )
-    load_log_store(spark._jvm, uri)
 
 
-def load_log_store(jvm: Any, uri: str) -> None:  # noqa: ANN401 - py4j has no types
-    """Make the class known to the driver by which it commits to a warehouse at `uri`: half a second.
+def adopt_session(spark: SparkSession, uri: str) -> None:
+    """Take a session that somebody else made, for a warehouse at `uri`; errors as of the two."""
+    require_log_store(spark, uri)
+    load_log_stores(spark._jvm, spark.sparkContext.getConf().get)
 
-    EnvironmentFault where Spark has no connector for S3.
+
+def load_log_stores(jvm: Any, stated: Callable[[str], str | None]) -> None:  # noqa: ANN401 - py4j has no types
+    """Make those classes known to the driver that Spark's settings name: half a second.
+
+    stated  the value of a setting
+    Errors  EnvironmentFault where Spark has no connector for S3
     """
     loader = getattr(jvm, "java.lang.Thread").currentThread().getContextClassLoader()
-    if is_s3(uri) and not _has(loader, _S3A):
-        raise EnvironmentFault(
-            "this Spark cannot read S3: put the jars of org.apache.hadoop:hadoop-aws:3.4.2 and"
-            " software.amazon.awssdk:bundle:2.29.52 beside its own (documentation: Object stores)"
-        )
-    name = LOG_STORE if is_s3(uri) else FILE_LOG_STORE
-    if not _has(loader, name):
+    for key, name in ((LOG_STORE_KEY, LOG_STORE), (FILE_LOG_STORE_KEY, FILE_LOG_STORE)):
+        if stated(key) != name or _has(loader, name):
+            continue
+        if name == LOG_STORE and not _has(loader, _S3A):
+            raise EnvironmentFault(
+                "this Spark cannot read S3: put the jars of org.apache.hadoop:hadoop-aws:3.4.2 and"
+                " software.amazon.awssdk:bundle:2.29.52 beside its own (documentation: Object stores)"
+            )
         _compile(jvm, loader, name)
 
 

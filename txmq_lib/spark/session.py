@@ -24,7 +24,7 @@ from txmq_lib.files.scratch import scratch
 from txmq_lib.spark.jars import coordinates, require_jars
 from txmq_lib.spark.java import require_java
 from txmq_lib.spark.jvm_start import LOOPBACK, is_local, start_jvm
-from txmq_lib.spark.log_store import FILE_LOG_STORE, FILE_LOG_STORE_KEY, load_log_store, require_log_store
+from txmq_lib.spark.log_store import FILE_LOG_STORE, FILE_LOG_STORE_KEY, load_log_stores, require_log_store
 
 # What results depend on; no other layer may change it.
 _FIXED = {
@@ -90,7 +90,7 @@ def build_session(app_name: str, settings: Settings) -> SparkSession:
         builder = builder.config(key, value)
     with ThreadPoolExecutor(max_workers=1) as pool:
         # Beside Spark's start, which has one thing to do at a time.
-        loading = pool.submit(load_log_store, SparkContext._jvm, settings.warehouse)
+        loading = pool.submit(load_log_stores, SparkContext._jvm, configuration.get)
         _start_context(app_name, configuration)
         spark = builder.getOrCreate()
     _look_names_up_once(cast("Any", spark.sparkContext._jvm))

@@ -63,7 +63,7 @@ def run_landing(
         is_idle=is_idle,
         input_bytes=_input_bytes,
         require=_require_same_role,
-        abandons_settled=True,
+        abandons_occupied=True,
         lands_again=True,
     )
     return run_passes(warehouse, job, now=now, settings=settings, wall_clock=wall_clock, arguments=arguments)
@@ -105,7 +105,7 @@ def _land(current: Pass, readings: Sequence[BrokerReading]) -> PassReport:
 def _can_be_carried_on(current: Pass) -> bool:
     """Whether what another process planned to land is still there, and no step of it is occupied."""
     kind = current.arguments["kind"]
-    if current.was_settled:
+    if current.has_occupied_step:
         return False  # its process died as it dropped the plan, or another as it abandoned it
     if kind == ROCKETMQ:
         # What a broker gave to another process it may not give again, and nobody knows how much of it has landed.
