@@ -165,7 +165,7 @@ def place_fault(uri: str) -> str:
 
 
 def namenode_fault(uri: str) -> str:
-    """Why nobody takes a connection at hdfs://HOST:PORT, within three seconds; empty where somebody does.
+    """Why nobody takes a connection at hdfs://HOST:PORT, within 2.5 s an address; empty where somebody does.
 
     What has no port is a name that Hadoop's own settings tell the addresses of: only Spark may have them.
     """
