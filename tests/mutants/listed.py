@@ -716,7 +716,7 @@ MUTANTS = (
            (f"{PLANS_OF_OTHERS}::test_a_write_that_ends_well_and_leaves_no_commit_is_not_believed",)),
     Mutant("drop_untouched", "what a store does late lands beside the next plan's", "current.occupy_begun() and ", "",
            (f"{PLANS_OF_OTHERS}::test_a_write_that_a_store_carries_out_after_it_has_failed_it_lands_beside_no_other",)),
-    Mutant("Writer.occupy_begun", "a plan whose write has landed after all is dropped", "return self.is_occupied(table, step)", "return True",
+    Mutant("Writer.occupy_begun", "a plan whose write has landed after all is dropped", "return _is_occupied(self._landed_commit(table, step))", "return True",
            (f"{PLANS_OF_OTHERS}::test_a_write_that_has_landed_after_all_is_not_dropped",)),
     Mutant("runner._carry_on", "a plan with an occupied step is carried on for ever", "current.has_occupied_step", "False",
            (f"{PLANS_OF_OTHERS}::test_a_plan_whose_process_died_as_it_dropped_it_is_not_carried_on",)),

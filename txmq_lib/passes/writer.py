@@ -179,7 +179,7 @@ class Writer(Claims):
             return False
         for table, step in tuple(self._in_doubt):
             self.occupy(table, step)
-            return self.is_occupied(table, step)
+            return _is_occupied(self._landed_commit(table, step))
         return True
 
     def withdraw(self, table: str, which: Column, *, of_step: str) -> None:
@@ -209,10 +209,6 @@ class Writer(Claims):
             if any(_is_occupied(log.tagged_commit(self.tag(step), after=version)) for step in steps):
                 return True
         return False
-
-    def is_occupied(self, table: str, step: str) -> bool:
-        """Whether a step's number has been occupied without rows, by a process that was abandoning the plan."""
-        return self.has_landed(table, step) and _is_occupied(self._landed_commit(table, step))
 
     @property
     def has_written(self) -> bool:
