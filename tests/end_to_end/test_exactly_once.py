@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +17,7 @@ import truth
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction, create_table_with_add_actions
 from histories import HALF_TOPIC, message_row
-from house import House, wall_clock
+from house import House, failing_once, wall_clock
 from moment import NOW
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -286,19 +285,6 @@ def test_a_plan_given_up_by_its_own_process_is_carried_on_by_nobody(landed, monk
     states = sorted((row["pass_number"], row["state"]) for row in landed.rows("pass") if row["job"] == "reconcile")
     assert states == [(1, "abandoned"), (1, "started"), (2, "committed"), (2, "started")]
     assert landed.rows("message")
-
-
-def failing_once() -> Callable[..., None]:
-    """As a disk that was full for a moment."""
-    write, failed = Pass._write_through_conflicts, list[bool]()
-
-    def fail(self: Pass, *rest: Any) -> None:
-        if failed:
-            return write(self, *rest)
-        failed.append(True)
-        raise OSError("no space left")
-
-    return fail
 
 
 def test_halves_made_by_a_landing_that_was_given_up_keep_their_offsets(open_house):

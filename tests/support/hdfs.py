@@ -13,23 +13,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
+import maven
 import pyspark
 from real_broker import free_port
 
+# The servers' classes; what they need beside them is in Spark's.
 PACKAGE = "org.apache.hadoop:hadoop-client-minicluster:3.4.2"
-LONGEST_FETCH_S, LONGEST_START_S = 1_800, 120.0
+LONGEST_START_S = 120.0
 NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
-
-
-def jar() -> Path:
-    """The servers' classes, fetched by Maven into its own store; what they need beside them is in Spark's."""
-    group, name, version = PACKAGE.split(":")
-    found = Path.home() / ".m2" / "repository" / group.replace(".", "/") / name / version / f"{name}-{version}.jar"
-    if not found.is_file():
-        command = ["mvn", "-q", "dependency:get", f"-Dartifact={PACKAGE}", "-Dtransitive=false"]
-        subprocess.run(command, check=True, timeout=LONGEST_FETCH_S)
-    return found
 
 
 class Hdfs:
@@ -93,7 +85,7 @@ class Hdfs:
     def _command(self, main: str) -> list[str]:
         java = shutil.which("java")
         assert java is not None
-        classes = [self._directory / "conf", jar(), Path(pyspark.__file__).parent / "jars" / "*"]
+        classes = [self._directory / "conf", maven.jar(PACKAGE), Path(pyspark.__file__).parent / "jars" / "*"]
         return [java, "-Xmx400m", "-cp", ":".join(map(str, classes)), main]
 
 

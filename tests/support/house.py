@@ -18,7 +18,7 @@ from truth import CAPTURES
 from txmq_lib.config.settings import Settings
 from txmq_lib.config.table_specs import table_specs
 from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.passes.current import PassReport
+from txmq_lib.passes.current import Pass, PassReport
 from txmq_lib.pipeline.audit import run_audit
 from txmq_lib.pipeline.land.job import run_land_files, run_land_store
 from txmq_lib.pipeline.reconcile.job import run_reconcile
@@ -46,6 +46,19 @@ def dying_after(write: int | str) -> Callable[[str, str], None]:
             raise Killed(f"{table} {step}")
 
     return hook
+
+
+def failing_once() -> Callable[..., None]:
+    """In the place of `Pass._write_through_conflicts`: the first write fails, as on a disk that was full for a moment."""
+    write, failed = Pass._write_through_conflicts, list[bool]()
+
+    def fail(self: Pass, *rest: Any) -> None:
+        if failed:
+            return write(self, *rest)
+        failed.append(True)
+        raise OSError("no space left")
+
+    return fail
 
 
 @dataclass

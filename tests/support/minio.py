@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
+import maven
 import pytest
 from pyarrow.fs import S3FileSystem
 from real_broker import free_port
@@ -40,17 +41,8 @@ def binary() -> Path:
 
 
 def jars() -> list[Path]:
-    """What Spark needs to speak S3, fetched by Maven into its own store."""
-    store = Path.home() / ".m2" / "repository"
-    found = []
-    for package in PACKAGES:
-        group, name, version = package.split(":")
-        jar = store / group.replace(".", "/") / name / version / f"{name}-{version}.jar"
-        if not jar.is_file():
-            command = ["mvn", "-q", "dependency:get", f"-Dartifact={package}", "-Dtransitive=false"]
-            subprocess.run(command, check=True, timeout=LONGEST_BUILD_S)
-        found.append(jar)
-    return found
+    """What Spark needs to speak S3."""
+    return [maven.jar(package) for package in PACKAGES]
 
 
 def environ(url: str, *, secret: str = SECRET_KEY) -> dict[str, str]:
