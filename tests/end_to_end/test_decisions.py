@@ -199,6 +199,7 @@ def test_settle_reckons_with_ends_that_have_landed_and_are_not_judged_yet(open_h
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_settle_of_one_of_two_halves_at_one_physical_offset_decides_or_refuses(open_house):
     house = open_house(*SETTINGS)
     rebuilt = {**half(1), "commitLogOffset": 0}

@@ -22,13 +22,21 @@ from txmq_lib.delta.small_writes import SmallWrite
 pytestmark = pytest.mark.real
 
 FIRST, MORE = pa.table({"k": [1, 2], "v": [1, 1]}), pa.table({"k": [2, 3], "v": [2, 2]})
-LOST = (Fault.LOST_500, Fault.LOST_CUT)
+LOST = (Fault.LOST_500, Fault.LOST_CUT, Fault.LOST_SILENT)
 STEP = SmallWrite("txmq/land/t/step", 1, "txmq land pass 1 step")
 WRITES: dict[str, tuple[Callable[[str], None], list[tuple[int, int]]]] = {
     "append": (lambda uri: STEP.append(uri, MORE), [(1, 1), (2, 1), (2, 2), (3, 2)]),
     "overwrite": (lambda uri: STEP.overwrite(uri, MORE, where=None), [(2, 2), (3, 2)]),
     "upsert": (lambda uri: STEP.upsert(uri, MORE, key=["k"], only_if=None), [(1, 1), (2, 2), (3, 2)]),
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def asked_anew_soon() -> Iterator[None]:
+    """A store that does not answer is asked anew after two seconds instead of thirty."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("AWS_TIMEOUT", "2s")
+        yield
 
 
 @pytest.fixture(scope="module")

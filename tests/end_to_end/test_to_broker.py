@@ -331,6 +331,7 @@ def test_what_a_broker_gave_up_is_resumed_by_asking_it(open_house, deciding):
     assert verdicts(house)["T0"] == "PENDING"
 
 
+@pytest.mark.long
 def test_what_was_given_up_without_a_trace_is_resumed_by_its_half_and_its_copy_is_ended(open_house, deciding):
     """R120: its broker stores the half again, and the checks begin anew."""
     limits = ("transaction_timeout=2s", "transaction_check_interval=3s", "transaction_check_max=2")

@@ -1,5 +1,5 @@
 """Every job on a cluster of two workers with the warehouse on S3: a worker goes down in the middle of each, the driver in one of
-them; every table as one machine makes it on its disk.
+them, and every other step two drivers do at once; every table as one machine makes it on its disk.
 
 In the middle: the row of its plan is there, and it has not ended. Needs MinIO, which Go builds: `--only cluster`.
 """
@@ -17,11 +17,12 @@ from far import Driver, far_places
 from orders import SHOWN
 from scenario import DONE, write_every_job
 from spark_cluster import SparkCluster, spark_cluster
+from two_drivers import COME_AGAIN
 
 from txmq_lib.passes.pass_log import STARTED
 from txmq_lib.spark.jars import spark_home
 
-COLUMNS = ("goes down in the middle of", "times", "rows lost", "rows too many", "seen")
+COLUMNS = ("what goes down, or two drivers at once", "times", "rows lost", "rows too many", "seen")
 NAME = "cluster"
 # Each pass takes long enough to be met in its middle.
 DELAY_S, HELD_S, LOOK_EVERY_S = 0.02, 0.3, 0.2
@@ -29,7 +30,7 @@ DELAY_S, HELD_S, LOOK_EVERY_S = 0.02, 0.3, 0.2
 
 @dataclass
 class Downs:
-    """What went down in the middle of what, and what was seen of it."""
+    """What went down in the middle of what, what two drivers did at once, and what was seen of it."""
 
     jobs: list[str] = field(default_factory=list)
     lost: int = 0
@@ -48,19 +49,20 @@ class Downs:
 
 
 class OnCluster:
-    """The scenario carried on step by step by a driver on a cluster."""
+    """The scenario carried on step by step by a driver on a cluster, or by two."""
 
     def __init__(self, place: Path, cluster: SparkCluster, environ: dict[str, str]) -> None:
         self._place, self._cluster, self._environ = place, cluster, environ
         self._inputs = place / "inputs"
         self._steps = write_every_job(self._inputs)
         self._uri = f"s3a://{minio.BUCKET}/{NAME}"
-        self._driver = self._new_driver()
+        self._driver, self._other = self._new_driver(), self._new_driver()
         self.downs = Downs()
 
     def close(self) -> None:
-        """End the driver."""
-        self._driver.kill()
+        """End the drivers."""
+        for driver in (self._driver, self._other):
+            driver.kill()
 
     def alone(self) -> Path:
         """The same on this disk, by one machine."""
@@ -75,7 +77,7 @@ class OnCluster:
         return place
 
     def run(self) -> None:
-        """Every step; in the first of each job a worker goes down, in the second of reconcile the driver."""
+        """Every step; in the first of each job a worker goes down, in the second of reconcile the driver; two do the others."""
         seen: list[str] = []
         for number, step in enumerate(self._steps):
             seen.append(step.job)
@@ -84,22 +86,34 @@ class OnCluster:
             elif (step.job, seen.count(step.job)) == ("reconcile", 2):
                 self._do(number, f"driver: {step.job}")
             else:
-                self._do(number, "")
+                self._by_both(number)
+
+    def _by_both(self, number: int) -> None:
+        drivers = (self._driver, self._other)
+        for driver in drivers:
+            driver.begin(number, self._uri)
+        answers = [driver.answer() for driver in drivers]
+        job = f"two drivers: {self._steps[number].job}"
+        self.downs.jobs.append(job)
+        if COME_AGAIN in answers:
+            self._driver.begin(number, self._uri)
+            answers.append(self._driver.answer())
+        if strange := [answer for answer in answers if answer not in (DONE, COME_AGAIN)]:
+            self.downs.notes.append(f"{job}: {strange}")
 
     def _do(self, number: int, down: str) -> None:
         before = self._started()
         self._driver.begin(number, self._uri)
         answer = None
-        while down and answer is None and self._started() == before:
+        while answer is None and self._started() == before:
             answer = self._driver.answer(LOOK_EVERY_S)
-        if down and answer is not None:
+        if answer is not None:
             self.downs.notes.append(f"{down}: ended before anything went down: {answer}")
-        elif down:
-            self.downs.jobs.append(down)
-            self._go_down(number, is_driver=down.startswith("driver"))
-        answer = answer or self._driver.answer()
-        if answer != DONE:
-            self.downs.notes.append(f"{down or self._steps[number].job}: {answer}")
+            return
+        self.downs.jobs.append(down)
+        self._go_down(number, is_driver=down.startswith("driver"))
+        if (answer := self._driver.answer()) != DONE:
+            self.downs.notes.append(f"{down}: {answer}")
 
     def _go_down(self, number: int, *, is_driver: bool) -> None:
         if is_driver:
@@ -128,7 +142,7 @@ def run(place: Path) -> Downs:
         proxy.set(delay_s=DELAY_S, held_s=HELD_S)
         environ = {**minio.environ(proxy.url), "SPARK_LOCAL_IP": "127.0.0.1"}
         (place / "nodes").mkdir()
-        with spark_cluster(spark_home(), place / "nodes", environ) as cluster:
+        with spark_cluster(spark_home(), place / "nodes", environ, drivers=2) as cluster:
             on_cluster = OnCluster(place, cluster, environ)
             try:
                 on_cluster.run()

@@ -47,6 +47,7 @@ MASTER = "local[2]"
 SPARK = (
     f"spark.spark.master={MASTER}",
     "spark.spark.driver.memory=1g",
+    "spark.spark.cores.max=2",  # of a cluster, which has another driver
 )
 UPKEEP = (
     "maintain.small_files=2",
@@ -65,6 +66,7 @@ def main() -> None:
     parser.add_argument("--until", type=int)
     parser.add_argument("--beside", choices=BESIDE)
     parser.add_argument("--classes", default="", help="jars that Spark needs for the warehouse")
+    parser.add_argument("--patience", type=int, help="seconds after which a silent object store is asked anew")
     parser.add_argument("--master", default=MASTER, help="a cluster; its workers have the same disk and Python")
     parser.add_argument("--files", action="store_true", help="killed at files that no commit names, not at writes")
     parser.add_argument("--by-spark", action="store_true", help="every pass works as one of many rows does")
@@ -73,6 +75,9 @@ def main() -> None:
     whose = ("driver", "executor") if options.classes else ()
     classes = [f"spark.spark.{each}.extraClassPath={options.classes}" for each in whose]
     spark = [*SPARK, f"spark.spark.master={options.master}"]
+    if options.patience is not None:
+        os.environ["AWS_TIMEOUT"] = f"{options.patience}s"
+        spark.append(f"spark.spark.hadoop.fs.s3a.connection.request.timeout={options.patience}s")
     assignments = [*ASSIGNMENTS, *RESOLVERS, *spark, *UPKEEP, *classes]
     settings = Settings.load([conf_dir() / "few-rows.yaml"], assignments, warehouse=options.warehouse)
     warehouse = Warehouse(build_session("txmq-faults", settings), options.warehouse)

@@ -21,6 +21,8 @@ from scenario import DONE, write_every_job
 
 COLUMNS = ("job", "requests", "disturbed", "ended with an error", "rows lost", "rows too many", "seen")
 JOBS = ("land", "land-store", "reconcile", "rollup", "audit", "maintain", "take-back")
+LOST = (Fault.LOST_500, Fault.LOST_CUT, Fault.LOST_SILENT)
+PATIENCE = ("--patience", "3")  # seconds until a silent store is asked anew; Hadoop's client waits 15 at least
 AWAY = 40  # requests that are not answered, one after the other
 
 
@@ -52,7 +54,7 @@ def faults(requests: int, most: int) -> Iterator[tuple[str, Rule]]:
     numbers = list(range(1, requests + 1))
     chosen = sorted(random.Random(3).sample(numbers, most)) if 0 < most < requests else numbers
     for turn, number in enumerate(chosen):
-        fault = (Fault.LOST_500, Fault.LOST_CUT)[turn % 2]
+        fault = LOST[turn % len(LOST)]
         yield f"answer {number} lost ({fault.name})", Faults(fault, first=number, most=1)
     yield "every third request refused", Faults(Fault.UNAVAILABLE, every=3)
     yield f"away for {AWAY} requests", Faults(Fault.CUT, first=requests // 2, most=AWAY)
@@ -66,7 +68,7 @@ class _Jobs:
         self._inputs = place / "inputs"
         self.steps = write_every_job(self._inputs)
         self._environ = minio.environ(proxy.url)
-        self._driver = Driver(place, self._inputs, self._environ)
+        self._driver = Driver(place, self._inputs, self._environ, *PATIENCE)
 
     def close(self) -> None:
         self._driver.kill()

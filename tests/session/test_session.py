@@ -91,6 +91,7 @@ print(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size(), spark.range
 """
 
 
+@pytest.mark.long
 def test_an_executor_that_is_late_since_the_machine_slept_is_not_given_up(tmp_path):
     # The first heartbeat comes after one to two intervals; Spark has two minutes for the next, which takes no test.
     impatient = {

@@ -30,6 +30,7 @@ class Fault(Enum):
     UNAVAILABLE = "503 without the store hearing of it"
     LOST_500 = "done by the store, answered 500"
     LOST_CUT = "done by the store, then the connection is cut"
+    LOST_SILENT = "done by the store, never answered: whoever asked gives up"
     CUT = "the connection is cut without the store hearing of it"
     TAKEN = "where the store refuses a put since something is there (412), it is said to be done"
     UNKNOWN = "501 without the store hearing of it"
@@ -226,7 +227,9 @@ class _Forwarder:
         has_content = method != "HEAD" and not NO_CONTENT.match(answer)
         content = await _body(answers, answer) if has_content else b""
         seen.received += len(content)
-        if fault is Fault.LOST_CUT:
+        if fault is Fault.LOST_SILENT:
+            await reader.read(1)
+        if fault in (Fault.LOST_CUT, Fault.LOST_SILENT):
             return False
         if fault is Fault.LOST_500:
             return await _fail(writer, b"500 Internal Server Error", b"InternalError")

@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on loopback: one master and workers of one core and one GiB each, ended by their ids."""
+"""A Spark standalone cluster on loopback: one master and two workers, ended by their ids."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ class SparkCluster:
     """A master and its workers, from the Spark at `spark_home`, all that they write below `scratch`.
 
     environ  what each node's environment has beside
+    drivers  how many may work at once, each of which takes a core and a GiB of either worker
     """
 
-    def __init__(self, spark_home: Path, scratch: Path, environ: Mapping[str, str]) -> None:
+    def __init__(self, spark_home: Path, scratch: Path, environ: Mapping[str, str], drivers: int) -> None:
         self._spark_class = spark_home / "bin" / "spark-class"
         self._scratch = scratch
+        self._drivers = drivers
         self._port = free_port()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         # No Python of anybody's: what executors import they got with the job.
@@ -75,7 +77,8 @@ class SparkCluster:
         self._spawn(
             place.name,
             "worker.Worker",
-            *("--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g"),
+            *("--host", "127.0.0.1", "--webui-port", "0"),
+            *("--cores", str(self._drivers), "--memory", f"{self._drivers}g"),
             *("--work-dir", str(place), self.master),
         )
 
@@ -103,10 +106,10 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def spark_cluster(
-    spark_home: Path, scratch: Path, environ: Mapping[str, str] = MappingProxyType({})
+    spark_home: Path, scratch: Path, environ: Mapping[str, str] = MappingProxyType({}), *, drivers: int = 1
 ) -> Iterator[SparkCluster]:
     """A running cluster."""
-    cluster = SparkCluster(spark_home, scratch, environ)
+    cluster = SparkCluster(spark_home, scratch, environ, drivers)
     try:
         cluster.start()
         yield cluster
