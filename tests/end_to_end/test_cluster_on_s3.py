@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -29,6 +31,49 @@ def test_every_job_bears_a_worker_that_goes_down_reconcile_its_driver_and_the_ot
     downs = cluster.run(tmp_path / "faults")
     assert downs.is_sound, downs.notes
     assert {down.partition(": ")[0] for down in downs.jobs} == {"worker", "driver", "two drivers"}
+
+
+REMOVING = """
+import sys
+from txmq_lib.config.settings import Settings
+from txmq_lib.delta.warehouse import Warehouse
+from txmq_lib.passes.retention import remove_expired
+from txmq_lib.spark.session import build_session
+
+uri, *assignments = sys.argv[1:]
+warehouse = Warehouse(build_session("removing", Settings.load(assignments=assignments, warehouse=uri)), uri)
+path = warehouse.path("numbers")
+for _ in range(2):
+    warehouse.spark.range(3).coalesce(1).write.format("delta").mode("overwrite").save(path)
+remove_expired(warehouse, "numbers")
+print(warehouse.spark.read.format("delta").load(path).count())
+"""
+
+
+def test_executors_have_the_classes_by_which_tasks_list_what_is_to_be_removed(tmp_path: Path):
+    """On S3 and on a file system: they come from the driver, on no node is one of txmq's own."""
+    (tmp_path / "nodes").mkdir()
+    (tmp_path / "minio").mkdir()
+    with minio.behind_proxy(tmp_path / "minio") as proxy:
+        nodes = {**minio.environ(proxy.url), "SPARK_LOCAL_IP": "127.0.0.1"}
+        with spark_cluster(spark_home(), tmp_path / "nodes", nodes) as two_workers:
+            classes = ":".join(map(str, minio.jars()))
+            stated = {
+                "spark.master": two_workers.master,
+                "spark.driver.memory": "1g",
+                "spark.driver.extraClassPath": classes,
+                "spark.executor.extraClassPath": classes,
+                "spark.default.parallelism": 1,
+                "spark.sql.shuffle.partitions": 1,
+                "spark.databricks.delta.snapshotPartitions": 1,
+            }
+            for uri in (str(tmp_path / "here"), f"s3a://{minio.BUCKET}/removing"):
+                done = subprocess.run(
+                    [sys.executable, "-c", REMOVING, uri, *[f"spark.{key}={value}" for key, value in stated.items()]],
+                    env={**os.environ, **nodes, "PYTHONPATH": os.pathsep.join(sys.path)},
+                    capture_output=True, text=True, check=False, timeout=LONGEST_S,
+                )  # fmt: skip
+                assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["3"]), done.stderr[-3000:]
 
 
 def far_rows(uri: str, table: str) -> list[dict]:

@@ -1,7 +1,7 @@
 """The classes by which Spark's Delta commits on S3 and on file systems, compiled in the JVM by what Spark has for it.
 
 Of two commits of one number one must fail, and Delta's own classes promise that neither on S3 nor on a file system that
-renames over what is there. Nothing has to be put on any node: only drivers commit.
+renames over what is there. Nothing has to be put on any node: executors fetch them from the driver.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from importlib.resources import files
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, cast
+from zipfile import ZipFile
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -19,9 +20,11 @@ from txmq_lib.errors import EnvironmentFault
 from txmq_lib.files.object_stores import LOG_STORE, LOG_STORE_KEY, is_s3
 from txmq_lib.files.scratch import scratch
 from txmq_lib.spark.jvm import jvm_class
+from txmq_lib.spark.jvm_start import is_local
 
 FILE_LOG_STORE_KEY = "spark.delta.logStore.file.impl"
 FILE_LOG_STORE = "txmq.LinkLogStore"
+_LOG_STORES = ((LOG_STORE_KEY, LOG_STORE), (FILE_LOG_STORE_KEY, FILE_LOG_STORE))
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _TAKEN = "java.nio.file.FileAlreadyExistsException"
 
@@ -39,6 +42,7 @@ def adopt_session(spark: SparkSession, uri: str) -> None:
     """Take a session that somebody else made, for a warehouse at `uri`; errors as of the two."""
     require_log_store(spark, uri)
     load_log_stores(spark._jvm, spark.sparkContext.getConf().get)
+    share_log_stores(spark)
 
 
 def load_log_stores(jvm: Any, stated: Callable[[str], str | None]) -> None:  # noqa: ANN401 - py4j has no types
@@ -47,8 +51,8 @@ def load_log_stores(jvm: Any, stated: Callable[[str], str | None]) -> None:  # n
     stated  the value of a setting
     Errors  EnvironmentFault where Spark has no connector for S3
     """
-    loader = getattr(jvm, "java.lang.Thread").currentThread().getContextClassLoader()
-    for key, name in ((LOG_STORE_KEY, LOG_STORE), (FILE_LOG_STORE_KEY, FILE_LOG_STORE)):
+    loader = _loader(jvm)
+    for key, name in _LOG_STORES:
         if stated(key) != name or _has(loader, name):
             continue
         if name == LOG_STORE and not _has(loader, _S3A):
@@ -57,6 +61,17 @@ def load_log_stores(jvm: Any, stated: Callable[[str], str | None]) -> None:  # n
                 " software.amazon.awssdk:bundle:2.29.52 beside its own (documentation: Object stores)"
             )
         _compile(jvm, loader, name)
+
+
+def share_log_stores(spark: SparkSession) -> None:
+    """Let executors of other JVMs have those classes, too: tasks of VACUUM list a table by them."""
+    if is_local(str(spark.sparkContext.master)):
+        return
+    jvm, context = cast("Any", spark._jvm), cast("Any", spark.sparkContext._jsc).sc()
+    loader, shared = _loader(jvm), context.listJars().mkString(" ")
+    for key, name in _LOG_STORES:
+        if spark.sparkContext.getConf().get(key) == name and _jar_name(name) not in shared:
+            context.addJar(loader.loadClass(name).getProtectionDomain().getCodeSource().getLocation().toString())
 
 
 def put_new(spark: SparkSession, place: str, lines: Iterable[str]) -> bool:
@@ -85,12 +100,19 @@ def _compile(jvm: Any, loader: Any, name: str) -> None:  # noqa: ANN401
     compiler.setParentClassLoader(loader)
     source = files(__package__).joinpath(f"{name.rpartition('.')[2]}.java")
     compiler.cook(source.read_text(encoding="utf-8"))
-    place = Path(mkdtemp(dir=scratch(), prefix="classes-"))
-    for compiled, content in compiler.getBytecodes().items():
-        file = place.joinpath(*compiled.split(".")).with_suffix(".class")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(bytes(content))
-    loader.addURL(getattr(jvm, "java.io.File")(str(place)).toURI().toURL())
+    jar = Path(mkdtemp(dir=scratch(), prefix="classes-")) / _jar_name(name)
+    with ZipFile(jar, "w") as classes:
+        for compiled, content in compiler.getBytecodes().items():
+            classes.writestr(f"{compiled.replace('.', '/')}.class", bytes(content))
+    loader.addURL(getattr(jvm, "java.io.File")(str(jar)).toURI().toURL())
+
+
+def _jar_name(name: str) -> str:
+    return f"{name}.jar"
+
+
+def _loader(jvm: Any) -> Any:  # noqa: ANN401
+    return getattr(jvm, "java.lang.Thread").currentThread().getContextClassLoader()
 
 
 def _has(loader: Any, name: str) -> bool:  # noqa: ANN401

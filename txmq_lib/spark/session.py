@@ -24,7 +24,13 @@ from txmq_lib.files.scratch import scratch
 from txmq_lib.spark.jars import coordinates, require_jars
 from txmq_lib.spark.java import require_java
 from txmq_lib.spark.jvm_start import LOOPBACK, is_local, start_jvm
-from txmq_lib.spark.log_store import FILE_LOG_STORE, FILE_LOG_STORE_KEY, load_log_stores, require_log_store
+from txmq_lib.spark.log_store import (
+    FILE_LOG_STORE,
+    FILE_LOG_STORE_KEY,
+    load_log_stores,
+    require_log_store,
+    share_log_stores,
+)
 
 # What results depend on; no other layer may change it.
 _FIXED = {
@@ -101,6 +107,7 @@ def build_session(app_name: str, settings: Settings) -> SparkSession:
     _require_delta(spark)
     loading.result()
     require_log_store(spark, settings.warehouse)
+    share_log_stores(spark)
     if is_local(str(spark.sparkContext.master)):
         _tune_for_one_machine(spark, settings)
     return spark
