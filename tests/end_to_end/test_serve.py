@@ -14,18 +14,10 @@ from urllib.request import Request, urlopen
 import pytest
 import truth
 from prometheus_client.parser import text_string_to_metric_families
-from serving import TXMQ, health, open_passes, rows, serving, until
+from serving import TXMQ, health, open_passes, rows, serving, until, written
 from small_log import SmallLog
 
 pytestmark = pytest.mark.long
-
-
-def written(path: Path, rows: list[dict]) -> Path:
-    path.parent.mkdir(exist_ok=True)
-    # Whoever lists the directory must never see half a file.
-    half_way = path.with_suffix(".tmp")
-    half_way.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return half_way.rename(path)
 
 
 @pytest.fixture

@@ -51,9 +51,23 @@ def health(place: Path) -> dict:
     return json.loads(path.read_text()) if path.exists() else {"state": "", "steps": {}}
 
 
+def written(path: Path, rows: list[dict]) -> Path:
+    """A file of JSON lines that serve lands."""
+    path.parent.mkdir(exist_ok=True)
+    # Whoever lists the directory must never see half a file.
+    half_way = path.with_suffix(".tmp")
+    half_way.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return half_way.rename(path)
+
+
 def rows(place: Path, table: str) -> list[dict]:
+    """All rows of a table of the warehouse in `place`; none where it does not exist yet."""
+    return rows_in(str(place / "warehouse"), table)
+
+
+def rows_in(warehouse: str, table: str) -> list[dict]:
     """All rows of a table; none where it does not exist yet."""
-    path = str(place / "warehouse" / table)
+    path = f"{warehouse}/{table}"
     return DeltaTable(path).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(path) else []
 
 
