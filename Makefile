@@ -65,8 +65,8 @@ test-fast: setup ## Tests without Spark, then those of the rules: under two minu
 test-rest: setup
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=12 -m "not real and not long" $(PASSES)
 
-test-long: setup ## The whole passes that take minutes each: all captures, every instant, as time goes by
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m long $(PASSES)
+test-long: setup ## The whole passes that take up to minutes each: all captures, every instant, as time goes by
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "long and not real" $(PASSES)
 
 model: setup ## 10,000 random histories through whole passes against the plain Python model (minutes)
 	TXMQ_HISTORIES=10000 $(BIN)/pytest tests/end_to_end/test_passes_model.py tests/model

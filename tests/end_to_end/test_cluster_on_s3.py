@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -34,23 +32,6 @@ def test_every_job_bears_a_worker_that_goes_down_reconcile_its_driver_and_the_ot
     assert {down.partition(": ")[0] for down in downs.jobs} == {"worker", "driver", "two drivers"}
 
 
-REMOVING = """
-import sys
-from txmq_lib.config.settings import Settings
-from txmq_lib.delta.warehouse import Warehouse
-from txmq_lib.passes.retention import remove_expired
-from txmq_lib.spark.session import build_session
-
-uri, *assignments = sys.argv[1:]
-warehouse = Warehouse(build_session("removing", Settings.load(assignments=assignments, warehouse=uri)), uri)
-path = warehouse.path("numbers")
-for _ in range(2):
-    warehouse.spark.range(3).coalesce(1).write.format("delta").mode("overwrite").save(path)
-remove_expired(warehouse, "numbers")
-print(warehouse.spark.read.format("delta").load(path).count())
-"""
-
-
 @pytest.fixture
 def two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkCluster]:
     """A cluster for two drivers, which find a server of S3 by the environment."""
@@ -74,26 +55,6 @@ def spark_settings(cluster: SparkCluster) -> dict[str, object]:
     }
 
 
-def test_executors_have_the_classes_by_which_tasks_list_what_is_to_be_removed(
-    tmp_path: Path, two_workers: SparkCluster
-):
-    """On S3 and on a file system: they come from the driver, on no node is one of txmq's own."""
-    stated = {
-        **spark_settings(two_workers),
-        "spark.driver.memory": "1g",
-        "spark.default.parallelism": 1,
-        "spark.sql.shuffle.partitions": 1,
-        "spark.databricks.delta.snapshotPartitions": 1,
-    }
-    for uri in (str(tmp_path / "here"), f"s3a://{minio.BUCKET}/removing"):
-        done = subprocess.run(
-            [sys.executable, "-c", REMOVING, uri, *[f"spark.{key}={value}" for key, value in stated.items()]],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            capture_output=True, text=True, check=False, timeout=LONGEST_S,
-        )  # fmt: skip
-        assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["3"]), done.stderr[-3000:]
-
-
 def test_serve_on_a_cluster_lands_once_what_comes_beside_another_driver_though_workers_go_down(
     tmp_path: Path, two_workers: SparkCluster
 ):
@@ -108,6 +69,10 @@ def test_serve_on_a_cluster_lands_once_what_comes_beside_another_driver_though_w
 
     def judged() -> Counter[str]:
         return Counter(row["verdict"] for row in rows_in(uri, "verdict") if row["broker_name"] == "broker-a")
+
+    def twice(table: str, *key: str) -> list[tuple[object, int]]:
+        rows = Counter(tuple(row[name] for name in ("broker_name", *key)) for row in rows_in(uri, table))
+        return [(row, times) for row, times in rows.items() if times > 1]
 
     (tmp_path / "serve.yaml").write_text(
         f"""
@@ -125,9 +90,10 @@ spark: {json.dumps(spark_settings(two_workers))}
     )
     come(0)
     with serving(tmp_path, "--now-first") as process, ExitStack() as stopped:
-        until(lambda: len(landed()) == 20, tmp_path, seconds=LONGEST_S)
         beside = subprocess.Popen([TXMQ, "--conf", "conf/few-rows.yaml", "--conf", tmp_path / "serve.yaml", "run"])
+        stopped.callback(beside.wait)
         stopped.callback(beside.kill)
+        until(lambda: len(landed()) == 20, tmp_path, seconds=LONGEST_S)
         two_workers.lose_worker(0)
         come(1)
         until(lambda: len(landed()) == 40, tmp_path, seconds=LONGEST_S)
@@ -142,3 +108,6 @@ spark: {json.dumps(spark_settings(two_workers))}
     assert all(list(worker.glob("app-*")) for worker in two_workers.workers)
     assert health(tmp_path)["state"] == "stopped"
     assert len(set(landed())) == len(landed()) == 60
+    assert judged() == VERDICT_COUNTS["basic"]
+    assert not twice("half_message", "queue_id", "queue_offset")
+    assert not twice("message", "topic", "queue_id", "queue_offset")

@@ -54,6 +54,7 @@ QUEUE_FILES = ("plain/test_queue_files.py",)
 STORES = ("plain/test_object_stores.py",)
 PLANS_OF_OTHERS = "end_to_end/test_plans_of_others.py"
 SMALL_WRITES, LOG_STORES = ("plain/test_small_writes.py",), ("session/test_log_store.py",)
+EXECUTORS = ("jobs/test_executors.py",)
 BEFORE_SPARK = ("plain/test_before_spark.py",)
 STORES, UNSAFE = ("plain/test_object_stores.py",), ("plain/test_conditional_puts.py",)
 FAR_FILES = "views/test_far_files.py"
@@ -724,6 +725,7 @@ MUTANTS = (
            (f"{PLANS_OF_OTHERS}::test_a_take_back_that_was_dropped_stands_in_no_jobs_way",)),
     Mutant("drop_untouched", "what fails at dropping hides what failed the plan", "except Exception as error", "except KeyError as error",
            (f"{PLANS_OF_OTHERS}::test_a_plan_that_cannot_even_be_dropped_ends_with_what_failed_it_and_is_carried_on",)),
+    Mutant("remove_expired", "executors cannot list what VACUUM removes", "share_log_stores(spark)", "_ = spark", EXECUTORS),
     Mutant("require_log_store", "a session of one's own may overwrite on S3", "!= LOG_STORE", "== 1", LOG_STORES),
     Mutant("put_new", "an entry of somebody else is overwritten", "actions, False", "actions, True", FAR_APPENDS),
     Mutant("put_new", "a store that fails is asked without end", "if error", "if error or error", FAR_APPENDS),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from txmq_lib.errors import EnvironmentFault
 from txmq_lib.files.object_stores import LOG_STORE_KEY
 from txmq_lib.spark.jvm import jvm_class
-from txmq_lib.spark.log_store import FILE_LOG_STORE, require_log_store
+from txmq_lib.spark.log_store import FILE_LOG_STORE, adopt_session, require_log_store
 
 pytestmark = pytest.mark.spark
 
@@ -127,6 +127,14 @@ def test_spark_commits_to_a_table_here_by_it(spark, tmp_path):
 def test_a_session_that_lets_two_writers_overwrite_each_other_on_s3_is_refused(spark):
     with pytest.raises(EnvironmentFault, match=LOG_STORE_KEY):
         require_log_store(spark, "s3://bucket/w")
+
+
+def test_a_session_whose_driver_is_elsewhere_is_refused(tmp_path):
+    class OfConnect:
+        """Neither a JVM nor a context, as pyspark.sql.connect.session.SparkSession."""
+
+    with pytest.raises(EnvironmentFault, match="without Spark Connect"):
+        adopt_session(cast("SparkSession", OfConnect()), str(tmp_path))
 
 
 def test_entries_may_be_read_by_whom_their_directory_lets(spark, store, tmp_path):

@@ -22,11 +22,13 @@ from txmq_lib.delta.spark_writes import TAG_CONF
 from txmq_lib.delta.stored_files import stored_files
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.passes.pass_log import COMMITTED
-from txmq_lib.spark.session_conf import session_conf
+from txmq_lib.spark.log_store import share_log_stores
+from txmq_lib.spark.session_conf import session_conf, where_unset
 
 COMMITTED_PASS = re.compile(rf"txmq/([^/]+)/pass/{COMMITTED}")
 SMALL_CONF = "spark.databricks.delta.optimize.minFileSize"
 LARGE_CONF = "spark.databricks.delta.optimize.maxFileSize"
+LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 FILE_RETENTION, LOG_RETENTION = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 CHECKPOINTS = "delta.checkpointInterval"
 # What Delta does where a table says nothing.
@@ -123,8 +125,15 @@ def compact(warehouse: Warehouse, table: str, *, below_bytes: int, file_bytes: i
 
 
 def remove_expired(warehouse: Warehouse, table: str) -> None:
-    """VACUUM: remove files that the newest version does not need and that were replaced longer ago than is kept."""
-    DeltaTable.forPath(warehouse.spark, warehouse.path(table)).vacuum()
+    """VACUUM: remove files that the newest version does not need and that were replaced longer ago than is kept.
+
+    Errors  as of share_log_stores
+    """
+    spark = warehouse.spark
+    share_log_stores(spark)
+    # Spark's own default, of 10,000 tasks, is by far more than a cluster has cores or a table directories.
+    with session_conf(spark, where_unset(spark, {LISTING_TASKS: str(spark.sparkContext.defaultParallelism)})):
+        DeltaTable.forPath(spark, warehouse.path(table)).vacuum()
 
 
 def old_passes(warehouse: Warehouse, before: datetime) -> Column:

@@ -21,7 +21,7 @@ import org.apache.hadoop.fs.Path;
  * of another (If-None-Match), as it does for deltalake. Delta's own S3SingleDriverLogStore overwrites what another
  * driver has put there.
  *
- * Compiled in the driver by log_store.py; Janino takes no type arguments.
+ * Compiled in the driver by log_store.py, which lets executors have it; Janino takes no type arguments.
  */
 public class ConditionalPutLogStore extends io.delta.storage.HadoopFileSystemLogStore {
 

@@ -18,7 +18,7 @@ import org.apache.hadoop.fs.Path;
  * is refused where the name is taken, as deltalake does it. Delta's own HDFSLogStore looks first and renames then, and on a
  * file system that renames over what another writer has put there in between.
  *
- * Compiled in the driver by log_store.py; Janino takes no type arguments.
+ * Compiled in the driver by log_store.py, which lets executors have it; Janino takes no type arguments.
  */
 public class LinkLogStore extends io.delta.storage.HDFSLogStore {
 

@@ -1,15 +1,14 @@
 """The classes by which Spark's Delta commits on S3 and on file systems, compiled in the JVM by what Spark has for it.
 
 Of two commits of one number one must fail, and Delta's own classes promise that neither on S3 nor on a file system that
-renames over what is there. Nothing has to be put on any node: executors fetch them from the driver.
+renames over what is there. Nothing has to be put on any node: executors that need them fetch them from the driver.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from importlib.resources import files
-from pathlib import Path
-from tempfile import mkdtemp
+from pathlib import Path, PurePosixPath
 from typing import Any, cast
 from zipfile import ZipFile
 
@@ -18,7 +17,6 @@ from pyspark.sql import SparkSession
 
 from txmq_lib.errors import EnvironmentFault
 from txmq_lib.files.object_stores import LOG_STORE, LOG_STORE_KEY, is_s3
-from txmq_lib.files.scratch import scratch
 from txmq_lib.spark.jvm import jvm_class
 from txmq_lib.spark.jvm_start import is_local
 
@@ -39,23 +37,33 @@ def require_log_store(spark: SparkSession, uri: str) -> None:
 
 
 def adopt_session(spark: SparkSession, uri: str) -> None:
-    """Take a session that somebody else made, for a warehouse at `uri`; errors as of the two."""
+    """Take a session that somebody else made, for a warehouse at `uri`.
+
+    EnvironmentFault where it is one of Spark Connect, or as of the two that it calls
+    """
+    if not isinstance(spark, SparkSession):
+        raise EnvironmentFault(
+            f"a run needs a Spark session whose driver is in this process, and this one is a {type(spark).__module__}"
+            ".SparkSession, whose driver is elsewhere: pass session= one without Spark Connect"
+        )
     require_log_store(spark, uri)
-    load_log_stores(spark._jvm, spark.sparkContext.getConf().get)
-    share_log_stores(spark)
+    load_log_stores(spark._jvm, spark.sparkContext.getConf().get, uri)
 
 
-def load_log_stores(jvm: Any, stated: Callable[[str], str | None]) -> None:  # noqa: ANN401 - py4j has no types
+def load_log_stores(jvm: Any, stated: Callable[[str], str | None], uri: str) -> None:  # noqa: ANN401 - py4j has no types
     """Make those classes known to the driver that Spark's settings name: half a second.
 
     stated  the value of a setting
-    Errors  EnvironmentFault where Spark has no connector for S3
+    uri     of the warehouse
+    Errors  EnvironmentFault where that is on S3 and Spark has no connector for S3
     """
     loader = _loader(jvm)
     for key, name in _LOG_STORES:
         if stated(key) != name or _has(loader, name):
             continue
         if name == LOG_STORE and not _has(loader, _S3A):
+            if not is_s3(uri):
+                continue  # stated for all that work with this Spark
             raise EnvironmentFault(
                 "this Spark cannot read S3: put the jars of org.apache.hadoop:hadoop-aws:3.4.2 and"
                 " software.amazon.awssdk:bundle:2.29.52 beside its own (documentation: Object stores)"
@@ -64,14 +72,23 @@ def load_log_stores(jvm: Any, stated: Callable[[str], str | None]) -> None:  # n
 
 
 def share_log_stores(spark: SparkSession) -> None:
-    """Let executors of other JVMs have those classes, too: tasks of VACUUM list a table by them."""
+    """Let executors of other JVMs have those that were compiled here: tasks of VACUUM list a table by them.
+
+    EnvironmentFault where Spark cannot serve them
+    """
     if is_local(str(spark.sparkContext.master)):
         return
     jvm, context = cast("Any", spark._jvm), cast("Any", spark.sparkContext._jsc).sc()
-    loader, shared = _loader(jvm), context.listJars().mkString(" ")
-    for key, name in _LOG_STORES:
-        if spark.sparkContext.getConf().get(key) == name and _jar_name(name) not in shared:
-            context.addJar(loader.loadClass(name).getProtectionDomain().getCodeSource().getLocation().toString())
+    loader = _loader(jvm)
+    for _, name in _LOG_STORES:
+        if not _has(loader, name) or _is_served(context, name):
+            continue
+        jar = loader.loadClass(name).getProtectionDomain().getCodeSource().getLocation().toString()
+        if PurePosixPath(jar).name != _jar_name(name):
+            continue  # who put it on the class path of the driver put it on that of the executors
+        context.addJar(jar)  # logs why it fails, and goes on
+        if not _is_served(context, name):
+            raise EnvironmentFault(f"Spark cannot give executors {jar}: end this Spark session and make another")
 
 
 def put_new(spark: SparkSession, place: str, lines: Iterable[str]) -> bool:
@@ -100,7 +117,11 @@ def _compile(jvm: Any, loader: Any, name: str) -> None:  # noqa: ANN401
     compiler.setParentClassLoader(loader)
     source = files(__package__).joinpath(f"{name.rpartition('.')[2]}.java")
     compiler.cook(source.read_text(encoding="utf-8"))
-    jar = Path(mkdtemp(dir=scratch(), prefix="classes-")) / _jar_name(name)
+    # The JVM's own, which may live longer than this process, as that of a notebook does.
+    place = getattr(jvm, "org.apache.spark.util.Utils").createTempDir(
+        getattr(jvm, "java.lang.System").getProperty("java.io.tmpdir"), "txmq-classes"
+    )
+    jar = Path(str(place)) / _jar_name(name)
     with ZipFile(jar, "w") as classes:
         for compiled, content in compiler.getBytecodes().items():
             classes.writestr(f"{compiled.replace('.', '/')}.class", bytes(content))
@@ -109,6 +130,10 @@ def _compile(jvm: Any, loader: Any, name: str) -> None:  # noqa: ANN401
 
 def _jar_name(name: str) -> str:
     return f"{name}.jar"
+
+
+def _is_served(context: Any, name: str) -> bool:  # noqa: ANN401
+    return _jar_name(name) in {PurePosixPath(jar).name for jar in context.listJars().mkString("\n").splitlines()}
 
 
 def _loader(jvm: Any) -> Any:  # noqa: ANN401

@@ -29,7 +29,6 @@ from txmq_lib.spark.log_store import (
     FILE_LOG_STORE_KEY,
     load_log_stores,
     require_log_store,
-    share_log_stores,
 )
 
 # What results depend on; no other layer may change it.
@@ -96,7 +95,7 @@ def build_session(app_name: str, settings: Settings) -> SparkSession:
         builder = builder.config(key, value)
     with ThreadPoolExecutor(max_workers=1) as pool:
         # Beside Spark's start, which has one thing to do at a time.
-        loading = pool.submit(load_log_stores, SparkContext._jvm, configuration.get)
+        loading = pool.submit(load_log_stores, SparkContext._jvm, configuration.get, settings.warehouse)
         _start_context(app_name, configuration)
         spark = builder.getOrCreate()
     _look_names_up_once(cast("Any", spark.sparkContext._jvm))
@@ -107,7 +106,6 @@ def build_session(app_name: str, settings: Settings) -> SparkSession:
     _require_delta(spark)
     loading.result()
     require_log_store(spark, settings.warehouse)
-    share_log_stores(spark)
     if is_local(str(spark.sparkContext.master)):
         _tune_for_one_machine(spark, settings)
     return spark
