@@ -65,7 +65,7 @@ test-fast: setup ## Tests without Spark, then those of the rules: under two minu
 test-rest: setup
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=12 -m "not real and not long" $(PASSES)
 
-test-long: setup ## The whole passes that take up to minutes each: all captures, every instant, as time goes by
+test-long: setup ## The whole passes that take half a minute and more each: all captures, every instant, as time goes by
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "long and not real" $(PASSES)
 
 model: setup ## 10,000 random histories through whole passes against the plain Python model (minutes)

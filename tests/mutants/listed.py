@@ -726,6 +726,7 @@ MUTANTS = (
     Mutant("drop_untouched", "what fails at dropping hides what failed the plan", "except Exception as error", "except KeyError as error",
            (f"{PLANS_OF_OTHERS}::test_a_plan_that_cannot_even_be_dropped_ends_with_what_failed_it_and_is_carried_on",)),
     Mutant("remove_expired", "executors cannot list what VACUUM removes", "share_log_stores(spark)", "_ = spark", EXECUTORS),
+    Mutant("remove_expired", "each table is listed by 10,000 tasks", "{LISTING_TASKS: tasks}", "{}", EXECUTORS),
     Mutant("require_log_store", "a session of one's own may overwrite on S3", "!= LOG_STORE", "== 1", LOG_STORES),
     Mutant("put_new", "an entry of somebody else is overwritten", "actions, False", "actions, True", FAR_APPENDS),
     Mutant("put_new", "a store that fails is asked without end", "if error", "if error or error", FAR_APPENDS),

@@ -23,7 +23,7 @@ from txmq_lib.delta.stored_files import stored_files
 from txmq_lib.delta.warehouse import Warehouse
 from txmq_lib.passes.pass_log import COMMITTED
 from txmq_lib.spark.log_store import share_log_stores
-from txmq_lib.spark.session_conf import session_conf, where_unset
+from txmq_lib.spark.session_conf import session_conf
 
 COMMITTED_PASS = re.compile(rf"txmq/([^/]+)/pass/{COMMITTED}")
 SMALL_CONF = "spark.databricks.delta.optimize.minFileSize"
@@ -132,7 +132,8 @@ def remove_expired(warehouse: Warehouse, table: str) -> None:
     spark = warehouse.spark
     share_log_stores(spark)
     # Spark's own default, of 10,000 tasks, is by far more than a cluster has cores or a table directories.
-    with session_conf(spark, where_unset(spark, {LISTING_TASKS: str(spark.sparkContext.defaultParallelism)})):
+    tasks = spark.conf.get(LISTING_TASKS, None) or str(spark.sparkContext.defaultParallelism)
+    with session_conf(spark, {LISTING_TASKS: tasks}):
         DeltaTable.forPath(spark, warehouse.path(table)).vacuum()
 
 

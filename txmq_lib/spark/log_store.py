@@ -23,6 +23,8 @@ from txmq_lib.spark.jvm_start import is_local
 FILE_LOG_STORE_KEY = "spark.delta.logStore.file.impl"
 FILE_LOG_STORE = "txmq.LinkLogStore"
 _LOG_STORES = ((LOG_STORE_KEY, LOG_STORE), (FILE_LOG_STORE_KEY, FILE_LOG_STORE))
+# Spark's own default is true; pyspark sets false where it makes the context.
+_ISOLATION = "spark.sql.artifact.isolation.enabled"
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _TAKEN = "java.nio.file.FileAlreadyExistsException"
 
@@ -43,8 +45,8 @@ def adopt_session(spark: SparkSession, uri: str) -> None:
     """
     if not isinstance(spark, SparkSession):
         raise EnvironmentFault(
-            f"a run needs a Spark session whose driver is in this process, and this one is a {type(spark).__module__}"
-            ".SparkSession, whose driver is elsewhere: pass session= one without Spark Connect"
+            f"a run needs a Spark session whose driver is in this process, and this is a {type(spark).__module__}"
+            f".{type(spark).__qualname__}: pass session= one without Spark Connect"
         )
     require_log_store(spark, uri)
     load_log_stores(spark._jvm, spark.sparkContext.getConf().get, uri)
@@ -74,10 +76,15 @@ def load_log_stores(jvm: Any, stated: Callable[[str], str | None], uri: str) -> 
 def share_log_stores(spark: SparkSession) -> None:
     """Let executors of other JVMs have those that were compiled here: tasks of VACUUM list a table by them.
 
-    EnvironmentFault where Spark cannot serve them
+    EnvironmentFault where Spark cannot serve them, or gives this session's tasks nothing but what the session has added
     """
     if is_local(str(spark.sparkContext.master)):
         return
+    if spark.conf.get(_ISOLATION) == "true":
+        raise EnvironmentFault(
+            "upkeep on a cluster needs a class that this Spark session keeps from its executors: make it with"
+            f" {_ISOLATION}=false"
+        )
     jvm, context = cast("Any", spark._jvm), cast("Any", spark.sparkContext._jsc).sc()
     loader = _loader(jvm)
     for _, name in _LOG_STORES:
@@ -88,7 +95,7 @@ def share_log_stores(spark: SparkSession) -> None:
             continue  # who put it on the class path of the driver put it on that of the executors
         context.addJar(jar)  # logs why it fails, and goes on
         if not _is_served(context, name):
-            raise EnvironmentFault(f"Spark cannot give executors {jar}: end this Spark session and make another")
+            raise EnvironmentFault(f"Spark cannot give executors {jar}: start its process anew (a notebook's kernel)")
 
 
 def put_new(spark: SparkSession, place: str, lines: Iterable[str]) -> bool:
@@ -121,6 +128,7 @@ def _compile(jvm: Any, loader: Any, name: str) -> None:  # noqa: ANN401
     place = getattr(jvm, "org.apache.spark.util.Utils").createTempDir(
         getattr(jvm, "java.lang.System").getProperty("java.io.tmpdir"), "txmq-classes"
     )
+    Path(str(place)).chmod(0o700)
     jar = Path(str(place)) / _jar_name(name)
     with ZipFile(jar, "w") as classes:
         for compiled, content in compiler.getBytecodes().items():
