@@ -102,9 +102,9 @@ def removed(place: Path, uri: str, stated: dict[str, str]) -> dict[str, object]:
     )  # fmt: skip
     # What a worker says of its end would hide all else.
     assert done.returncode == 0, [line for line in done.stderr.splitlines() if re.search("Error|Exception", line)][:12]
-    told = done.stdout.splitlines()
-    assert "spark.sql.artifact.isolation.enabled=false" in told[-1]
-    found: dict[str, object] = json.loads(told[-2])
+    lines = done.stdout.splitlines()
+    assert "spark.sql.artifact.isolation.enabled=false" in lines[-1]
+    found: dict[str, object] = json.loads(lines[-2])
     return found
 
 
