@@ -57,7 +57,7 @@ class OnCluster:
         self._steps = write_every_job(self._inputs)
         self._uri = f"s3a://{minio.BUCKET}/{NAME}"
         self._driver, self._other = self._new_driver(), self._new_driver()
-        self.downs, self._lost = Downs(), 0
+        self.downs = Downs()
 
     def close(self) -> None:
         """End the drivers."""
@@ -121,8 +121,7 @@ class OnCluster:
             self._driver = self._new_driver()
             self._driver.begin(number, self._uri)
         else:
-            self._cluster.lose_worker(self._lost % 2)
-            self._lost += 1
+            self._cluster.lose_worker(sum(job.startswith("worker") for job in self.downs.jobs) % 2)
 
     def _started(self) -> int:
         """How many plans there are."""

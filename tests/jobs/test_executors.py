@@ -119,8 +119,8 @@ def test_tasks_of_vacuum_list_a_table_on_a_file_system(tmp_path: Path):
 def test_tasks_of_vacuum_list_a_table_on_s3(tmp_path: Path):
     uri, classes = f"s3a://{minio.BUCKET}/removing", ":".join(map(str, minio.jars()))
     with minio.behind_proxy(tmp_path / "minio") as proxy:
-        found = dict.fromkeys(("spark.driver.extraClassPath", "spark.executor.extraClassPath"), classes)
-        seen = removed(tmp_path, uri, spark_settings(uri) | found)
+        on_class_path = dict.fromkeys(("spark.driver.extraClassPath", "spark.executor.extraClassPath"), classes)
+        seen = removed(tmp_path, uri, spark_settings(uri) | on_class_path)
         files = minio.file_system(proxy.port).get_file_info(FileSelector(f"{minio.BUCKET}/removing/numbers"))
     assert seen == {"rows": 3, "refused": REFUSED, "tasks": 2, "jars": 2}
     assert len([each for each in files if each.path.endswith(".parquet")]) == 1

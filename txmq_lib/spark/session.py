@@ -24,12 +24,7 @@ from txmq_lib.files.scratch import scratch
 from txmq_lib.spark.jars import coordinates, require_jars
 from txmq_lib.spark.java import require_java
 from txmq_lib.spark.jvm_start import LOOPBACK, is_local, start_jvm
-from txmq_lib.spark.log_store import (
-    FILE_LOG_STORE,
-    FILE_LOG_STORE_KEY,
-    load_log_stores,
-    require_log_store,
-)
+from txmq_lib.spark.log_store import FILE_LOG_STORE, FILE_LOG_STORE_KEY, load_log_stores, require_log_store
 
 # What results depend on; no other layer may change it.
 _FIXED = {
